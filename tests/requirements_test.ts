@@ -70,7 +70,7 @@ const SECRET_PLACES =
 const CRYPTO_IMPORTS =
   /from "((?:node:crypto|[^"]*(?:argon|bcrypt|scrypt|jose|openid|oslo|sha|hmac)[^"]*))"/g;
 
-Deno.test("ASVS 11.2.1, 11.5.1: secrets are made and compared only by the platform's functions and two libraries", () => {
+Deno.test("ASVS 11.2.1, 11.5.1: only the platform and two libraries make and compare secrets", () => {
   const code = readSources(FOLDERS, /(?<!_test|_fixture)\.tsx?$/)
     .filter(({ path }) => SECRET_PLACES.test(path));
   assert.ok(code.length > 30);
@@ -86,7 +86,7 @@ Deno.test("ASVS 11.2.1, 11.5.1: secrets are made and compared only by the platfo
   assert.deepEqual([...used].sort(), libraries);
 });
 
-Deno.test("ASVS 4.1.3, 15.3.4: no runtime feature takes the client's address from a header, and no deployment enables one", () => {
+Deno.test("ASVS 4.1.3, 15.3.4: neither the runtime nor a deployment takes an address from a header", () => {
   const all = readSources(["deploy", "services", "shared"], /./)
     .map(({ text }) => text);
   const texts = [...all, ...["Dockerfile", "compose.yaml"].map(readSource)];

@@ -19,7 +19,7 @@ const contextOf = (env: Record<string, string> = {}): ProgramContext => ({
   redisUrl: "redis://redis",
 });
 
-Deno.test("a service may read only the files that its variables name, and only chat workers get the key of the model server", () => {
+Deno.test("a service may read only files that its variables name; only chat workers get the upstream key", () => {
   const context = contextOf({
     NATS_CA_FILE: "/etc/pki/ca.pem",
     REDIS_PASSWORD_FILE: "/run/secrets/redis",

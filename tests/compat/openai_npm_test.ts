@@ -142,7 +142,7 @@ async function say(client: OpenAI, stream: boolean): Promise<string> {
   return content;
 }
 
-Deno.test("a program notices no restart of Redis, through a front that sends its connections to one edge and the other in turn", async () => {
+Deno.test("a program behind a proxy that takes two edges in turn notices no restart of Redis", async () => {
   const redisConfig = ["appendonly yes", "appendfsync always"];
   await using gateway = await startGateway("limited", {
     edges: 2,

@@ -204,7 +204,7 @@ Deno.test("a worker cut off from the bus: its streams end, and it stops its back
   assert.ok(call.abortedAtMs);
 });
 
-Deno.test("the connection of the only worker is cut and back after two failed dials: streams go on, requests wait", async () => {
+Deno.test("the only worker is back after two failed dials: streams go on, requests wait", async () => {
   await using gateway = await startGateway("open");
   const { edge } = gateway;
   const proxy = gateway.addProxy();
@@ -244,7 +244,7 @@ Deno.test("the whole process is stalled for two seconds: a pause, nothing else",
   await endsAs(outcome, { kind: "complete", content: "ab" });
 });
 
-Deno.test("a request of almost 20 MiB, and an answer of many megabytes with a chunk larger than a bus message, arrive whole over a default nats-server", async () => {
+Deno.test("a request of almost 20 MiB, and a chunk larger than a bus message, arrive whole", async () => {
   await using gateway = await startGateway("open");
   const content = SIXTEEN.repeat(20 * 1024 * 64 - 64);
   const chunks = [

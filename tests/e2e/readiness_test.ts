@@ -94,7 +94,7 @@ Deno.test("a new stack", async (t) => {
   });
 });
 
-Deno.test("a worker without models of its kinds says so: the media worker waits for better ones, the chat worker stops", async () => {
+Deno.test("without models of their kind a media worker warns and waits, and a chat worker stops", async () => {
   await using nats = await startNatsServer();
   await using directory = await makeTempDir();
   const file = `${directory.path}/models.json`;

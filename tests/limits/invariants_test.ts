@@ -98,7 +98,7 @@ async function settle({ fleet }: Stage, admitted: Admitted, cost: Cost) {
   await until(() => fleet.isSettled);
 }
 
-Deno.test("ASVS 2.3.4, 2.4.1, API4: 2,000 requests at once against 600 a minute admit 600, and what refills while they are decided", async () => {
+Deno.test("ASVS 2.3.4, 2.4.1, API4: of 2,000 requests at once, 600 a minute admit 600 and what refills", async () => {
   await using stage = await startStage();
   const { world } = stage;
   const perMinute = 600;

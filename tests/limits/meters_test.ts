@@ -14,7 +14,10 @@ import {
   bindingMeter,
   readMeters,
 } from "../../services/key-admin/domain/keys/limit_use.ts";
-import { startRedisWorld } from "../support/admission_fixture.ts";
+import {
+  type RedisWorld,
+  startRedisWorld,
+} from "../support/admission_fixture.ts";
 import { letDayEnd, letTimePass } from "../support/limits/limiter_clock.ts";
 
 const OWNER = { ...UNLIMITED, requestsPerMinute: 100, tokensPerDay: 50_000 };
@@ -31,6 +34,10 @@ const LARGE = 12_000;
 /** What refills while the test reads, of a limit. */
 const SLACK = 0.05;
 
+const ASK = { scope: "chat", model: null } as const;
+
+type LoneEdge = Awaited<ReturnType<typeof loneEdge>>;
+
 Deno.test("meters of a key and its owner are what the admission counts", async (t) => {
   await using world = await startRedisWorld();
   await using edge = await loneEdge(world);
@@ -38,7 +45,6 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
   const { ownerId, keyId } = principal;
   const key = { id: keyId, limits: KEY };
   const owner = { ownerId, limits: OWNER };
-  const ASK = { scope: "chat", model: null } as const;
   const admit = (wantTokens: number) =>
     edge.admit(principal, { ...ASK, wantTokens });
   const pass = (ms: number) => letTimePass(world.link, { principal, ms });
@@ -46,48 +52,57 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
     for (let n = 0; n < BURST; n++) await admit(100);
   };
   const [concurrency, tokens] = ["key concurrency", "key tokensPerMinute"];
-  const steps: [
-    ...[name: string, act: () => Promise<unknown>],
-    ...[used: number[], binds: string | undefined],
-  ][] = [
-    ["never used", () => Promise.resolve(), [0, 0, 0, 0, 0, 0], undefined],
-    ["a burst", burst, [30, 3_000, 3_000, 30, 30, 3_000], concurrency],
-    ["15 s later", () => pass(15_000), [
-      15,
-      750,
-      3_000,
-      30,
-      5,
-      3_000,
-    ], concurrency],
-    // As if no time had passed since the last admission.
-    ["the clock of Redis is set back by a minute", () => pass(-60_000), [
-      30,
-      3_000,
-      3_000,
-      30,
-      30,
-      3_000,
-    ], concurrency],
-    ["leases end after 30 s", () => pass(100_000), [
-      0,
-      0,
-      3_000,
-      0,
-      0,
-      3_000,
-    ], "owner tokensPerDay"],
-    ["debt", () => admit(LARGE), [1, LARGE, 15_000, 1, 1, 15_000], tokens],
-    ["the day ends", () => letDayEnd(world, principal), [
-      1,
-      LARGE,
-      0,
-      1,
-      1,
-      0,
-    ], tokens],
+  const steps: readonly {
+    name: string;
+    act: () => Promise<unknown>;
+    /** Of each meter, in the order of `readMeters()`. */
+    used: readonly number[];
+    binds?: string;
+  }[] = [
+    {
+      name: "never used",
+      act: () => Promise.resolve(),
+      used: [0, 0, 0, 0, 0, 0],
+    },
+    {
+      name: "a burst",
+      act: burst,
+      used: [30, 3_000, 3_000, 30, 30, 3_000],
+      binds: concurrency,
+    },
+    {
+      name: "15 s later",
+      act: () => pass(15_000),
+      used: [15, 750, 3_000, 30, 5, 3_000],
+      binds: concurrency,
+    },
+    {
+      // As if no time had passed since the last admission.
+      name: "the clock of Redis is set back by a minute",
+      act: () => pass(-60_000),
+      used: [30, 3_000, 3_000, 30, 30, 3_000],
+      binds: concurrency,
+    },
+    {
+      name: "leases end after 30 s",
+      act: () => pass(100_000),
+      used: [0, 0, 3_000, 0, 0, 3_000],
+      binds: "owner tokensPerDay",
+    },
+    {
+      name: "debt",
+      act: () => admit(LARGE),
+      used: [1, LARGE, 15_000, 1, 1, 15_000],
+      binds: tokens,
+    },
+    {
+      name: "the day ends",
+      act: () => letDayEnd(world, principal),
+      used: [1, LARGE, 0, 1, 1, 0],
+      binds: tokens,
+    },
   ];
-  for (const [name, act, used, binds] of steps) {
+  for (const { name, act, used, binds } of steps) {
     await t.step(name, async () => {
       await act();
       const { meters, nowMs } = await readMeters(world.link, owner, key);
@@ -102,31 +117,37 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
       assert.ok(Math.abs(nowMs - await world.time()) < 10_000);
     });
   }
-  await t.step("what is made instead of tokens", async () => {
-    const limits = {
-      ...UNLIMITED,
-      imagesPerDay: 9,
-      charactersPerDay: 9,
-      audioSecondsPerDay: 9,
-      videoSecondsPerDay: 9,
-      videoJobs: 9,
-    };
-    const principal = await world.addKey({ limits, ownerLimits: limits });
-    const { ownerId, keyId: id } = principal;
-    for (const [at, unit] of USAGE_UNITS.entries()) {
-      const wantUnits = { unit, count: at + 1 };
-      await edge.admit(principal, { ...ASK, wantTokens: 0, wantUnits });
-    }
-    const used = async () => {
-      const key = { id, limits };
-      const { meters } = await readMeters(world.link, { ownerId, limits }, key);
-      return meters.map(({ used }) => used);
-    };
-    assert.deepEqual(await used(), [1, 2, 3, 4, 1, 1, 2, 3, 4, 1]);
-    await letDayEnd(world, principal);
-    assert.deepEqual(await used(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
-  });
+  await t.step(
+    "what is made instead of tokens",
+    () => assertUnits(world, edge),
+  );
   const leftMs = Number(await world.command("PTTL", limiterKey(principal)));
   const keptMs = LAST_USE_DAYS_KEPT * 86_400_000;
   assert.ok(leftMs > keptMs - 60_000, "the last use stays known");
 });
+
+/** Uses one unit of everything that is not tokens. */
+async function assertUnits(world: RedisWorld, edge: LoneEdge): Promise<void> {
+  const limits = {
+    ...UNLIMITED,
+    imagesPerDay: 9,
+    charactersPerDay: 9,
+    audioSecondsPerDay: 9,
+    videoSecondsPerDay: 9,
+    videoJobs: 9,
+  };
+  const principal = await world.addKey({ limits, ownerLimits: limits });
+  const { ownerId, keyId: id } = principal;
+  for (const [at, unit] of USAGE_UNITS.entries()) {
+    const wantUnits = { unit, count: at + 1 };
+    await edge.admit(principal, { ...ASK, wantTokens: 0, wantUnits });
+  }
+  const used = async () => {
+    const key = { id, limits };
+    const { meters } = await readMeters(world.link, { ownerId, limits }, key);
+    return meters.map(({ used }) => used);
+  };
+  assert.deepEqual(await used(), [1, 2, 3, 4, 1, 1, 2, 3, 4, 1]);
+  await letDayEnd(world, principal);
+  assert.deepEqual(await used(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
+}

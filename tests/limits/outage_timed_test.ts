@@ -148,7 +148,7 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
   });
 });
 
-Deno.test("requests that find Redis without its scripts, and run when it goes and comes back, end well and are settled once", async () => {
+Deno.test("requests over a restart of Redis, which forgets its scripts, end well and are settled once", async () => {
   await using gateway = await startGateway("limited", { onCall: () => {} });
   const key = await gateway.addKey({ limits: { concurrency: 100 } });
   await until(() => gateway.edge.redis.state === "ready");

@@ -30,21 +30,42 @@ const isUnclean = (body: unknown) =>
  * Tells by which rule of the description a request is refused, though the schema allows
  * it.
  */
-const RULES: [
-  rule: string,
-  code: RegExp,
-  param: RegExp,
-  isBroken?: (body: unknown) => boolean,
-][] = [
-  ["Values", /^invalid_value$/, /./, isUnclean],
-  ["Content", /^(invalid_value|missing_.*)$/, /^messages\[\d+\]\.content$/],
-  ["History", /^invalid_value$/, /^messages\[\d+\]$/],
-  ["Choice", /^invalid_value$/, /^tool_choice(\.function\.name)?$/],
-  ["Needs", /^invalid_value$/, /^(top_logprobs|stream_options)$/],
-  ["Model", /^integer_above_max_value$/, /^(max_(completion_)?tokens|n)$/],
-  ["Model", /^(unsupported_value|model_not_found|context_.*)$/, /^/],
-  ["Unsupported", /^unsupported_parameter$/, /./],
-  ["Size", /^(invalid_json|request_too_large)$/, /^/],
+const RULES: readonly {
+  rule: string;
+  code: RegExp;
+  param: RegExp;
+  /** Any body if left out. */
+  isBroken?: (body: unknown) => boolean;
+}[] = [
+  { rule: "Values", code: /^invalid_value$/, param: /./, isBroken: isUnclean },
+  {
+    rule: "Content",
+    code: /^(invalid_value|missing_.*)$/,
+    param: /^messages\[\d+\]\.content$/,
+  },
+  { rule: "History", code: /^invalid_value$/, param: /^messages\[\d+\]$/ },
+  {
+    rule: "Choice",
+    code: /^invalid_value$/,
+    param: /^tool_choice(\.function\.name)?$/,
+  },
+  {
+    rule: "Needs",
+    code: /^invalid_value$/,
+    param: /^(top_logprobs|stream_options)$/,
+  },
+  {
+    rule: "Model",
+    code: /^integer_above_max_value$/,
+    param: /^(max_(completion_)?tokens|n)$/,
+  },
+  {
+    rule: "Model",
+    code: /^(unsupported_value|model_not_found|context_.*)$/,
+    param: /^/,
+  },
+  { rule: "Unsupported", code: /^unsupported_parameter$/, param: /./ },
+  { rule: "Size", code: /^(invalid_json|request_too_large)$/, param: /^/ },
 ];
 
 /** The rules that the description of chat completions lists, in its order. */
@@ -63,10 +84,11 @@ export function ruleBehind(
   { code, param }: { code: string | null; param: string | null },
 ) {
   if (!takesRequest(body)) return null;
-  const [rule] =
-    RULES.find(([, codes, params, isBroken = () => true]) =>
-      codes.test(code ?? "") && params.test(param ?? "") && isBroken(body)
-    ) ?? [];
+  const { rule } =
+    RULES.find((each) =>
+      each.code.test(code ?? "") && each.param.test(param ?? "") &&
+      each.isBroken?.(body) !== false
+    ) ?? {};
   const what = JSON.stringify(body).slice(0, 300);
   assert.ok(rule, `the description allows ${what}, refused: ${code} ${param}`);
   return rule;
