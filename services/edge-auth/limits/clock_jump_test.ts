@@ -132,6 +132,29 @@ for (const side of ["key", "owner"] as const) {
   });
 }
 
+Deno.test("a clock of Redis that jumps forward gives no slot to more requests than may run", async () => {
+  await using world = await startRedisWorld();
+  let behindMs = 0;
+  await using admission = await loneEdge(
+    world,
+    () => monotonicNow() - behindMs,
+  );
+  const key = await world.addKey({ limits: { concurrency: 3 } });
+  const { running } = await drain(admission, key);
+  assert.equal(running.length, 3);
+  // Redis' clock is ahead by 40 s: of the leases, and of what the edge expects.
+  await letTimePass(world.link, { principal: key, ms: 40_000 });
+  behindMs += 40_000;
+  assert.equal((await drain(admission, key)).count, 0);
+  // Within the time that the edge doubts it, the leases are renewed.
+  admission.leases.renewSoon();
+  assert.equal(await admission.leases.renew(), true);
+  behindMs -= 40_000;
+  assert.equal((await drain(admission, key)).count, 0);
+  await Promise.all(running.map((each) => admission.settle(each, DONE)));
+  assert.equal((await drain(admission, key)).count, 3);
+});
+
 Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the day that had begun goes on", async () => {
   await using world = await startRedisWorld();
   await using admission = await loneEdge(world);

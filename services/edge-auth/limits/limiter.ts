@@ -30,6 +30,7 @@ import {
 import { createLeases } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
+import { ServerClock } from "./server_clock.ts";
 
 export interface Ask {
   scope: record.KeyScope;
@@ -90,6 +91,7 @@ export function createLimiter(
   },
 ) {
   const leases = createLeases({ redis, ...ofLeases });
+  const serverClock = new ServerClock(ofLeases.now);
   // Random, so that the lease ids of different processes never collide.
   const leasePrefix = newRequestId();
   let leaseCount = 0;
@@ -112,6 +114,7 @@ export function createLimiter(
       record.ownerLimitsKey(ownerId),
       scope ?? "",
       unit === null ? "" : dayLimitField(unit),
+      String(serverClock.expectedMs ?? ""),
       ...waiting.flatMap(({ terms }) => terms),
     ];
     const replyTo = (replies: RedisReply, index: number) =>
@@ -167,6 +170,7 @@ export function createLimiter(
       const asked = { principal, scope, unit, terms, release };
       const grant = await ask(asked, grantIn);
       if (!grant.isAdmitted) return grant;
+      serverClock.saw(grant.atMs);
       leases.hold(lease);
       return { ...grant, ...lease };
     },

@@ -1,4 +1,4 @@
-import { monotonicNow } from "@gateway/shared/process/clock";
+import { type MonotonicNow, monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/deployed_stores.ts";
@@ -19,10 +19,13 @@ export async function edgeLink(world: RedisWorld) {
 }
 
 /** A limiter for tests with a single edge, which has that user. */
-export async function loneEdge(world: RedisWorld) {
+export async function loneEdge(
+  world: RedisWorld,
+  now: MonotonicNow = monotonicNow,
+) {
   const limiter = createLimiter({
     redis: await edgeLink(world),
-    now: monotonicNow,
+    now,
     log: silentLog,
     // These tests must also pass on a busy machine.
     deadlineMs: 1_000,

@@ -46,6 +46,14 @@ const SECONDS_DEFAULT = 4;
 const ENGINE_FAULT =
   /^(upstream_(error|unreachable|invalid|truncated|timeout)|service_unavailable)$/;
 
+/** The state of a job that its model server has only just accepted. */
+const NOT_BEGUN = {
+  status: "queued",
+  progress: 0,
+  completed_at: null,
+  error: null,
+} as const;
+
 /** The length of a video in whole seconds. */
 export const secondsOf = (seconds: string | null | undefined): number =>
   Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
@@ -217,11 +225,8 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       const job = stated(
         {
           ...about,
+          ...NOT_BEGUN,
           id: `video_${newRequestId()}`,
-          status: "queued",
-          progress: 0,
-          completed_at: null,
-          error: null,
           lostAtMs: null,
           created_at: Math.floor(nowMs / MS_PER_SECOND),
           expires_at: Math.floor((nowMs + VIDEO_LIMITS.keptMs) / MS_PER_SECOND),
@@ -233,8 +238,9 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         video,
         nowMs,
       );
-      // A job that is already over ends at its next refresh, like any other.
-      if (isOver(job)) Object.assign(job, { status: "queued", seenAtMs: 0 });
+      // A job that is already over ends at its next refresh, like any other, and until
+      // then has not begun.
+      if (isOver(job)) Object.assign(job, NOT_BEGUN, { seenAtMs: 0 });
       try {
         await jobs.begin(job);
         return job;

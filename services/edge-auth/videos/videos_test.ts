@@ -215,6 +215,16 @@ const ends: [what: string, reply: Reply, ...End][] = [
   ],
 ];
 
+test("a video that is finished at once is first answered as one that has not begun", async ({ edge, key }) => {
+  edge.engine = () => ({ status: "completed", progress: 100, completed_at: 1 });
+  const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
+  const { body } = await edge.ask(key, "POST", "", asked);
+  const { status, progress, completed_at } = body;
+  assert.deepEqual([status, progress, completed_at], ["queued", 0, null]);
+  const { body: later } = await edge.ask(key, "GET", `/${body.id}`);
+  assert.deepEqual([later.status, later.progress], ["completed", 100]);
+});
+
 Deno.test("how a video ends, and what it costs", async (t) => {
   await using world = await startWorld();
   await using edge = await startEdge(world);

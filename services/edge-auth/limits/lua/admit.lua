@@ -9,6 +9,8 @@
 --       2 owner limits key    read only; also has the state of the owner
 --       3 scope, or empty
 --       4 limit of a unit     "images_per_day"; empty: the requests cost tokens
+--       5 expected time       Unix ms by the edge's own clock, or empty; earlier than
+--                             this server's where its clock has jumped forward
 --       then of each request
 --       model, or empty
 --       tokens to reserve     empty: only the key and its rights are checked
@@ -39,7 +41,8 @@
 -- - Concurrency: leases that have not expired. A video's outlasts its request.
 --
 -- If the server's clock was set back, the times in the state and of leases are moved
--- back with it, also by refusals: a key that is only refused must recover.
+-- back with it, also by refusals: a key that is only refused must recover. If it has
+-- jumped forward, leases count that had not expired by the clock of the edge.
 --
 -- Constants: STORE_KEY LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS DEAD_LEASE_MS
 -- CONCURRENCY_WAIT_MS STATE_TTL_MS VIDEO_START_MS VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS
@@ -54,16 +57,20 @@ local INTEGER_MAX = 9007199254740991
 -- Sums of fractions are not exact, so this part of an interval is tolerated.
 local TOLERANCE = 0.01
 
-local FIRST_REQUEST = 5
+local FIRST_REQUEST = 6
 local ARGS_PER_REQUEST = 4
 
 local record_key, owner_key, scope, unit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local expected_unix = tonumber(ARGV[5])
 
 local time = call('TIME')
 local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
 local now_unix = floor(now) + LIMITER_EPOCH_MS
 local today = floor(now / DAY_MS)
 local lease_ends = floor(now) + LEASE_MS
+-- Leases that end later than this are alive.
+local expected = expected_unix and expected_unix - LIMITER_EPOCH_MS or now
+local alive_from = min(now, expected)
 
 ---------------------------------------------------------------- 1. Load
 
@@ -208,7 +215,7 @@ local function is_full(side)
     for _, id in ipairs(call('ZRANGEBYSCORE', side.lease_key, '(' .. lease_ends, '+inf')) do
       call('ZADD', side.lease_key, lease_ends, id)
     end
-    side.leases_alive = call('ZCOUNT', side.lease_key, now, '+inf')
+    side.leases_alive = call('ZCOUNT', side.lease_key, alive_from, '+inf')
   end
   return side.leases_alive + taken >= allowed
 end
