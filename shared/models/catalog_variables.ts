@@ -45,10 +45,11 @@ export const CATALOG_VARIABLES = {
   ),
 };
 
-type CatalogValues = env.ConfigOf<typeof CATALOG_VARIABLES>;
+/** The values of {@link CATALOG_VARIABLES}. */
+export type CatalogValues = env.ConfigOf<typeof CATALOG_VARIABLES>;
 
 /** Whether this process has a key for `UPSTREAM_BASE_URL`; only workers need one. */
-interface UpstreamKey {
+export interface UpstreamKey {
   hasUpstreamKey: boolean;
 }
 

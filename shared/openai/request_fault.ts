@@ -53,9 +53,12 @@ export function requestFault(
   return fieldError(code, param, message);
 }
 
-interface Description {
+/** What was wrong with a value. */
+export interface Description {
   code: ErrorCode;
+  /** As in "expected …". */
   expected: string;
+  /** As in "but got …"; absent where the value itself may be shown. */
   got?: string;
 }
 

@@ -29,8 +29,8 @@ export type LogFields = Record<string, unknown>;
  */
 export type Line = () => string;
 
-/** The fields must not change afterwards. */
-type WriteEvent = (event: string, fields?: LogFields) => void;
+/** Writes one event. The fields must not change afterwards. */
+export type WriteEvent = (event: string, fields?: LogFields) => void;
 
 /** One function per level, each of which writes an event with its data. */
 export interface Log extends Record<LogLevel, WriteEvent> {

@@ -45,7 +45,7 @@ Deno.test("isSampled() is true for a share of all requests, for the same ones in
   assert.deepEqual(sampled(0.25), some);
 });
 
-Deno.test("ASVS 16.2.5, 16.4.1: a key never reaches a line, wherever it hides, and text cannot begin a line of its own", () => {
+Deno.test("ASVS 16.2.5, 16.4.1: no key reaches a line, and no text begins a line of its own", () => {
   const { log, lines } = setup("info");
   const key = `sk-Cg${"a1B2".repeat(11)}cd`;
   const userAgent = 'a\r\n{"event":"forged"}\x9b31m\x7f\u202e\u2028';

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { LiveMap, remember } from "./maps.ts";
 
-Deno.test("a live map keeps the order of its keys and forgets what is removed, also while its values are visited", () => {
+Deno.test("a live map keeps the order of its keys, and forgets what is removed while it is visited", () => {
   const map = new LiveMap<number>();
   map.set("a", 1);
   map.set("b", 2);

@@ -47,7 +47,8 @@ export interface MetricSpec {
 /** The metrics of a service by the names that its code uses. */
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
-type AboutMetric =
+/** What a metric says beside its type and name. */
+export type AboutMetric =
   & Pick<MetricSpec, "help">
   & Partial<Omit<MetricSpec, "type" | "name">>;
 

@@ -6,8 +6,8 @@
 import type { ServerResponse } from "node:http";
 import * as otel from "@opentelemetry/api";
 
-/** Never a key, a prompt or an answer. */
-type Attributes = Readonly<Record<string, string | number>>;
+/** What a span says about its work: never a key, a prompt or an answer. */
+export type Attributes = Readonly<Record<string, string | number>>;
 
 /** A piece of work in a trace, or nothing if traces are not recorded. */
 export interface WorkSpan {
