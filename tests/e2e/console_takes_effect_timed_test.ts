@@ -52,8 +52,7 @@ async function createWatched(browser: TestClient, description: string) {
 async function change(
   browser: TestClient,
   key: WatchedKey,
-  what: Change,
-  more: Record<string, string> = {},
+  { what, more = {} }: { what: Change; more?: Record<string, string> },
 ) {
   const before = key.phases.at(-1) ?? [];
   key.phases.push([...before, STATUS_OF[what]]);
@@ -97,7 +96,7 @@ function startLoad(gateway: LaunchedGateway, keys: readonly WatchedKey[]) {
   return {
     /** Changes a key and asks every edge once the console has acknowledged it. */
     async change(browser: TestClient, key: WatchedKey, what: Change) {
-      await change(browser, key, what);
+      await change(browser, key, { what });
       await Promise.all(EDGES.map((edge) => ask(key, edge)));
     },
     /** Ends the load, which has got no wrong answer, and returns the counts. */
@@ -173,7 +172,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
       await until(async () => await countRunning() === count);
       const clickMs = performance.now();
       const more = { stop_running: "on" };
-      const { headers } = await change(browser, key, what, more);
+      const { headers } = await change(browser, key, { what, more });
       assert.match(headers.get("location") ?? "", /done=stopping/);
       // An error event, and no [DONE] after it: outcomeOf() refuses that.
       const rows = [
@@ -190,7 +189,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
         }
       }
       await until(async () => await countRunning() === 0);
-      if (what === "disable") await change(browser, key, "enable");
+      if (what === "disable") await change(browser, key, { what: "enable" });
     }
     const counts = await load.stop();
     assert.deepEqual([...counts.keys()], [200], "the load noticed nothing");

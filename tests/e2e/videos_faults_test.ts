@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { startRedisWorld, usageCounted } from "../support/admission_fixture.ts";
-import { callApi } from "../support/chat_request.ts";
+import { callApi, type CallOptions } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { makeKey } from "../support/gateway/key_commands.ts";
@@ -41,15 +41,17 @@ Deno.test("a video survives the death of any process", async (t) => {
   const { two: edges, replace: replaceEdge } = await startTwo("edge-auth");
   const { two: workers, replace } = await startTwo("media-worker");
   const { key, id: keyId } = await makeKey(env, "--scopes=video");
-  const call = (edge: number, path: string, body?: object, init = {}) =>
-    callApi(`${edges[edge]?.url}/v1/videos${path}`, key, { body, ...init });
+  const call = (edge: number, path: string, options: CallOptions = {}) =>
+    callApi(`${edges[edge]?.url}/v1/videos${path}`, key, options);
   const create = (edge: number, phrase: string) =>
     call(edge, "", {
-      model: "simulated-video-1",
-      prompt: `A kite [simulator: ${phrase}]`,
-      // The file has two pieces, for `stall after 1 tokens`.
-      seconds: "4",
-      size: "720x1280",
+      body: {
+        model: "simulated-video-1",
+        prompt: `A kite [simulator: ${phrase}]`,
+        // The file has two pieces, for `stall after 1 tokens`.
+        seconds: "4",
+        size: "720x1280",
+      },
     });
   /** The id of the video that was started. */
   const begun = async (created: Promise<Response>): Promise<string> => {
@@ -138,7 +140,7 @@ Deno.test("a video survives the death of any process", async (t) => {
     await isMade(0, id);
     videos += 1;
     const content = (edge: number, from: number) =>
-      call(edge, `/${id}/content`, undefined, {
+      call(edge, `/${id}/content`, {
         headers: { range: `bytes=${from}-` },
       });
     for (const kill of [replaceBusyWorker, () => replaceEdge(0)]) {

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { NotFoundError } from "openai";
 import { validatorOf } from "../support/api_document.ts";
-import { callApi } from "../support/chat_request.ts";
+import { callApi, type CallOptions } from "../support/chat_request.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -20,8 +20,8 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   const { key: apiKey } = await gateway.createKey("--scopes=video");
   const baseURL = gateway.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
-  const call = (path: string, body?: object, init = {}, key = apiKey) =>
-    callApi(`${baseURL}/videos${path}`, key, { body, ...init });
+  const call = (path: string, options: CallOptions = {}, key = apiKey) =>
+    callApi(`${baseURL}/videos${path}`, key, options);
   /** Polls at both edges in turn, as a proxy distributes requests. */
   const ended = async (id: string) => {
     let edge = 0;
@@ -68,7 +68,7 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     ] as const;
     for (const [range, status, from = 0, to = length] of rows) {
       const init = { headers: { range } };
-      const part = await call(`/${first}/content`, undefined, init);
+      const part = await call(`/${first}/content`, init);
       assert.equal(part.status, status, range);
       const bytes = Buffer.from(await part.arrayBuffer());
       if (status === 416) assert.match(`${bytes}`, /"range_not_satisfiable"/);
@@ -110,7 +110,8 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
 
   await t.step("what is wrong is refused in OpenAI's form", async () => {
     const { key: noVideo } = await gateway.createKey("--scopes=chat");
-    const create = (change: object) => call("", { ...VIDEO, ...change });
+    const create = (change: object) =>
+      call("", { body: { ...VIDEO, ...change } });
     const reference = (image_url: string) =>
       create({ input_reference: { image_url } });
     const form = (name: string, value: string | File) => {
@@ -119,7 +120,7 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
         body.append(field, text);
       }
       body.append(name, value);
-      return call("", body);
+      return call("", { body });
     };
     const large = new File([new Uint8Array(20 * 2 ** 20 + 1)], "a.png");
     const rows: [Promise<Response>, refusal: string][] = [
@@ -141,9 +142,9 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
       [call("?order=up"), "400 order"],
       [call("?after=xxxxxxxxx"), "400 after"],
       [call(`/${first}/content?variant=all`), "400 variant"],
-      [call(`/${first}/remix`, {}), "400 prompt"],
-      [call(`/${first}`, undefined, {}, noVideo), "403"],
-      [call(`/${first}`, undefined, { method: "PUT" }), "405"],
+      [call(`/${first}/remix`, { body: {} }), "400 prompt"],
+      [call(`/${first}`, {}, noVideo), "403"],
+      [call(`/${first}`, { method: "PUT" }), "405"],
       [call("/video_none"), "404"],
     ];
     for (const [asked, refusal] of rows) {

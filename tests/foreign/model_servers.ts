@@ -125,7 +125,7 @@ const SOFTWARE: readonly ForeignSoftware[] = [
       };
       const serve = { command: OLLAMA, args: ["serve"], env };
       const remove = () => Deno.remove(home, { recursive: true });
-      const server = await start(port, MODEL, serve, remove);
+      const server = await start(port, MODEL, { ...serve, cleanUp: remove });
       const modelfile = `${home}/Modelfile`;
       await Deno.writeTextFile(modelfile, `FROM ${await smolLmWeights()}\n`);
       const args = ["create", MODEL, "-f", modelfile];
@@ -138,8 +138,10 @@ const SOFTWARE: readonly ForeignSoftware[] = [
 async function start(
   port: number,
   model: string,
-  options: ProcessOptions,
-  cleanUp: () => Promise<void> = () => Promise.resolve(),
+  { cleanUp, ...options }: ProcessOptions & {
+    /** Removes what the server leaves behind. */
+    cleanUp?: () => Promise<void>;
+  },
 ) {
   const process = startProcess(options);
   const baseUrl = `http://127.0.0.1:${port}/v1`;
@@ -156,7 +158,7 @@ async function start(
       // A server with processes of its own must be able to end them.
       process.signal("SIGTERM");
       await process.exited;
-      await cleanUp();
+      await cleanUp?.();
     },
   };
 }

@@ -19,16 +19,14 @@ const NO_AUTHORITY = "basicConstraints=critical,CA:FALSE";
  */
 export async function createTestAuthority(serverNames = THIS_MACHINE) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  const ca = await certify(directory, "Test authority", [
-    "basicConstraints=critical,CA:TRUE",
-  ]);
+  const ca = await certify(directory, "Test authority", {
+    extensions: ["basicConstraints=critical,CA:TRUE"],
+  });
   const sign = (name: string, extensions: string[]) =>
-    certify(directory, name, [NO_AUTHORITY, ...extensions], [
-      "-CA",
-      ca.certFile,
-      "-CAkey",
-      ca.keyFile,
-    ]);
+    certify(directory, name, {
+      extensions: [NO_AUTHORITY, ...extensions],
+      args: ["-CA", ca.certFile, "-CAkey", ca.keyFile],
+    });
   return {
     caFile: ca.certFile,
     /** For the names asked for, `localhost` and `127.0.0.1` by default. */
@@ -47,7 +45,9 @@ export async function createTestAuthority(serverNames = THIS_MACHINE) {
 export async function makeSelfSigned(hostname: string) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const names = `subjectAltName=DNS:${hostname}`;
-  const files = await certify(directory, hostname, [names, NO_AUTHORITY]);
+  const files = await certify(directory, hostname, {
+    extensions: [names, NO_AUTHORITY],
+  });
   const texts = await read(files);
   await Deno.remove(directory, { recursive: true });
   return texts;
@@ -69,8 +69,7 @@ async function read({ certFile, keyFile }: CertificateFiles) {
 async function certify(
   directory: string,
   name: string,
-  extensions: string[],
-  more: string[] = [],
+  { extensions, args: more = [] }: { extensions: string[]; args?: string[] },
 ): Promise<CertificateFiles> {
   const file = `${directory}/${name.replaceAll(" ", "_")}`;
   const [certFile, keyFile] = [`${file}.pem`, `${file}.key`];
