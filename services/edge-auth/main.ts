@@ -24,9 +24,9 @@ import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createKeyLookup } from "./keys/authenticate.ts";
-import { createAdmission } from "./limits/admission.ts";
-import { createFailedRequests } from "./limits/failed_requests.ts";
-import { createLimiter, LIMITER_PROBE } from "./limits/limiter.ts";
+import { LimitedAdmission } from "./limits/admission.ts";
+import { FailedRequests } from "./limits/failed_requests.ts";
+import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
 import { createVideoJobs, VIDEO_SCRIPTS } from "./videos/jobs.ts";
 import { createVideoKeeper } from "./videos/keeper.ts";
@@ -74,7 +74,7 @@ async function start(
     redis,
     unknownPerSecond: config.unknownKeysPerSecond,
   });
-  const limiter = createLimiter({
+  const limiter = new Limiter({
     ...common,
     redis,
     onStopped: (keyId) => dispatcher.stopKey(keyId),
@@ -83,7 +83,7 @@ async function start(
     // A notice may have been missed.
     if (event === "reconnected") limiter.leases.renewSoon();
   });
-  const admission = createAdmission({
+  const admission = new LimitedAdmission({
     ...common,
     limiter,
     onUnknown: keys.forget,
@@ -92,7 +92,7 @@ async function start(
   });
   const refusals = createRefusalLog(log);
   const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
-  const failedRequests = createFailedRequests({
+  const failedRequests = new FailedRequests({
     redis,
     log,
     now: wallNow,

@@ -132,8 +132,10 @@ export const EDGE_METRICS = {
   }),
 } as const;
 
+/** What an edge counts: see {@link createEdgeMetrics}. */
 export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 
+/** Registers the metrics of an edge. Returns a function for each event to count. */
 export function createEdgeMetrics(registry: MetricRegistry) {
   const metrics = registry.record(EDGE_METRICS);
   const countUnits = (model: string, unit: UsageUnit, count: number): void =>
@@ -200,6 +202,7 @@ export function createEdgeMetrics(registry: MetricRegistry) {
   };
 }
 
+/** Registers what is read from the parts of an edge at each scrape. */
 export function observeEdge(
   registry: MetricRegistry,
   { dispatcher, leases }: {

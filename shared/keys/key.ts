@@ -1,12 +1,11 @@
-import { hash } from "node:crypto";
-import { crc32 } from "node:zlib";
-import type { RandomBytes } from "../process/ids.ts";
-
 /**
  * The form of an API key: `sk-Cg`, 40 random base62 characters, 6 of CRC32 over
  * everything before. The checksum rejects typos, truncated copies and keys of other
  * vendors without any I/O; only the hash decides whether a key is valid.
  */
+import { hash } from "node:crypto";
+import { crc32 } from "node:zlib";
+import type { RandomBytes } from "../process/ids.ts";
 
 const PREFIX = "sk-Cg";
 const RANDOM_CHARS = 40;
@@ -68,7 +67,9 @@ export function keyHint(value: string): string {
 
 const idMint = (prefix: string) => (randomBytes: RandomBytes): string =>
   prefix + randomBase62(ID_CHARS, randomBytes);
+/** A new key id: `key_` and 20 random base62 characters. */
 export const mintKeyId = idMint("key_");
+/** A new owner id: `own_` and 20 random base62 characters. */
 export const mintOwnerId = idMint("own_");
 /** The name of one set of data in Redis. */
 export const mintStoreName = idMint("sto_");
@@ -80,6 +81,7 @@ export const mintStoreName = idMint("sto_");
 export const isKeyId = (text: string): boolean =>
   /^key_[0-9A-Za-z]{20}$/.test(text);
 
+/** Whether `text` has the form of an owner id, as {@link isKeyId}. */
 export const isOwnerId = (text: string): boolean =>
   /^own_[0-9A-Za-z]{20}$/.test(text);
 

@@ -68,8 +68,12 @@ export const USAGE_KINDS = {
 
 /** What is counted of requests without tokens. */
 export const USAGE_UNITS = [
-  ...["images", "characters", "audioSeconds", "videoSeconds"] as const,
-];
+  "images",
+  "characters",
+  "audioSeconds",
+  "videoSeconds",
+] as const;
+/** A member of {@link USAGE_UNITS}, which is also one of {@link USAGE_KINDS}. */
 export type UsageUnit = typeof USAGE_UNITS[number];
 
 /**
@@ -82,8 +86,10 @@ export const dayLimitField = (unit: UsageUnit) => KEY_FIELDS[`${unit}PerDay`];
 export const unitLabel = (unit: UsageUnit) =>
   dayLimitField(unit).replace("_per_day", "");
 
+/** What usage counts, by our name. */
 export type UsageKind = keyof typeof USAGE_KINDS;
 
+/** Days after which the usage of a day is gone. */
 export const USAGE_DAYS_KEPT = 40;
 
 /**
@@ -123,11 +129,30 @@ export function limiterDay(unixMs: number): number {
  * Limits that refuse requests; with `.owner`, those of all keys of the owner together.
  */
 const LIMIT_REASONS = [
-  ...["requests_per_minute", "tokens_per_minute"] as const,
-  ...["tokens_per_day", "concurrency"] as const,
-  ...["images_per_day", "characters_per_day"] as const,
-  ...["audio_seconds_per_day", "video_seconds_per_day", "video_jobs"] as const,
-];
+  "requests_per_minute",
+  "tokens_per_minute",
+  "tokens_per_day",
+  "concurrency",
+  "images_per_day",
+  "characters_per_day",
+  "audio_seconds_per_day",
+  "video_seconds_per_day",
+  "video_jobs",
+] as const;
+
+/** Reasons that have no limit, in the order of lists and columns. */
+const OTHER_REASONS = [
+  "model_server_limit",
+  "request_bodies",
+  "unknown_model",
+  "model_forbidden",
+  "endpoint_forbidden",
+  "key_disabled",
+  "key_expired",
+  "invalid_request",
+  "server",
+  "cut",
+] as const;
 
 /**
  * Why requests are refused or fail, in the order of lists and columns. Edges count each
@@ -137,11 +162,9 @@ const LIMIT_REASONS = [
 export const FAILURE_REASONS = [
   ...LIMIT_REASONS,
   ...LIMIT_REASONS.map((limit) => `${limit}.owner` as const),
-  ...["model_server_limit", "request_bodies", "unknown_model"] as const,
-  ...["model_forbidden", "endpoint_forbidden"] as const,
-  ...["key_disabled", "key_expired", "invalid_request"] as const,
-  ...["server", "cut"] as const,
+  ...OTHER_REASONS,
 ];
+/** A member of {@link FAILURE_REASONS}. */
 export type FailureReason = typeof FAILURE_REASONS[number];
 
 /**
@@ -159,4 +182,5 @@ export const failedRequestSchema = z.object({
   model: z.string().nullable(),
   requestId: z.string(),
 });
+/** An entry of the list of failed requests, parsed. */
 export type FailedRequest = z.infer<typeof failedRequestSchema>;

@@ -34,14 +34,21 @@
 /** A deleted key has no record, so there is no third state. */
 export type KeyState = "enabled" | "disabled";
 
+/** What keys may be used for: groups of endpoints. */
 export const KEY_SCOPES = [
-  ...["chat", "models", "image", "video", "speech"] as const,
-];
+  "chat",
+  "models",
+  "image",
+  "video",
+  "speech",
+] as const;
+/** A member of {@link KEY_SCOPES}. */
 export type KeyScope = typeof KEY_SCOPES[number];
 
 /** Limits of a key or of an owner. 0 means no limit. */
 export type Limits = typeof UNLIMITED;
 
+/** The limits of a key or an owner that has none. */
 export const UNLIMITED = {
   requestsPerMinute: 0,
   tokensPerMinute: 0,
@@ -59,6 +66,7 @@ export const UNLIMITED = {
 /** Id and hint of a key, which still name it when it has been deleted. */
 export type KeyName = readonly [id: string, hint: string];
 
+/** An API key without its full value. */
 export interface KeyRecord {
   /** `key_` and 20 base62 characters. */
   id: string;
@@ -121,32 +129,47 @@ export interface Principal {
  * data or never had any.
  */
 export const STORE_KEY = "store";
+/** The index of videos that an edge has to look after. */
 export const DUE_JOBS_KEY = "jobs:due";
 
 const ofKey = (kind: string) => ({ ownerId, keyId }: Principal): string =>
   `${kind}:{${ownerId}}:${keyId}`;
 const ofOwner = (kind: string) => (ownerId: string): string =>
   `${kind}:{${ownerId}}`;
+/** Where the ids of a key and its owner are; `sha256` is base64url. */
 export const hashKey = (sha256: string): string => `hash:${sha256}`;
+/** The record of a key. */
 export const recordKey = ofKey("key");
+/** The order to stop the running requests of a key. */
 export const stopKey = (p: Principal): string => `${recordKey(p)}:stop`;
+/** The index of the keys of an owner. */
 export const keysKey = ofOwner("keys");
+/** The state and the limits of an owner. */
 export const ownerLimitsKey = ofOwner("own");
+/** What a key has used of its limits. */
 export const limiterKey = ofKey("lim");
+/** What an owner has used of its limits. */
 export const ownerLimiterKey = ofOwner("lim");
+/** The running requests of a key. */
 export const leaseKey = ofKey("lease");
+/** The running requests of all keys of an owner. */
 export const ownerLeaseKey = ofOwner("lease");
+/** The videos of a key that are being made. */
 export const videoLeaseKey = (p: Principal): string => `${leaseKey(p)}:video`;
+/** The videos of all keys of an owner that are being made. */
 export const ownerVideoLeaseKey = (ownerId: string): string =>
   `${ownerLeaseKey(ownerId)}:video`;
+/** The audit log of an owner. */
 export const auditKey = ofOwner("audit");
-/** `id` is `video_` and 32 hex digits. */
+/** A video; `id` is `video_` and 32 hex digits. */
 export const jobKey = (ownerId: string, id: string): string =>
   `job:{${ownerId}}:${id}`;
+/** The index of the videos of an owner. */
 export const jobsKey = ofOwner("jobs");
-/** `day` is `yyyymmdd` in UTC. */
+/** The usage of a key on a day, `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;
+/** The last failed requests of a key. */
 export const failedKey = ofKey("failed");
 /** All keys of the owner together, including those deleted since. */
 export const ownerUsageKey = (ownerId: string, day: string): string =>

@@ -38,6 +38,7 @@ export async function authenticate(
   return principal;
 }
 
+/** Finds whose a key is: see {@link createKeyLookup}. */
 export type KeyLookup = ReturnType<typeof createKeyLookup>;
 
 /**

@@ -12,7 +12,9 @@ import { type Cost, costOf, type Estimate, type Reservation } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
+/** What an admitted request holds: its slot, and what it may cost. */
 export interface RunLease {
+  /** The state of its limits, for its answer. */
   readonly headers: HeaderFields;
   /** What `endVideo` needs when the video of this request has ended. */
   readonly reservation: Reservation;
@@ -46,43 +48,99 @@ const REFUSED_KEYS_MAX = 10_000;
  */
 const SLOT_WAITS_MS = [5, 20, 75];
 
-export type Admission = ReturnType<typeof createAdmission>;
+/** Admission as requests use it. */
+export interface Admission {
+  /**
+   * Throws the refusal of a key that was just refused for a limit, while that holds:
+   * its next body is not read.
+   */
+  checkRefused(principal: Principal, kind: ModelKind): Promise<void>;
+  /**
+   * The models the key may use; empty: all. Throws if it may not be used, or lacks the
+   * scope. Consumes nothing.
+   */
+  modelsOf(
+    principal: Principal,
+    scope: KeyScope | null,
+  ): Promise<readonly string[]>;
+  /**
+   * Admits a request or throws its refusal. What it may cost is reserved until the
+   * lease is settled.
+   */
+  admit(principal: Principal, ask: AdmissionAsk): Promise<RunLease>;
+}
 
-export function createAdmission({
-  limiter,
-  now,
-  onUnknown,
-  onDecision,
-  onCharged,
-}: {
-  limiter: Limiter;
+/** What {@link LimitedAdmission} needs. */
+export interface AdmissionOptions {
+  limiter: Pick<Limiter, "admit" | "look" | "rightsOf" | "settle">;
   now: MonotonicNow;
+  /** A principal that was remembered exists no more. */
   onUnknown: (principal: Principal) => void;
   onDecision?: (decision: Decision, durationMs: number) => void;
   /** Gets what an admitted request is charged, once, for the metrics. */
   onCharged?: (model: string, unit: UsageUnit | null, cost: Cost) => void;
-}) {
-  /** Keys that were refused for a limit, and until when that limit may hold. */
-  const refusedUntilMs = new Map<string, number>();
+}
 
-  const refuse = (principal: Principal, refusal: Refusal): never => {
-    if (refusal.reason === "unknown") onUnknown(principal);
-    if (refusal.reason === "limited") {
-      const untilMs = now() + refusal.waitMs;
-      remember(refusedUntilMs, {
-        key: principal.keyId,
-        value: untilMs,
-        sizeMax: REFUSED_KEYS_MAX,
-      });
+/** Admits by the rights and limits of a key and its owner. */
+export class LimitedAdmission implements Admission {
+  readonly #options: AdmissionOptions;
+  /** Keys that were refused for a limit, and until when that limit may hold. */
+  readonly #refusedUntilMs = new Map<string, number>();
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options;
+  }
+
+  async checkRefused(principal: Principal, kind: ModelKind): Promise<void> {
+    const { limiter, now } = this.#options;
+    const untilMs = this.#refusedUntilMs.get(principal.keyId);
+    if (untilMs === undefined) return;
+    if (now() < untilMs) {
+      await this.#decide(principal, () => limiter.look(principal, kind));
     }
-    throw refusalError(refusal);
-  };
+    this.#refusedUntilMs.delete(principal.keyId);
+  }
+
+  async modelsOf(
+    principal: Principal,
+    scope: KeyScope | null,
+  ): Promise<readonly string[]> {
+    const rights = await this.#options.limiter.rightsOf(principal, scope);
+    return "reason" in rights ? this.#refuse(principal, rights) : rights;
+  }
+
+  async admit(
+    principal: Principal,
+    { scope, model, estimate }: AdmissionAsk,
+  ): Promise<RunLease> {
+    const { limiter, onCharged } = this.#options;
+    const { totalTokens: wantTokens, units: wantUnits } = estimate;
+    const ask = { scope, model, wantTokens, wantUnits };
+    const admitted = await this.#decide(
+      principal,
+      () => limiter.admit(principal, ask),
+    );
+    return {
+      headers: rateLimitHeaders(admitted.rates),
+      reservation: admitted,
+      settle(outcome) {
+        const cost = costOf(outcome, estimate);
+        // Without a model nothing ran: it is an upload that has just begun.
+        if (model !== null) {
+          onCharged?.(model, estimate.units?.unit ?? null, cost);
+        }
+        void limiter.settle(admitted, cost);
+      },
+      undo: () => void limiter.settle(admitted, null),
+    };
+  }
 
   /** Reports a decision. Throws the error of a refusal. */
-  const decide = async <T extends Admitted | null>(
+  async #decide<T extends Admitted | null>(
     principal: Principal,
     ask: () => Promise<T | Refusal>,
-  ): Promise<T> => {
+  ): Promise<T> {
+    const { now, onDecision } = this.#options;
     for (let round = 0;; round += 1) {
       const startedAtMs = now();
       const report = (decision: Decision) =>
@@ -95,65 +153,26 @@ export function createAdmission({
       const waitMs = SLOT_WAITS_MS[round];
       if (waitMs === undefined || !hasNoSlot(decision)) {
         report(decision);
-        return decision.isAdmitted ? decision : refuse(principal, decision);
+        return decision.isAdmitted
+          ? decision
+          : this.#refuse(principal, decision);
       }
       await delay(waitMs);
     }
-  };
+  }
 
-  return {
-    /**
-     * Throws the refusal of a key that was just refused for a limit, while that holds:
-     * its next body is not read.
-     */
-    async checkRefused(principal: Principal, kind: ModelKind): Promise<void> {
-      const untilMs = refusedUntilMs.get(principal.keyId);
-      if (untilMs === undefined) return;
-      if (now() < untilMs) {
-        await decide(principal, () => limiter.look(principal, kind));
-      }
-      refusedUntilMs.delete(principal.keyId);
-    },
-    /**
-     * The models the key may use; empty: all. Throws if it may not be used, or lacks
-     * the scope. Consumes nothing.
-     */
-    async modelsOf(
-      principal: Principal,
-      scope: KeyScope | null,
-    ): Promise<readonly string[]> {
-      const rights = await limiter.rightsOf(principal, scope);
-      return "reason" in rights ? refuse(principal, rights) : rights;
-    },
-    /**
-     * Admits a request or throws its refusal. What it may cost is reserved until the
-     * lease is settled.
-     */
-    async admit(
-      principal: Principal,
-      { scope, model, estimate }: AdmissionAsk,
-    ): Promise<RunLease> {
-      const { totalTokens: wantTokens, units: wantUnits } = estimate;
-      const ask = { scope, model, wantTokens, wantUnits };
-      const admitted = await decide(
-        principal,
-        () => limiter.admit(principal, ask),
-      );
-      return {
-        headers: rateLimitHeaders(admitted.rates),
-        reservation: admitted,
-        settle(outcome) {
-          const cost = costOf(outcome, estimate);
-          // Without a model nothing ran: it is an upload that has just begun.
-          if (model !== null) {
-            onCharged?.(model, estimate.units?.unit ?? null, cost);
-          }
-          void limiter.settle(admitted, cost);
-        },
-        undo: () => void limiter.settle(admitted, null),
-      };
-    },
-  };
+  #refuse(principal: Principal, refusal: Refusal): never {
+    const { now, onUnknown } = this.#options;
+    if (refusal.reason === "unknown") onUnknown(principal);
+    if (refusal.reason === "limited") {
+      remember(this.#refusedUntilMs, {
+        key: principal.keyId,
+        value: now() + refusal.waitMs,
+        sizeMax: REFUSED_KEYS_MAX,
+      });
+    }
+    throw refusalError(refusal);
+  }
 }
 
 const hasNoSlot = (decision: Admitted | Refusal): boolean =>

@@ -16,7 +16,7 @@ import {
   writeState,
 } from "../../../tests/support/admission_fixture.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
-import { createLeases } from "./leases.ts";
+import { Leases } from "./leases.ts";
 import { type Admitted, type Ask, type Limiter } from "./limiter.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 import { LEASE_MS } from "./scripts.ts";
@@ -114,7 +114,7 @@ for (const side of ["key", "owner"] as const) {
         await jump(key, ms);
         const now = () => monotonicNow() + skewMs;
         const redis = world.link;
-        const leases = createLeases({ redis, now, log: silentLog });
+        const leases = new Leases({ redis, now, log: silentLog });
         for (const request of running) leases.hold(request);
         skewMs += LEASE_MS;
         assert.equal(await leases.renew(), true);

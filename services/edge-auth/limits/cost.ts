@@ -23,6 +23,7 @@ const unitsSchema = z.object({
   unit: z.enum(USAGE_UNITS),
   count: z.number(),
 });
+/** An amount of one unit: `{ unit: "images", count: 2 }`. */
 export type Units = z.output<typeof unitsSchema>;
 
 /** What a request may cost, estimated before it runs. */
@@ -205,6 +206,7 @@ export const reservationSchema = z.object({
   reservedTokens: z.number(),
   reservedUnits: unitsSchema.nullable(),
 });
+/** What an admission reserved: {@link reservationSchema}, read. */
 export type Reservation = z.output<typeof reservationSchema>;
 
 /** What is to be settled of an admission. */

@@ -20,6 +20,7 @@ import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { RECORD_FAILED } from "./scripts.ts";
 
+/** A request that was refused, or that failed while it ran. */
 export interface Failure {
   requestId: string;
   error: ApiError;
@@ -27,6 +28,17 @@ export interface Failure {
   model: string | null;
   /** `cut`: it ran, and its stream had started. */
   how: "refused" | "failed" | "cut";
+}
+
+/** What {@link FailedRequests} needs. */
+export interface FailedRequestsOptions {
+  redis: Pick<RedisLink, "state" | "evalScript">;
+  /** Only its models become names of counters. */
+  catalog: Pick<Catalog, "has">;
+  now: WallNow;
+  log: Log;
+  /** Called with the number of requests that are in no count. */
+  onLost: (requests: number) => void;
 }
 
 /** The counts of one key and day that are not written yet. */
@@ -43,112 +55,142 @@ const PATIENT = { deadlineMs: 1_000 };
 const WRITES = 100;
 const { listedMax, heldMax, writeMs } = FAILED_REQUESTS;
 
-export type FailedRequests = ReturnType<typeof createFailedRequests>;
-
 /**
  * Sums up failed requests in memory and writes them once a second, so that a flood of
  * them is one call per key and second. While Redis is unavailable, they are kept. What
  * does not fit into memory, or may have been written by a failed call, counts as lost.
  */
-export function createFailedRequests({ redis, catalog, now, log, onLost }: {
-  redis: Pick<RedisLink, "state" | "evalScript">;
-  /** Only its models become names of counters. */
-  catalog: Pick<Catalog, "has">;
-  now: WallNow;
-  log: Log;
-  onLost: (requests: number) => void;
-}) {
-  const batches = new Map<string, Batch>();
-  let held = 0;
-  let lost = 0;
-  let cause: unknown;
-  let timer: ReturnType<typeof setInterval> | undefined;
-  let writing = Promise.resolve();
+export class FailedRequests {
+  readonly #options: FailedRequestsOptions;
+  readonly #batches = new Map<string, Batch>();
+  /** Counters and entries of all batches. */
+  #held = 0;
+  #lost = 0;
+  /** The error of the last write that failed. */
+  #cause: unknown;
+  #timer: ReturnType<typeof setInterval> | undefined;
+  #writing = Promise.resolve();
 
-  const write = async ([name, batch]: [string, Batch]): Promise<void> => {
+  constructor(options: FailedRequestsOptions) {
+    this.#options = options;
+  }
+
+  /** Records a request, unless its key does not exist. Does not block or throw. */
+  add(principal: record.Principal, failure: Failure): void {
+    const { error, how } = failure;
+    const reason = reasonOf(error, how);
+    if (reason === null) return;
+    if (this.#held >= heldMax) {
+      this.#lost += 1;
+      return;
+    }
+    const timeMs = this.#options.now();
+    const batch = this.#batchOf(principal, usageDay(timeMs));
+    this.#held -= sizeOf(batch);
+    batch.requests += 1;
+    for (const counter of this.#countersOf(failure, reason, timeMs)) {
+      batch.counts.set(counter, (batch.counts.get(counter) ?? 0) + 1);
+    }
+    batch.entries.push(entryOf(failure, reason, timeMs));
+    if (batch.entries.length > listedMax) batch.entries.shift();
+    this.#held += sizeOf(batch);
+  }
+
+  /** Writes what is held, once the running write is done. Never rejects. */
+  flush(): Promise<void> {
+    this.#writing = this.#writing.then(() => this.#writeAll());
+    return this.#writing;
+  }
+
+  /** Writes once a second from now on. */
+  start(): void {
+    this.#timer ??= setInterval(() => this.flush(), writeMs);
+  }
+
+  /** Writes the rest, and counts as lost what Redis does not take. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.flush();
+    for (const { requests } of this.#batches.values()) this.#lost += requests;
+    this.#batches.clear();
+    await this.flush();
+  }
+
+  #batchOf(principal: record.Principal, day: string): Batch {
+    const name = `${principal.keyId} ${day}`;
+    const batch = this.#batches.get(name) ??
+      { principal, day, requests: 0, counts: new Map(), entries: [] };
+    this.#batches.set(name, batch);
+    return batch;
+  }
+
+  #countersOf(
+    { model, how }: Failure,
+    reason: FailureReason,
+    timeMs: number,
+  ): string[] {
+    const isKnown = model !== null && this.#options.catalog.has(model);
+    const counters = how === "refused"
+      ? [reason, USAGE_KINDS.refused]
+      : [reason];
+    return counters.map((counter) =>
+      usageField(usageHour(timeMs), counter, isKnown ? model : "")
+    );
+  }
+
+  async #writeAll(): Promise<void> {
+    const { redis, log, onLost } = this.#options;
+    const due = [...this.#batches];
+    while (due.length > 0 && redis.state === "ready") {
+      const next = due.splice(0, WRITES);
+      await Promise.all(next.map(([name, batch]) => this.#write(name, batch)));
+    }
+    if (this.#lost === 0) return;
+    const requests = this.#lost;
+    log.warn("failed_requests_lost", { requests, error: this.#cause });
+    onLost(requests);
+    this.#lost = 0;
+    this.#cause = undefined;
+  }
+
+  async #write(name: string, batch: Batch): Promise<void> {
     const { principal, day, requests, counts, entries } = batch;
-    batches.delete(name);
-    held -= sizeOf(batch);
+    this.#batches.delete(name);
+    this.#held -= sizeOf(batch);
     const keys = [
       record.usageKey(principal, day),
       record.ownerUsageKey(principal.ownerId, day),
       record.failedKey(principal),
     ];
     const args = [
-      ...[record.recordKey(principal), counts.size, ...counts].flat().map(
-        String,
-      ),
+      record.recordKey(principal),
+      String(counts.size),
+      ...[...counts].flat().map(String),
       ...entries.map((entry) => JSON.stringify(entry)),
     ];
+    const { redis } = this.#options;
     try {
       await redis.evalScript(RECORD_FAILED, { keys, args }, PATIENT);
     } catch (error) {
-      lost += requests;
-      cause = error;
+      this.#lost += requests;
+      this.#cause = error;
     }
-  };
+  }
+}
 
-  const writeAll = async (): Promise<void> => {
-    const due = [...batches];
-    while (due.length > 0 && redis.state === "ready") {
-      await Promise.all(due.splice(0, WRITES).map(write));
-    }
-    if (lost === 0) return;
-    log.warn("failed_requests_lost", { requests: lost, error: cause });
-    onLost(lost);
-    [lost, cause] = [0, undefined];
-  };
-
-  /** Writes what is held, once the running write is done. Never rejects. */
-  const flush = (): Promise<void> => writing = writing.then(writeAll);
-
+function entryOf(
+  { requestId, error, model, how }: Failure,
+  reason: FailureReason,
+  timeMs: number,
+): FailedRequest {
   return {
-    /** Records a request, unless its key does not exist. Does not block or throw. */
-    add(
-      principal: record.Principal,
-      { requestId, error, model, how }: Failure,
-    ): void {
-      const reason = reasonOf(error, how);
-      if (reason === null) return;
-      if (held >= heldMax) return void (lost += 1);
-      const timeMs = now();
-      const day = usageDay(timeMs);
-      const name = `${principal.keyId} ${day}`;
-      const batch: Batch = batches.get(name) ??
-        { principal, day, requests: 0, counts: new Map(), entries: [] };
-      batches.set(name, batch);
-      held -= sizeOf(batch);
-      batch.requests += 1;
-      const known = model !== null && catalog.has(model) ? model : "";
-      const { refused } = USAGE_KINDS;
-      for (const counter of how === "refused" ? [reason, refused] : [reason]) {
-        const field = usageField(usageHour(timeMs), counter, known);
-        batch.counts.set(field, (batch.counts.get(field) ?? 0) + 1);
-      }
-      batch.entries.push({
-        timeMs,
-        reason,
-        status: how === "cut" ? 200 : error.status,
-        code: error.wireCode,
-        param: error.param,
-        model: model && clip(model, REQUEST_LIMITS.modelCharsMax),
-        requestId: publicRequestId(requestId),
-      });
-      if (batch.entries.length > listedMax) batch.entries.shift();
-      held += sizeOf(batch);
-    },
-    flush,
-    start(): void {
-      timer ??= setInterval(flush, writeMs);
-    },
-    /** Writes the rest, and counts as lost what Redis does not take. */
-    async stop(): Promise<void> {
-      clearInterval(timer);
-      await flush();
-      for (const { requests } of batches.values()) lost += requests;
-      batches.clear();
-      await flush();
-    },
+    timeMs,
+    reason,
+    status: how === "cut" ? 200 : error.status,
+    code: error.wireCode,
+    param: error.param,
+    model: model && clip(model, REQUEST_LIMITS.modelCharsMax),
+    requestId: publicRequestId(requestId),
   };
 }
 

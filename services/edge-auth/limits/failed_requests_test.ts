@@ -20,7 +20,7 @@ import {
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
-import { createFailedRequests, type Failure } from "./failed_requests.ts";
+import { FailedRequests, type Failure } from "./failed_requests.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
 import {
   isLimitName,
@@ -51,14 +51,21 @@ function record(redis: Pick<RedisLink, "state" | "evalScript">) {
   const clock = { nowMs: NOW_MS };
   const log = createRecordingLog();
   const lost: number[] = [];
-  const failed = createFailedRequests({
+  const failed = new FailedRequests({
     redis,
     log,
     now: () => clock.nowMs,
     catalog: new Set([MODEL]),
     onLost: (count) => lost.push(count),
   });
-  return { ...failed, clock, log, lost };
+  return {
+    add: (...added: Parameters<FailedRequests["add"]>) => failed.add(...added),
+    flush: () => failed.flush(),
+    stop: () => failed.stop(),
+    clock,
+    log,
+    lost,
+  };
 }
 
 /** A Redis that keeps the arguments of each write, or fails with `error`. */

@@ -46,35 +46,144 @@ interface Unsettled extends Settlement {
   readonly onAttempted: () => void;
 }
 
+/** What {@link Leases} needs. */
+export interface LeasesOptions {
+  redis: Pick<RedisLink, "state" | "evalScript">;
+  now: MonotonicNow;
+  log: Log;
+  /** The running requests of a key must end. */
+  onStopped?: (keyId: string) => void;
+  /** Beyond this many that failed, the oldest are dropped. Default: 50,000. */
+  unsettledMax?: number;
+}
+
 /**
  * Renews leases, and delivers settlements exactly once, however long Redis is away; at
  * most once if it lost the lease.
  */
-export function createLeases(
-  { redis, now, log, onStopped, unsettledMax = UNSETTLED_MAX }: {
-    redis: RedisLink;
-    now: MonotonicNow;
-    log: Log;
-    /** The running requests of a key must end. */
-    onStopped?: (keyId: string) => void;
-    /** Beyond this many that failed, the oldest are dropped. */
-    unsettledMax?: number;
-  },
-) {
-  const held = new LiveMap<Held>();
-  const failed: Unsettled[] = [];
-  const ended = createBatches<Unsettled>((batch) => void send(batch));
-  let unsettled = 0;
-  let timer: ReturnType<typeof setInterval> | undefined;
-  let round: Promise<unknown> | null = null;
-  let isStopped = false;
+export class Leases {
+  readonly #options: LeasesOptions;
+  readonly #unsettledMax: number;
+  readonly #held = new LiveMap<Held>();
+  readonly #failed: Unsettled[] = [];
+  readonly #ended = createBatches<Unsettled>((batch) => void this.#send(batch));
+  #unsettled = 0;
+  #timer: ReturnType<typeof setInterval> | undefined;
+  /** The round of renewals and repeats that is running. */
+  #round: Promise<void> | null = null;
+  #isStopped = false;
 
-  const lose = (requests: number, reason: string) =>
-    log.error("usage_lost", { requests, reason });
+  constructor(options: LeasesOptions) {
+    this.#options = options;
+    this.#unsettledMax = options.unsettledMax ?? UNSETTLED_MAX;
+  }
 
-  const renewBatch = async (leases: readonly Held[]): Promise<void> => {
+  /** Requests that hold a lease. */
+  get running(): number {
+    return this.#held.size;
+  }
+
+  /** Settlements that Redis has not confirmed. */
+  get unsettled(): number {
+    return this.#unsettled;
+  }
+
+  /** Keeps a lease that was just taken alive until it is released. */
+  hold({ id, principal }: Lease): void {
+    const renewedAtMs = this.#options.now();
+    this.#held.set(id, { id, principal, renewedAtMs });
+    this.#watch();
+  }
+
+  /** Returns false when the request has already ended. */
+  release(id: string): boolean {
+    return this.#held.delete(id);
+  }
+
+  /**
+   * Renews the leases that are due; false if Redis did not confirm all of them. All
+   * calls are made in one turn of the event loop, so they go out in one write.
+   */
+  async renew(): Promise<boolean> {
+    const { now, log } = this.#options;
+    const dueMs = now() - RENEW_AFTER_MS;
+    const due = this.#held.values().filter(({ renewedAtMs }) =>
+      renewedAtMs <= dueMs
+    );
+    const calls: Promise<void>[] = [];
+    const byKey = Map.groupBy(due, ({ principal }) => principal.keyId);
+    for (const leases of byKey.values()) {
+      while (leases.length > 0) {
+        calls.push(this.#renewBatch(leases.splice(0, BATCH_MAX)));
+      }
+    }
+    const results = await Promise.allSettled(calls);
+    const failure = results.find((result) => result.status === "rejected");
+    if (failure === undefined) return true;
+    const { reason: error } = failure;
+    log.warn("slots_not_renewed", { requests: this.#held.size, error });
+    return false;
+  }
+
+  /** Has all leases renewed, and orders to stop noticed, within half a second. */
+  renewSoon(): void {
+    for (const lease of this.#held.values()) lease.renewedAtMs = -Infinity;
+  }
+
+  /**
+   * Sends a settlement, in this turn of the event loop if Redis is available. Resolves
+   * after the first attempt.
+   */
+  settle(settlement: Settlement): Promise<void> {
+    this.#watch();
+    this.#unsettled += 1;
+    const attempts = { mayHaveRun: false, isReported: false };
+    return new Promise((onAttempted) => {
+      const one = { ...settlement, ...attempts, onAttempted };
+      this.#ended.add(accountOf(settlement), one);
+    });
+  }
+
+  /**
+   * Waits for settlements for at most `timeoutMs`, then stops. Returns the number that
+   * were lost.
+   */
+  async stop(timeoutMs: number): Promise<number> {
+    const { now } = this.#options;
+    const endsAtMs = now() + timeoutMs;
+    while (this.#unsettled > 0 && now() < endsAtMs) await delay(POLL_MS);
+    this.#isStopped = true;
+    clearInterval(this.#timer);
+    await this.#round;
+    const lost = this.#unsettled;
+    if (lost > 0) this.#lose(lost, "the edge stopped before Redis was back");
+    return lost;
+  }
+
+  /** Makes rounds while anything is held or unsettled. */
+  #watch(): void {
+    if (this.#isStopped) return;
+    this.#timer ??= setInterval(() => {
+      if (this.#held.size + this.#unsettled === 0) {
+        clearInterval(this.#timer);
+        this.#timer = undefined;
+      }
+      this.#round ??= this.#makeRound();
+    }, ROUND_MS);
+  }
+
+  async #makeRound(): Promise<void> {
+    try {
+      await Promise.all([this.renew(), this.#resend()]);
+    } finally {
+      this.#round = null;
+    }
+  }
+
+  async #renewBatch(leases: readonly Held[]): Promise<void> {
     const [first] = leases;
     if (first === undefined) return;
+    const { redis, now, onStopped } = this.#options;
     const { principal } = first;
     const sentAtMs = now();
     const keys = [
@@ -85,128 +194,65 @@ export function createLeases(
     const isStopped = await redis.evalScript(RENEW, { keys, args }, PATIENT);
     for (const lease of leases) lease.renewedAtMs = sentAtMs;
     if (isStopped === 1) onStopped?.(principal.keyId);
-  };
+  }
 
-  /** All calls are made in one turn of the event loop, so they go out in one write. */
-  const renew = async (): Promise<boolean> => {
-    const dueMs = now() - RENEW_AFTER_MS;
-    const due = held.values().filter((lease) => lease.renewedAtMs <= dueMs);
-    const calls: Promise<void>[] = [];
-    const byKey = Map.groupBy(due, ({ principal }) => principal.keyId);
-    for (const leases of byKey.values()) {
-      while (leases.length > 0) {
-        calls.push(renewBatch(leases.splice(0, BATCH_MAX)));
-      }
+  /** Repeats what failed, until something fails again. */
+  async #resend(): Promise<void> {
+    const { redis } = this.#options;
+    const failed = this.#failed;
+    while (redis.state !== "offline" && redis.state !== "stalled") {
+      const byAccount = Map.groupBy(failed.splice(0, BATCH_MAX), accountOf);
+      const sent = await Promise.all(
+        byAccount.values().map((batch) => this.#send(batch)),
+      );
+      if (failed.length === 0 || !sent.every(Boolean)) return;
     }
-    const results = await Promise.allSettled(calls);
-    const failure = results.find((result) => result.status === "rejected");
-    if (failure === undefined) return true;
-    const { reason: error } = failure;
-    log.warn("slots_not_renewed", { requests: held.size, error });
-    return false;
-  };
+  }
 
   /**
    * Makes one attempt for settlements of one account. Returns false if they have to be
    * repeated.
    */
-  const send = async (batch: readonly Unsettled[]): Promise<boolean> => {
-    const { keys, args } = settleCall(batch);
-    const principal = batch[0]?.reservation.principal;
+  async #send(batch: readonly Unsettled[]): Promise<boolean> {
+    const { redis, log } = this.#options;
     let isSettled = false;
     try {
-      const reply = await redis.evalScript(SETTLE, { keys, args }, PATIENT);
+      const input = settleCall(batch);
+      const reply = await redis.evalScript(SETTLE, input, PATIENT);
       isSettled = true;
-      unsettled -= batch.length;
+      this.#unsettled -= batch.length;
       const replies = Array.isArray(reply) ? reply : [];
       const requests = replies.filter((each) => each === SETTLED_LATE).length;
+      const principal = batch[0]?.reservation.principal;
       if (requests > 0) {
         log.warn("usage_recorded_late", { ...principal, requests });
       }
     } catch (error) {
-      failed.push(...batch);
-      if (error instanceof RedisUnavailableError) {
-        for (const each of batch) each.mayHaveRun ||= error.mayHaveRun;
-      } else {
-        const requests = batch.filter(({ isReported }) => !isReported).length;
-        const fields = { ...principal, requests, error };
-        if (requests > 0) log.error("usage_not_recorded", fields);
-        for (const each of batch) each.isReported = true;
-      }
-    }
-    if (failed.length > unsettledMax) {
-      const dropped = failed.splice(0, BATCH_MAX).length;
-      unsettled -= dropped;
-      lose(dropped, "too many wait for Redis");
+      this.#keep(batch, error);
     }
     for (const { onAttempted } of batch) onAttempted();
     return isSettled;
-  };
+  }
 
-  /** Repeats what failed, until something fails again. */
-  const resend = async (): Promise<void> => {
-    while (redis.state !== "offline" && redis.state !== "stalled") {
-      const byAccount = Map.groupBy(failed.splice(0, BATCH_MAX), accountOf);
-      const sent = await Promise.all(byAccount.values().map(send));
-      if (failed.length === 0 || !sent.every(Boolean)) return;
+  /** Keeps settlements that failed for the next round. */
+  #keep(batch: readonly Unsettled[], error: unknown): void {
+    this.#failed.push(...batch);
+    if (error instanceof RedisUnavailableError) {
+      for (const each of batch) each.mayHaveRun ||= error.mayHaveRun;
+    } else {
+      const principal = batch[0]?.reservation.principal;
+      const requests = batch.filter(({ isReported }) => !isReported).length;
+      const fields = { ...principal, requests, error };
+      if (requests > 0) this.#options.log.error("usage_not_recorded", fields);
+      for (const each of batch) each.isReported = true;
     }
-  };
+    if (this.#failed.length <= this.#unsettledMax) return;
+    const dropped = this.#failed.splice(0, BATCH_MAX).length;
+    this.#unsettled -= dropped;
+    this.#lose(dropped, "too many wait for Redis");
+  }
 
-  const watch = () => {
-    if (isStopped) return;
-    timer ??= setInterval(() => {
-      if (held.size + unsettled === 0) {
-        clearInterval(timer);
-        timer = undefined;
-      }
-      round ??= Promise.all([renew(), resend()]).finally(() => round = null);
-    }, ROUND_MS);
-  };
-
-  return {
-    get running(): number {
-      return held.size;
-    },
-    get unsettled(): number {
-      return unsettled;
-    },
-    hold({ id, principal }: Lease): void {
-      held.set(id, { id, principal, renewedAtMs: now() });
-      watch();
-    },
-    /** Returns false when the request has already ended. */
-    release: (id: string): boolean => held.delete(id),
-    renew,
-    /** Has all leases renewed, and orders to stop noticed, within half a second. */
-    renewSoon(): void {
-      for (const lease of held.values()) lease.renewedAtMs = -Infinity;
-    },
-    /**
-     * Sends a settlement, in this turn of the event loop if Redis is available.
-     * Resolves after the first attempt.
-     */
-    settle(settlement: Settlement): Promise<void> {
-      watch();
-      unsettled += 1;
-      const attempts = { mayHaveRun: false, isReported: false };
-      return new Promise((onAttempted) => {
-        const one = { ...settlement, ...attempts, onAttempted };
-        ended.add(accountOf(settlement), one);
-      });
-    },
-    /**
-     * Waits for settlements for at most `timeoutMs`, then stops. Returns the number
-     * that were lost.
-     */
-    async stop(timeoutMs: number): Promise<number> {
-      const endsAtMs = now() + timeoutMs;
-      while (unsettled > 0 && now() < endsAtMs) await delay(POLL_MS);
-      isStopped = true;
-      clearInterval(timer);
-      await round;
-      const lost = unsettled;
-      if (lost > 0) lose(lost, "the edge stopped before Redis was back");
-      return lost;
-    },
-  };
+  #lose(requests: number, reason: string): void {
+    this.#options.log.error("usage_lost", { requests, reason });
+  }
 }

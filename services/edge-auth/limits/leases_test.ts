@@ -23,8 +23,8 @@ import {
   until,
 } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
-import { createLeases } from "./leases.ts";
-import { type Admitted, createLimiter } from "./limiter.ts";
+import { Leases } from "./leases.ts";
+import { type Admitted, Limiter } from "./limiter.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
 import { EDGE_SCRIPTS, LEASE_MS, RENEW } from "./scripts.ts";
 import type { Settlement } from "./cost.ts";
@@ -43,7 +43,7 @@ function startLeases(redis: RedisLink, unsettledMax = 50_000) {
   const clock = { skewMs: 0 };
   const errors: [event: string, fields: unknown][] = [];
   const error: Log["error"] = (event, fields) => errors.push([event, fields]);
-  const leases = createLeases({
+  const leases = new Leases({
     redis,
     unsettledMax,
     log: { ...silentLog, error },
@@ -197,7 +197,7 @@ const FULL = {
 
 /** An edge with this link, and a key with all limits. */
 async function stage(world: RedisWorld, redis: RedisLink) {
-  const limiter = createLimiter({ redis, now: monotonicNow, log: silentLog });
+  const limiter = new Limiter({ redis, now: monotonicNow, log: silentLog });
   const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
   const ask = () =>
     limiter.admit(key, { scope: "chat", model: "m", wantTokens: 100 });
@@ -294,7 +294,7 @@ Deno.test("requests of one turn of the event loop: one call admits those of a ke
   await using world = await startRedisWorld({ scripts: EDGE_SCRIPTS });
   const redis = await world.open();
   const log = createRecordingLog();
-  const limiter = createLimiter({ redis, now: monotonicNow, log });
+  const limiter = new Limiter({ redis, now: monotonicNow, log });
   const limits = { ...FULL, concurrency: 5 };
   const keys = [
     await world.addKey({ limits, ownerLimits: FULL, models: "m" }),

@@ -2,7 +2,6 @@
  * Checks in Redis whether a request is within the rights and limits of its key and of
  * its owner.
  */
-import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { createBatches } from "@gateway/shared/bus/outbox";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
@@ -16,9 +15,8 @@ import {
   scopeOf,
   UNIT_OF_KIND,
 } from "@gateway/shared/models/kinds";
-import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/link";
 import {
   type Cost,
   type Reservation,
@@ -27,11 +25,12 @@ import {
   type Units,
   videoKeys,
 } from "./cost.ts";
-import { createLeases } from "./leases.ts";
+import { Leases, type LeasesOptions } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 import { ServerClock } from "./server_clock.ts";
 
+/** What a request asks to be admitted to, and what it may cost. */
 export interface Ask {
   scope: record.KeyScope;
   /** A model id of the catalog, or null where none is involved. */
@@ -75,73 +74,129 @@ export const LIMITER_PROBE: readonly string[] = [
   "probe",
 ];
 
-export type Limiter = ReturnType<typeof createLimiter>;
+/** What {@link Limiter} needs. */
+export interface LimiterOptions extends Omit<LeasesOptions, "unsettledMax"> {
+  /** How long a decision may take. Default: `KEY_LIMITS.checkMs`. */
+  deadlineMs?: number;
+}
 
 /**
  * Checks keys and limits in Redis, with one round trip each. Throws
  * `service_unavailable` within 150 ms when Redis cannot answer or has lost its data.
  */
-export function createLimiter(
-  { redis, deadlineMs = KEY_LIMITS.checkMs, ...ofLeases }: {
-    redis: RedisLink;
-    now: MonotonicNow;
-    log: Log;
-    onStopped?: (keyId: string) => void;
-    deadlineMs?: number;
-  },
-) {
-  const leases = createLeases({ redis, ...ofLeases });
-  const serverClock = new ServerClock(ofLeases.now);
-  // Random, so that the lease ids of different processes never collide.
-  const leasePrefix = newRequestId();
-  let leaseCount = 0;
-
+export class Limiter {
+  /** The leases of all requests that it has admitted. */
+  readonly leases: Leases;
+  readonly #redis: LimiterOptions["redis"];
+  readonly #deadlineMs: number;
+  readonly #serverClock: ServerClock;
+  /** Random, so that the lease ids of different processes never collide. */
+  readonly #leasePrefix = newRequestId();
+  #leaseCount = 0;
   /** Requests of this turn of the event loop with the same key, scope and unit. */
-  const asking = createBatches<Waiting>((waiting) => {
-    const [first] = waiting;
-    if (first === undefined) return;
-    const { principal, scope, unit } = first;
-    const { ownerId } = principal;
-    const keys = [
-      record.limiterKey(principal),
-      record.leaseKey(principal),
-      record.ownerLimiterKey(ownerId),
-      record.ownerLeaseKey(ownerId),
-      ...videoKeys(principal, unit),
-    ];
-    const args = [
-      record.recordKey(principal),
-      record.ownerLimitsKey(ownerId),
-      scope ?? "",
-      unit === null ? "" : dayLimitField(unit),
-      String(serverClock.expectedMs ?? ""),
-      ...waiting.flatMap(({ terms }) => terms),
-    ];
-    const replyTo = (replies: RedisReply, index: number) =>
-      Array.isArray(replies) ? replies[index] ?? null : null;
-    redis.evalScript(ADMIT, { keys, args }, {
-      deadlineMs,
-      onAbandoned: (late) =>
-        waiting.forEach(({ release }, index) => {
-          const reply = replyTo(late, index);
-          if (!Array.isArray(reply) || reply[0] === "ok") release?.();
-        }),
-    }).then(
-      (replies) =>
-        waiting.forEach(({ resolve }, at) => resolve(replyTo(replies, at))),
-      (error) => waiting.forEach(({ reject }) => reject(error)),
-    );
-  });
+  readonly #asking = createBatches<Waiting>((waiting) => this.#send(waiting));
 
-  const ask = async <T>(
+  constructor({ deadlineMs, ...options }: LimiterOptions) {
+    this.leases = new Leases(options);
+    this.#redis = options.redis;
+    this.#deadlineMs = deadlineMs ?? KEY_LIMITS.checkMs;
+    this.#serverClock = new ServerClock(options.now);
+  }
+
+  /** Admits a request, whose slot and reservation it holds until it is settled. */
+  async admit(
+    principal: record.Principal,
+    { scope, model, wantTokens, wantUnits = null }: Ask,
+  ): Promise<Admitted | refusal.Refusal> {
+    const id = `${this.#leasePrefix}.${this.#leaseCount.toString(36)}`;
+    this.#leaseCount += 1;
+    const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
+    const lease = { id, principal, model, ...reserved };
+    const undone = { reservation: { ...lease, atMs: 0 }, cost: null };
+    const { unit = null, count = 0 } = wantUnits ?? {};
+    const asked: Asked = {
+      principal,
+      scope,
+      unit,
+      terms: [model ?? "", String(wantTokens), String(count), id],
+      release: () => void this.leases.settle(undone),
+    };
+    const grant = await this.#ask(asked, grantIn);
+    if (!grant.isAdmitted) return grant;
+    this.#serverClock.saw(grant.atMs);
+    this.leases.hold(lease);
+    return { ...grant, ...lease };
+  }
+
+  /**
+   * The refusal that the smallest request of a kind would get now, or null. Consumes
+   * nothing.
+   */
+  async look(
+    principal: record.Principal,
+    kind: ModelKind,
+  ): Promise<refusal.Refusal | null> {
+    const unit = UNIT_OF_KIND[kind];
+    const terms = ["", unit === null ? "1" : "0", "0", ""];
+    const asked = { principal, scope: scopeOf(kind), unit, terms };
+    const grant = await this.#ask(asked, grantIn);
+    return grant.isAdmitted ? null : grant;
+  }
+
+  /**
+   * The models that the key may use (empty: all), without its limits. Consumes nothing.
+   */
+  rightsOf(
+    principal: record.Principal,
+    scope: record.KeyScope | null,
+  ): Promise<readonly string[] | refusal.Refusal> {
+    const terms = ["", "", "0", ""];
+    return this.#ask({ principal, scope, unit: null, terms }, modelsIn);
+  }
+
+  /**
+   * Frees the slot, charges the actual use; null: undoes the admission, with the
+   * request that it counted. Resolves after the first attempt; delivery is retried
+   * until it succeeds.
+   */
+  async settle(admitted: Admitted, cost: Cost | null): Promise<void> {
+    if (!this.leases.release(admitted.id)) return;
+    await this.leases.settle({ reservation: admitted, cost });
+  }
+
+  /**
+   * Ends a video that a request has started: frees its slot, charges the seconds that
+   * were made (0: it failed). False if it had ended before. May be repeated if it
+   * throws.
+   */
+  async endVideo(reservation: Reservation, seconds: number): Promise<boolean> {
+    const input = settleCall([videoEnd(reservation, seconds)]);
+    try {
+      const options = { deadlineMs: this.#deadlineMs };
+      const reply = await this.#redis.evalScript(SETTLE, input, options);
+      return Array.isArray(reply) && reply[0] === 1;
+    } catch (error) {
+      throw refusal.redisFailure(error);
+    }
+  }
+
+  /**
+   * Returns the reservation of a video that no edge follows: delivered like a
+   * settlement.
+   */
+  releaseVideo(reservation: Reservation): Promise<void> {
+    return this.leases.settle(videoEnd(reservation, 0));
+  }
+
+  async #ask<T>(
     asked: Asked,
     parse: (reply: RedisReply) => T,
-  ): Promise<T | refusal.Refusal> => {
+  ): Promise<T | refusal.Refusal> {
     const { principal, scope, unit, release } = asked;
     try {
       const reply = await new Promise<RedisReply>((resolve, reject) => {
         const sharing = `${principal.keyId} ${scope} ${unit}`;
-        asking.add(sharing, { ...asked, resolve, reject });
+        this.#asking.add(sharing, { ...asked, resolve, reject });
       });
       const [status] = Array.isArray(reply) ? reply : [];
       if (status === "empty") throw refusal.storeIsEmpty();
@@ -152,79 +207,54 @@ export function createLimiter(
       if (mayHaveAdmitted(error)) release?.();
       throw refusal.redisFailure(error);
     }
-  };
+  }
 
-  return {
-    leases,
-    async admit(
-      principal: record.Principal,
-      { scope, model, wantTokens, wantUnits = null }: Ask,
-    ): Promise<Admitted | refusal.Refusal> {
-      const id = `${leasePrefix}.${(leaseCount++).toString(36)}`;
-      const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
-      const lease = { id, principal, model, ...reserved };
-      const release = () =>
-        void leases.settle({ reservation: { ...lease, atMs: 0 }, cost: null });
-      const { unit = null, count = 0 } = wantUnits ?? {};
-      const terms = [model ?? "", String(wantTokens), String(count), id];
-      const asked = { principal, scope, unit, terms, release };
-      const grant = await ask(asked, grantIn);
-      if (!grant.isAdmitted) return grant;
-      serverClock.saw(grant.atMs);
-      leases.hold(lease);
-      return { ...grant, ...lease };
-    },
-    /**
-     * The refusal that the smallest request of a kind would get now, or null. Consumes
-     * nothing.
-     */
-    async look(
-      principal: record.Principal,
-      kind: ModelKind,
-    ): Promise<refusal.Refusal | null> {
-      const unit = UNIT_OF_KIND[kind];
-      const terms = ["", unit === null ? "1" : "0", "0", ""];
-      const asked = { principal, scope: scopeOf(kind), unit, terms };
-      const grant = await ask(asked, grantIn);
-      return grant.isAdmitted ? null : grant;
-    },
-    /**
-     * The models that the key may use (empty: all), without its limits. Consumes
-     * nothing.
-     */
-    rightsOf: (principal: record.Principal, scope: record.KeyScope | null) =>
-      ask({ principal, scope, unit: null, terms: ["", "", "0", ""] }, modelsIn),
-    /**
-     * Frees the slot, charges the actual use; null: undoes the admission, with the
-     * request that it counted. Resolves after the first attempt;
-     * delivery is retried until it succeeds.
-     */
-    async settle(admitted: Admitted, cost: Cost | null): Promise<void> {
-      if (!leases.release(admitted.id)) return;
-      await leases.settle({ reservation: admitted, cost });
-    },
-    /**
-     * Ends a video that a request has started: frees its slot, charges the seconds that
-     * were made (0: it failed). False if it had ended before. May be repeated if it
-     * throws.
-     */
-    async endVideo(reservation: Reservation, seconds: number) {
-      const { keys, args } = settleCall([videoEnd(reservation, seconds)]);
-      try {
-        const options = { deadlineMs };
-        const reply = await redis.evalScript(SETTLE, { keys, args }, options);
-        return Array.isArray(reply) && reply[0] === 1;
-      } catch (error) {
-        throw refusal.redisFailure(error);
-      }
-    },
-    /**
-     * Returns the reservation of a video that no edge follows: delivered like a
-     * settlement.
-     */
-    releaseVideo: (reservation: Reservation) =>
-      leases.settle(videoEnd(reservation, 0)),
-  };
+  /** Asks for all of these, which share a key, a scope and a unit, in one call. */
+  #send(waiting: readonly Waiting[]): void {
+    const [first] = waiting;
+    if (first === undefined) return;
+    const input = {
+      keys: keysOf(first),
+      args: [
+        record.recordKey(first.principal),
+        record.ownerLimitsKey(first.principal.ownerId),
+        first.scope ?? "",
+        first.unit === null ? "" : dayLimitField(first.unit),
+        String(this.#serverClock.expectedMs ?? ""),
+        ...waiting.flatMap(({ terms }) => terms),
+      ],
+    };
+    this.#redis.evalScript(ADMIT, input, {
+      deadlineMs: this.#deadlineMs,
+      onAbandoned: (late) => releaseAdmitted(waiting, late),
+    }).then(
+      (replies) =>
+        waiting.forEach(({ resolve }, at) => resolve(replyTo(replies, at))),
+      (error) => waiting.forEach(({ reject }) => reject(error)),
+    );
+  }
+}
+
+function keysOf({ principal, unit }: Asked): string[] {
+  const { ownerId } = principal;
+  return [
+    record.limiterKey(principal),
+    record.leaseKey(principal),
+    record.ownerLimiterKey(ownerId),
+    record.ownerLeaseKey(ownerId),
+    ...videoKeys(principal, unit),
+  ];
+}
+
+const replyTo = (replies: RedisReply, index: number): RedisReply =>
+  Array.isArray(replies) ? replies[index] ?? null : null;
+
+/** Undoes what a call has admitted, or may have, that nobody waits for any more. */
+function releaseAdmitted(waiting: readonly Waiting[], late: RedisReply): void {
+  waiting.forEach(({ release }, index) => {
+    const reply = replyTo(late, index);
+    if (!Array.isArray(reply) || reply[0] === "ok") release?.();
+  });
 }
 
 function videoEnd(reservation: Reservation, seconds: number): Settlement {

@@ -2,7 +2,7 @@ import { type MonotonicNow, monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/deployed_stores.ts";
-import { createLimiter } from "./limiter.ts";
+import { Limiter } from "./limiter.ts";
 
 const USER = "edge-auth";
 const PASSWORD = "correct-horse";
@@ -23,7 +23,7 @@ export async function loneEdge(
   world: RedisWorld,
   now: MonotonicNow = monotonicNow,
 ) {
-  const limiter = createLimiter({
+  const limiter = new Limiter({
     redis: await edgeLink(world),
     now,
     log: silentLog,

@@ -51,10 +51,14 @@ const NAMES: { readonly [limit: string]: string } = {
   video_jobs: "videos at the same time",
 };
 
+/** Why a key may not be used, in the words of the admission script. */
 export type KeyRefusal = keyof typeof KEY_ERRORS;
+/** A limit, in the words of the admission script and of metrics. */
 export type LimitName = keyof typeof LIMIT_ERRORS;
+/** All limits. */
 export const LIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ERRORS);
 
+/** How much of a limit per minute is left. */
 export interface RateState {
   limit: number;
   remaining: number;
@@ -89,11 +93,14 @@ const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60 * MS_PER_SECOND;
 const MS_PER_HOUR = 60 * MS_PER_MINUTE;
 
+/** Whether the script refused the key itself. */
 export const isKeyRefusal = (word: unknown): word is KeyRefusal =>
   typeof word === "string" && Object.hasOwn(KEY_ERRORS, word);
+/** Whether a word of the script is a limit that this edge knows. */
 export const isLimitName = (word: string | undefined): word is LimitName =>
   word !== undefined && Object.hasOwn(LIMIT_ERRORS, word);
 
+/** The 401 for a key that is missing, malformed or unknown: always the same. */
 export function unauthorized(): ApiError {
   const [code, message] = KEY_ERRORS.unknown;
   return new ApiError(code, message);

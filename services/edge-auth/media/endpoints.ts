@@ -31,6 +31,7 @@ function endpoint<Request extends JobRequest>(
   return { kind, parse, estimate, answer: answerAsMade };
 }
 
+/** `POST /v1/audio/speech`, which costs the characters of its text. */
 export const SPEECH = endpoint(speechRequestSchema, {
   kind: "speech",
   estimate: ({ input }) => costsOnly("characters", [...input].length),
@@ -40,8 +41,11 @@ const IMAGES: Pick<Endpoint<ImageRequest>, "kind" | "estimate"> = {
   kind: "image",
   estimate: ({ n }) => costsOnly("images", n),
 };
+/** `POST /v1/images/generations`, which costs `n` images. */
 export const IMAGE = endpoint(imageRequestSchema, IMAGES);
+/** `POST /v1/images/edits` with JSON. */
 export const IMAGE_EDIT = endpoint(imageEditSchema, IMAGES);
+/** `POST /v1/images/edits` with a form. */
 export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
   ...endpoint(imageEditFormSchema, IMAGES),
   form: {
@@ -62,7 +66,9 @@ const fromRecording = (
   form: { files: { file: [1, 1] }, fileBytesMax: UPLOAD_LIMITS.audioBytesMax },
   least: costsOnly("audioSeconds"),
 });
+/** `POST /v1/audio/transcriptions`, which costs the seconds of the recording. */
 export const TRANSCRIPTION = fromRecording("transcribe");
+/** `POST /v1/audio/translations`, which costs the same. */
 export const TRANSLATION = fromRecording("translate");
 
 const LINE_END = 0x0a;

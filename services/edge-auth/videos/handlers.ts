@@ -41,6 +41,7 @@ import { runUpload } from "../requests/run_upload.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
+/** What the requests of `/v1/videos` need. */
 export interface VideoDependencies extends RunRequestDependencies {
   videos: Omit<VideoKeeper, "start">;
 }
@@ -58,6 +59,7 @@ const contentQuery = z.object({
 });
 const wireSchema = z.object(videoSchema.shape);
 
+/** The handlers of `/v1/videos`, by what they do. Each throws the error of a refusal. */
 export const VIDEOS = {
   async create(call, deps) {
     const isUpload = isForm(call.exchange.headers);

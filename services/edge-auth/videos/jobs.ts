@@ -33,11 +33,14 @@ const jobSchema = z.object({
   lostAtMs: z.number().nullable(),
   expires_at: z.number(),
 });
+/** A video that a model server makes or has made, as the registry keeps it. */
 export type VideoJob = z.output<typeof jobSchema>;
 
+/** Whether a video has been made or has failed: its state is final. */
 export const isOver = ({ status }: Pick<VideoJob, "status">): boolean =>
   status === "completed" || status === "failed";
 
+/** The id of the owner who is charged for a video and may see it. */
 export const ownerOf = ({ reservation }: VideoJob): string =>
   reservation.principal.ownerId;
 
@@ -52,6 +55,7 @@ const CLAIM = defineScript("claim_jobs", claimJobsLua);
 /** What an edge loads for the registry, beside `EDGE_SCRIPTS`. */
 export const VIDEO_SCRIPTS: readonly RedisScript[] = [WRITE, CLAIM];
 
+/** The query of `GET /v1/videos`: 20 videos, the newest first, by default. */
 export const listQuery = z.object({
   limit: z.coerce.number().pipe(integer(0, VIDEO_LIMITS.listMax)).default(20),
   order: z.enum(["asc", "desc"]).default("desc"),
@@ -61,6 +65,7 @@ export const listQuery = z.object({
 /** Its functions reject with `service_unavailable` if Redis cannot answer. */
 export type VideoJobs = ReturnType<typeof createVideoJobs>;
 
+/** The registry in a Redis. */
 export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
   redis: Pick<RedisLink, "command" | "evalScript">;
   /** How long after its start, or after it was last due, a job is due. */

@@ -16,12 +16,14 @@ import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import { WholeBody } from "../dispatch/request_body.ts";
+import type { Reservation } from "../limits/cost.ts";
 import type { Limiter } from "../limits/limiter.ts";
 import { unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import type { RunStarter } from "../requests/run_record.ts";
 import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
 
+/** What {@link createVideoKeeper} needs. */
 export interface VideoKeeperOptions {
   jobs: VideoJobs;
   limiter: Pick<Limiter, "endVideo" | "releaseVideo">;
@@ -61,6 +63,7 @@ export const secondsOf = (seconds: string | null | undefined): number =>
 const isMissing = (error: unknown): boolean =>
   error instanceof ApiError && error.code === "not_found";
 
+/** Follows videos: see {@link createVideoKeeper}. */
 export type VideoKeeper = ReturnType<typeof createVideoKeeper>;
 
 /**
@@ -204,6 +207,16 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     }));
   };
 
+  const sweepOnce = async (): Promise<void> => {
+    try {
+      await sweep();
+    } catch (error) {
+      log.warn("videos_not_checked", { error });
+    } finally {
+      sweeping = null;
+    }
+  };
+
   return {
     /**
      * Registers the job that a model server has started, or deletes it there: none runs
@@ -254,7 +267,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       }
     },
     /** Frees the reservation of a video that was not started. */
-    release: limiter.releaseVideo,
+    release: (reservation: Reservation) => limiter.releaseVideo(reservation),
     refresh,
     find: jobs.find,
     list: jobs.list,
@@ -265,7 +278,10 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     async remove(job: VideoJob): Promise<void> {
       let seconds = secondsOf(job.seconds);
       try {
-        if (hasBackend(job)) await ask(job, "delete").then(() => seconds = 0);
+        if (hasBackend(job)) {
+          await ask(job, "delete");
+          seconds = 0;
+        }
       } catch (error) {
         // It cannot delete jobs, or does not have this one.
         if (!isMissing(error)) throw error;
@@ -276,9 +292,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     /** Checks jobs that are due, until the returned function is called. */
     start(): () => void {
       const timer = setInterval(() => {
-        sweeping ??= sweep().catch((error: unknown) =>
-          log.warn("videos_not_checked", { error })
-        ).finally(() => sweeping = null);
+        sweeping ??= sweepOnce();
       }, limits.lookMs);
       return () => clearInterval(timer);
     },

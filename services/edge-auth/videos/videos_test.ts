@@ -23,8 +23,8 @@ import type { AppDependencies } from "../app.ts";
 import { CATALOG, startApp } from "../app_fixture.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
 import { WholeBody } from "../dispatch/request_body.ts";
-import { createAdmission } from "../limits/admission.ts";
-import { createLimiter } from "../limits/limiter.ts";
+import { LimitedAdmission } from "../limits/admission.ts";
+import { Limiter } from "../limits/limiter.ts";
 import { redisFailure } from "../limits/refusal.ts";
 import { EDGE_SCRIPTS } from "../limits/scripts.ts";
 import { createVideoJobs, VIDEO_SCRIPTS } from "./jobs.ts";
@@ -62,7 +62,7 @@ async function startEdge(
     /** The requests of its keys are stopped. */
     isStopped: false,
   };
-  const limiter = createLimiter({ redis, ...clocks, deadlineMs: 10_000 });
+  const limiter = new Limiter({ redis, ...clocks, deadlineMs: 10_000 });
   const dispatcher: AppDependencies["dispatcher"] = {
     isStoppedSince: () => rig.isStopped,
     start({ body }, sink, onEnded) {
@@ -118,7 +118,11 @@ async function startEdge(
     dispatcher,
     ...clocks,
     keys: { find: () => Promise.resolve(principal) },
-    admission: createAdmission({ limiter, ...clocks, onUnknown: () => {} }),
+    admission: new LimitedAdmission({
+      limiter,
+      ...clocks,
+      onUnknown: () => {},
+    }),
   });
   const ask = async (
     key: record.Principal,

@@ -1,9 +1,9 @@
 /** An edge in the process of a test with the real admission, by a Redis. */
 import type { AppDependencies } from "../../../services/edge-auth/app.ts";
 import { createKeyLookup } from "../../../services/edge-auth/keys/authenticate.ts";
-import { createAdmission } from "../../../services/edge-auth/limits/admission.ts";
+import { LimitedAdmission } from "../../../services/edge-auth/limits/admission.ts";
 import {
-  createLimiter,
+  Limiter,
   LIMITER_PROBE,
 } from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
@@ -36,7 +36,7 @@ export interface LimitedEdgeOptions {
 /** An edge and its admission. */
 export interface LimitedEdge extends InProcessEdge {
   readonly keys: ReturnType<typeof createKeyLookup>;
-  readonly limiter: ReturnType<typeof createLimiter>;
+  readonly limiter: Limiter;
   readonly redis: RedisLink;
   readonly log: ReturnType<typeof createRecordingLog>;
   /** Between this edge and Redis. */
@@ -71,8 +71,8 @@ export async function startLimitedEdge(
   let admissions = 0;
   const { unknownPerSecond = KEY_LIMITS.unknownPerSecond } = options;
   const keys = createKeyLookup({ ...common, unknownPerSecond });
-  const limiter = createLimiter(common);
-  const admission = createAdmission({
+  const limiter = new Limiter(common);
+  const admission = new LimitedAdmission({
     ...common,
     limiter,
     onUnknown: keys.forget,

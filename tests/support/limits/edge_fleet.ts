@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import type { Cost, Units } from "../../../services/edge-auth/limits/cost.ts";
 import {
   type Admitted,
-  createLimiter,
+  Limiter,
 } from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -83,7 +83,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
   const redis = testRedisLink({ url }, { scripts: EDGE_SCRIPTS });
   await redis.ready(READY_MS);
   const now = () => monotonicNow() + skewMs;
-  const admission = createLimiter({ redis, now, log: silentLog, deadlineMs });
+  const admission = new Limiter({ redis, now, log: silentLog, deadlineMs });
   let isAlive = true;
   return {
     get isAlive() {
