@@ -14,7 +14,10 @@ export const REQUEST_LIMITS = {
    * 413.
    */
   bodyBytesMax: 20 * MIB,
-  /** All bodies that an edge is reading, default of `BODIES_BYTES_MAX`. Beyond: 503. */
+  /**
+   * All bodies that an edge holds, default of `BODIES_BYTES_MAX`: with what an idle edge
+   * needs, and the copies while one is parsed, less than 700 MiB. Beyond: 503.
+   */
   bodiesBytesMax: 256 * MIB,
   /** The `Authorization` header. Ours has 58 bytes. Beyond: 401. */
   authorizationBytesMax: 8 * KIB,
@@ -49,6 +52,12 @@ export const BODY_DEADLINES = {
   /** How long the whole body may take. */
   totalMs: 60_000,
 } as const;
+
+/**
+ * A body for which an edge has no room waits this long before it is read, because the
+ * runs of others end. Beyond: 503, or 429 if its key holds its share.
+ */
+export const BODY_WAIT_MS = 2_000;
 
 /**
  * How finely a request body may be divided, by HTTP chunks or network packets. Reading

@@ -9,7 +9,8 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { type AppDependencies, createApp } from "./app.ts";
-import { createBodyBudget, RefusedBodies } from "./http/read_body.ts";
+import { BodyBudget } from "./http/body_budget.ts";
+import { RefusedBodies } from "./http/read_body.ts";
 import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
@@ -57,7 +58,7 @@ export async function startApp(
     deadlines,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
     streamHeadMs: SSE_LIMITS.headMs,
-    bodyBudget: createBodyBudget(REQUEST_LIMITS),
+    bodyBudget: new BodyBudget(REQUEST_LIMITS),
     // Debts are paid at once: on a busy machine any body may take long.
     refusedBodies: new RefusedBodies(() => 1_000 * now()),
     metrics: createEdgeMetrics(new MetricRegistry()),

@@ -19,7 +19,8 @@ import { Dispatcher } from "./dispatch/dispatcher.ts";
 import { CONTROL_WAIT_MS } from "./dispatch/edge_bus.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { Deadlines } from "@gateway/shared/process/deadlines";
-import { createBodyBudget, RefusedBodies } from "./http/read_body.ts";
+import { BodyBudget } from "./http/body_budget.ts";
+import { RefusedBodies } from "./http/read_body.ts";
 import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
@@ -131,7 +132,7 @@ async function start(
       deadlines,
       metrics,
       refusals,
-      bodyBudget: createBodyBudget(config),
+      bodyBudget: new BodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
       isDraining: () => isDraining,
@@ -147,6 +148,8 @@ async function start(
   return {
     bus,
     redis: [redis],
+    // It answers 503 then, with what clients need to try again.
+    answersWithout: true,
     ready: { edgeId, port: server.port, readyPort: readyServer?.port },
     stop: async () => {
       // Requests of proxies that have not noticed yet still arrive and are served.

@@ -14,11 +14,12 @@ export const PROCESS_METRICS = {
     labels: ["version", "revision", "deno"],
   }),
   ready: gauge("gateway_ready", {
-    help: "1 while the service is ready according to `/readyz`, else 0.",
+    help:
+      "1 while the service can do all of its work, else 0: connected, and not stopping. An edge is then ready according to `/readyz` all the same.",
   }),
   notReady: gauge("gateway_not_ready", {
     help:
-      "1 for each reason why the service is not ready: `bus`, `redis`, `stopping`.",
+      "1 for each reason why the service cannot do all of its work: `bus`, `redis`, `stopping`.",
     labels: ["reason"],
   }),
   startTime: gauge("gateway_start_time_seconds", {
@@ -83,10 +84,15 @@ export interface ObservedBus {
   onEvent(listener: (event: string) => void): unknown;
 }
 
-/** The connections of a service, without which it is not ready. */
+/** The connections of a service, without which it cannot do its work. */
 export interface Connections {
   bus?: ObservedBus;
   redis?: readonly { readonly state: string }[];
+  /**
+   * Whether it is ready without them, too, because it answers in any case, if only with
+   * an error: a load balancer that took it away would answer worse. Default false.
+   */
+  answersWithout?: boolean;
 }
 
 /** What {@link serveOps} shows, and where. */
@@ -101,19 +107,21 @@ export interface OpsOptions extends Connections {
 
 /**
  * Serves `/healthz`, `/readyz` and `/metrics`: those of the service, and those of its
- * process and connections. It is ready when its connections are, until it stops.
- * Returns the port; it ends with the process.
+ * process and connections. It is ready when its connections are, unless it answers
+ * without them, until it stops. Returns the port; it ends with the process.
  */
 export function serveOps(
-  { hostname, port, registry, bus, redis = [], isStopping }: OpsOptions,
+  { registry, bus, redis = [], isStopping, ...options }: OpsOptions,
 ): number {
+  const { hostname, port, answersWithout = false } = options;
   const isRedisReady = () => redis.every(({ state }) => state === "ready");
-  const notReady = () => [
+  const missing = () => [
     ...(bus?.isReady === false ? ["bus"] : []),
     ...(isRedisReady() ? [] : ["redis"]),
     ...(isStopping() ? ["stopping"] : []),
   ];
-  observeProcess(registry, notReady);
+  const isReady = () => answersWithout ? !isStopping() : missing().length === 0;
+  observeProcess(registry, missing);
   if (bus !== undefined) observeBus(registry, bus);
   if (redis.length > 0) registry.gauge(REDIS_METRICS.redisReady, isRedisReady);
   return serve({
@@ -127,8 +135,9 @@ export function serveOps(
         return text(registry.text(), 200, PROMETHEUS);
       }
       if (pathname !== "/readyz") return text("not found", 404);
-      const reasons = notReady().join(", ");
-      return reasons ? text(`not ready: ${reasons}`, 503) : text("ready");
+      const reasons = missing().join(", ");
+      if (!isReady()) return text(`not ready: ${reasons}`, 503);
+      return text(reasons === "" ? "ready" : `ready, but without: ${reasons}`);
     },
   }).port;
 }

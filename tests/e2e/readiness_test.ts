@@ -65,19 +65,23 @@ Deno.test("a new stack", async (t) => {
     assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 401);
   });
 
-  await t.step("whose packets to the bus are lost is not ready", async () => {
-    for (const service of services) await becomes(service, /^200/);
-    proxy.set({ blackHole: "both" });
-    for (const service of services) {
-      await becomes(service, /^503.*bus/s);
-      assert.match(await readiness(service, "healthz"), /^200/);
-    }
-    proxy.set({});
-    for (const service of services) {
-      await becomes(service, /^200/);
-      assert.ok(service.process.isRunning);
-    }
-  });
+  await t.step(
+    "that loses the bus: an edge is ready, for it answers, a worker is not",
+    async () => {
+      for (const service of services) await becomes(service, /^200/);
+      proxy.set({ blackHole: "both" });
+      for (const service of services) {
+        const isEdge = service === edge;
+        await becomes(service, isEdge ? /^200.*without: bus/s : /^503.*bus/s);
+        assert.match(await readiness(service, "healthz"), /^200/);
+      }
+      proxy.set({});
+      for (const service of services) {
+        await becomes(service, /^200 ready\n/);
+        assert.ok(service.process.isRunning);
+      }
+    },
+  );
 
   await t.step("obeys an order to stop that it missed", async () => {
     const { id, key } = await makeKey(env);
@@ -85,13 +89,24 @@ Deno.test("a new stack", async (t) => {
     assert.equal((await answered).status, 200);
     proxy.set({ refuse: true });
     proxy.cut();
-    await becomes(edge, /^503.*bus/s);
+    await becomes(edge, /^200.*without: bus/s);
     const direct = { ...env, NATS_URL: `nats://${nats.server}` };
     await runKeys(direct, "disable", id, "--stop-running");
     proxy.set({});
     const { kind, errorCode } = await outcomeOf(answered);
     assert.deepEqual([kind, errorCode], ["sse_error", "key_revoked"]);
   });
+});
+
+Deno.test("an edge without Redis is ready: callers get its 503, not errors of a load balancer", async () => {
+  await using nats = await startNatsServer();
+  await using redis = await startRedisServer();
+  const env = { NATS_URL: `nats://${nats.server}`, REDIS_URL: redis.url };
+  await using gateway = await startGateway("services", { env });
+  const edge = await gateway.start("edge-auth");
+  await redis[Symbol.asyncDispose]();
+  await becomes(edge, /^200 ready, but without: redis/);
+  assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 503);
 });
 
 Deno.test("without models of their kind a media worker warns and waits, and a chat worker stops", async () => {

@@ -10,7 +10,7 @@ import {
   parseNetwork,
 } from "@gateway/shared/process/client_address";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { createBodyBudget } from "../../services/edge-auth/http/read_body.ts";
+import { BodyBudget } from "../../services/edge-auth/http/body_budget.ts";
 import { scriptCalls } from "../support/admission_fixture.ts";
 import { callApi } from "../support/chat_request.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
@@ -237,8 +237,8 @@ const HELD_BY_KEY_BYTES = 64 * 1024 * 1024;
 const GROWTH_BYTES_MAX = 500 * 1024 * 1024;
 
 Deno.test("API4: sixty large bodies that never end do not fill the memory, and others are served", async () => {
-  const bodyBudget = createBodyBudget({
-    bodiesBytesMax: 4 * HELD_BY_KEY_BYTES,
+  const bodyBudget = new BodyBudget({
+    bodiesBytesMax: 3 * HELD_BY_KEY_BYTES,
     bodyBytesMax: HELD_BYTES,
   });
   await using gateway = await startGateway("limited", { door: { bodyBudget } });

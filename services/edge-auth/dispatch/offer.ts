@@ -91,7 +91,7 @@ export class Offer {
       deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
     };
-    const bytes = body instanceof WholeBody ? body.bytes : null;
+    const bytes = body instanceof WholeBody ? body.send() : null;
     if (body instanceof WholeBody && bytes === null) return null;
     const whole = bytes === null ? null : encodeWholeJob(head, bytes);
     const subject = workerId === null

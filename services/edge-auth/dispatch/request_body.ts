@@ -14,21 +14,37 @@ export interface Upload {
   lateMs(): number;
 }
 
+/** What a body holds of the memory of its edge. */
+export interface MemoryShare {
+  /** It is needed, and has this many bytes; without a number, as many as before. */
+  keep(bytes?: number): void;
+  /** It can be done without; `giveUp` is called when its memory is needed. */
+  spare(giveUp: () => void): void;
+  release(): void;
+}
+
 /**
  * A request as JSON, encoded once. It is kept while it may have to be sent to a worker,
  * again or for the first time.
  */
 export class WholeBody {
   #bytes: Uint8Array | null;
+  readonly #share: MemoryShare | null;
 
-  /** The request in UTF-8, which nobody changes any more. */
-  constructor(bytes: Uint8Array) {
+  /**
+   * The request in UTF-8, which nobody changes any more, and what it holds of the
+   * edge's memory, if that is counted.
+   */
+  constructor(bytes: Uint8Array, share: MemoryShare | null = null) {
     this.#bytes = bytes;
+    this.#share = share;
+    share?.keep(bytes.length);
   }
 
   /** Encodes a request. */
-  static of(request: object): WholeBody {
-    return new WholeBody(new TextEncoder().encode(JSON.stringify(request)));
+  static of(request: object, share: MemoryShare | null = null): WholeBody {
+    const bytes = new TextEncoder().encode(JSON.stringify(request));
+    return new WholeBody(bytes, share);
   }
 
   /** The request in UTF-8; null once it was released. */
@@ -36,8 +52,21 @@ export class WholeBody {
     return this.#bytes;
   }
 
+  /** It is about to be sent to a worker. */
+  send(): Uint8Array | null {
+    if (this.#bytes !== null) this.#share?.keep();
+    return this.#bytes;
+  }
+
+  /** A worker has it, so it can be done without if its memory is needed. */
+  delivered(): void {
+    if (this.#bytes !== null) this.#share?.spare(() => this.release());
+  }
+
   /** Forgets the request: it will not be sent again. */
   release(): void {
+    if (this.#bytes === null) return;
     this.#bytes = null;
+    this.#share?.release();
   }
 }

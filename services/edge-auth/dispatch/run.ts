@@ -213,6 +213,8 @@ export class Run implements Waiting {
 
   /** The worker has the whole request. It is kept only for a repeat. */
   onBodyDelivered(): void {
+    const { body } = this.job;
+    if (body instanceof WholeBody) body.delivered();
     this.#releaseBodyIfUnneeded();
   }
 

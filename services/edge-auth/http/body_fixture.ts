@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import type { Timed } from "@gateway/shared/process/deadlines";
-import { createBodyBudget } from "./read_body.ts";
+import { BodyBudget } from "./body_budget.ts";
 
 /** A body that the test writes. */
 export function openExchange(
@@ -16,7 +16,7 @@ export function openExchange(
 export function testBudget({ bodiesBytesMax = 1e9, bodyBytesMax = 1e6 } = {}) {
   let nowMs = 0;
   const due = new Set<Timed>();
-  const bodyBudget = createBodyBudget({ bodiesBytesMax, bodyBytesMax });
+  const bodyBudget = new BodyBudget({ bodiesBytesMax, bodyBytesMax });
   return {
     bodyBudget,
     deadlines: {

@@ -3,6 +3,7 @@
  * of a key's limits.
  */
 import { Buffer } from "node:buffer";
+import type { Readable } from "node:stream";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { remember } from "@gateway/shared/process/maps";
@@ -12,69 +13,157 @@ import {
   REFUSED_BODIES,
 } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import { type BodyBudget, BodyShare } from "./body_budget.ts";
 import { discard, type Exchange } from "./exchange.ts";
 
+/** The memory and the time that bodies share. */
 export interface HeldBodyBounds {
-  bodyBudget: ReturnType<typeof createBodyBudget>;
+  bodyBudget: BodyBudget;
   deadlines: Pick<Deadlines, "add" | "remove">;
   now: MonotonicNow;
 }
 
+/** The same for bodies with JSON, which are read as a whole. */
 export interface BodyBounds extends HeldBodyBounds {
   bodyBytesMax: number;
   refusedBodies: Pick<RefusedBodies, "charge" | "wait">;
 }
 
+/** A body that was read. Its share of the budget must be released once. */
+export interface ReadBody {
+  readonly bytes: Uint8Array;
+  readonly share: BodyShare;
+}
+
 /**
- * Null if the client disconnects before its end. Rejects with an `ApiError`: 415 not
- * JSON or encoded, 413 too large, 408 too slow, 400 in too many pieces, 429 or 503 a
- * memory budget is used up, 429 too many refused bodies of the key.
+ * Reads a body with JSON. Null if the client disconnects before its end. Rejects with
+ * an `ApiError`: 415 not JSON or encoded, 413 too large, 408 too slow, 400 in too many
+ * pieces, 429 or 503 a memory budget is used up, 429 too many refused bodies of the
+ * key.
  */
 export async function readBody(
-  { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
+  exchange: Pick<Exchange, "headers" | "openBody">,
   keyId: string,
   bounds: BodyBounds,
-): Promise<Uint8Array | null> {
+): Promise<ReadBody | null> {
+  const { headers } = exchange;
   await bounds.refusedBodies.wait(keyId, bounds.deadlines);
   // 0 for a chunked body. `node:http` refuses malformed values.
   const length = Number(headers["content-length"] ?? 0);
   requireJson(headers);
-  const { bodyBytesMax: bytesMax } = bounds;
-  if (length > bytesMax) throw tooLarge(bytesMax);
-  const body = openBody();
-  return await new Promise((resolve, reject) => {
-    const pieces: Uint8Array[] = [];
-    let size = 0;
-    const end = (settle: () => void) => {
-      body.off("data", onData).off("end", onEnd).off("close", onClose);
-      held.release();
-      settle();
-    };
-    const refuse = (error: ApiError) => {
-      end(() => reject(error));
-      discard(body);
-    };
-    const onData = (piece: Uint8Array) => {
-      size += piece.length;
-      if (size > bytesMax) return refuse(tooLarge(bytesMax));
-      if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-        const tookMs = pieces.length * REFUSED_BODIES.pieceMs;
-        bounds.refusedBodies.charge(keyId, tookMs);
-        return refuse(tooManyPieces());
-      }
-      held.progressed();
-      if (piece.length === length) return void pieces.push(piece);
-      const error = bounds.bodyBudget.grow(held, piece.length);
-      if (error !== null) return refuse(error);
-      pieces.push(copyOf(piece));
-    };
-    const onEnd = () => end(() => resolve(joined(pieces)));
-    const onClose = () => end(() => resolve(null));
-    const { totalMs } = BODY_DEADLINES;
-    const held = new HeldBody(bounds, { keyId, totalMs, refuse });
-    body.on("data", onData).once("end", onEnd).once("close", onClose);
-    if (body.destroyed) onClose();
+  const { bodyBytesMax, bodyBudget } = bounds;
+  if (length > bodyBytesMax) throw tooLarge(bodyBytesMax);
+  let refuse: ((error: ApiError) => void) | null = null;
+  let refusedEarly: ApiError | null = null;
+  const share = new BodyShare(bodyBudget, {
+    keyId,
+    refuse: (error) => {
+      if (refuse === null) refusedEarly = error;
+      else refuse(error);
+    },
   });
+  const noRoom = length > 0
+    ? await bodyBudget.reserve(share, length, bounds)
+    : null;
+  const early = noRoom ?? refusedEarly;
+  if (early !== null) {
+    share.release();
+    throw early;
+  }
+  return await new Promise((resolve, reject) => {
+    const reader = new BodyReader(exchange.openBody(), {
+      ...bounds,
+      share,
+      length,
+      resolve,
+      reject,
+    });
+    refuse = (error) => reader.refuse(error);
+  });
+}
+
+/** What the reader of one body needs, and whom it tells. */
+interface ReaderOptions extends BodyBounds {
+  readonly share: BodyShare;
+  /** As the client stated it; 0: unknown. */
+  readonly length: number;
+  readonly resolve: (body: ReadBody | null) => void;
+  readonly reject: (error: ApiError) => void;
+}
+
+/** Collects the pieces of one body. */
+class BodyReader {
+  readonly #body: Readable;
+  readonly #options: ReaderOptions;
+  readonly #deadline: BodyDeadline;
+  readonly #pieces: Uint8Array[] = [];
+  readonly #onData = this.#take.bind(this);
+  readonly #onEnd = this.#complete.bind(this);
+  readonly #onClose = this.#leave.bind(this);
+  #size = 0;
+  #isOver = false;
+
+  constructor(body: Readable, options: ReaderOptions) {
+    this.#body = body;
+    this.#options = options;
+    this.#deadline = new BodyDeadline(options, {
+      totalMs: BODY_DEADLINES.totalMs,
+      refuse: (error) => this.refuse(error),
+    });
+    body.on("data", this.#onData).once("end", this.#onEnd);
+    body.once("close", this.#onClose);
+    if (body.destroyed) this.#leave();
+  }
+
+  /** Refuses the body, wherever it is. */
+  refuse(error: ApiError): void {
+    if (!this.#end()) return;
+    this.#options.share.release();
+    this.#options.reject(error);
+    discard(this.#body);
+  }
+
+  #take(piece: Uint8Array): void {
+    const { bodyBytesMax, refusedBodies, share, bodyBudget } = this.#options;
+    const pieces = this.#pieces;
+    this.#size += piece.length;
+    if (this.#size > bodyBytesMax) return this.refuse(tooLarge(bodyBytesMax));
+    const most = BODY_PIECES.free + this.#size / BODY_PIECES.bytesMin;
+    if (pieces.length >= most) {
+      const tookMs = pieces.length * REFUSED_BODIES.pieceMs;
+      refusedBodies.charge(share.keyId, tookMs);
+      return this.refuse(tooManyPieces());
+    }
+    this.#deadline.progressed();
+    const more = this.#size - share.bytes;
+    const error = more > 0 ? bodyBudget.grow(share, more) : null;
+    if (error !== null) return this.refuse(error);
+    pieces.push(piece.length === this.#options.length ? piece : copyOf(piece));
+  }
+
+  #complete(): void {
+    if (!this.#end()) return;
+    const { share, resolve } = this.#options;
+    const bytes = joined(this.#pieces);
+    share.keep(bytes.length);
+    resolve({ bytes, share });
+  }
+
+  #leave(): void {
+    if (!this.#end()) return;
+    this.#options.share.release();
+    this.#options.resolve(null);
+  }
+
+  /** False if it has ended before. */
+  #end(): boolean {
+    if (this.#isOver) return false;
+    this.#isOver = true;
+    this.#deadline.remove();
+    this.#body.off("data", this.#onData).off("end", this.#onEnd);
+    this.#body.off("close", this.#onClose);
+    return true;
+  }
 }
 
 /**
@@ -112,94 +201,49 @@ function requireJson(headers: Exchange["headers"]): void {
 const unsupported = (header: string, instead: string) =>
   new ApiError("unsupported_media_type", `Unsupported '${header}'. ${instead}`);
 
-/**
- * A body that is being read: what it holds of the budget, and when its next bytes are
- * due. Must be released once.
- */
-export class HeldBody implements Timed {
-  bytes = 0;
-  expiresAtMs = Infinity;
-  readonly #totalAtMs: number;
+/** How long a body may take, and what happens then. */
+export interface DeadlineOptions {
+  /** From the beginning to the end, in ms. */
+  readonly totalMs: number;
+  readonly refuse: (error: ApiError) => void;
+}
 
-  constructor(
-    readonly bounds: HeldBodyBounds,
-    readonly of: {
-      readonly keyId: string;
-      readonly totalMs: number;
-      /** Called when it is late, or a newer body needs its memory. */
-      readonly refuse: (error: ApiError) => void;
-    },
-  ) {
-    const nowMs = bounds.now();
-    this.#totalAtMs = nowMs + of.totalMs;
-    this.progressed(nowMs);
+/** When the next bytes of a body are due. Must be removed once. */
+export class BodyDeadline implements Timed {
+  #expiresAtMs = Infinity;
+  readonly #totalAtMs: number;
+  readonly #bounds: HeldBodyBounds;
+  readonly #refuse: (error: ApiError) => void;
+
+  constructor(bounds: HeldBodyBounds, { totalMs, refuse }: DeadlineOptions) {
+    this.#bounds = bounds;
+    this.#refuse = refuse;
+    this.#totalAtMs = bounds.now() + totalMs;
+    this.progressed();
     bounds.deadlines.add(this);
   }
 
-  progressed(nowMs = this.bounds.now()): void {
-    const dueMs = nowMs + BODY_DEADLINES.progressMs;
-    this.expiresAtMs = Math.min(dueMs, this.#totalAtMs);
+  /** When the body is late. */
+  get expiresAtMs(): number {
+    return this.#expiresAtMs;
   }
 
+  /** Some bytes have arrived. */
+  progressed(): void {
+    const dueMs = this.#bounds.now() + BODY_DEADLINES.progressMs;
+    this.#expiresAtMs = Math.min(dueMs, this.#totalAtMs);
+  }
+
+  /** Refuses the body: 408. */
   expire(): void {
     const message = "The request body did not arrive in time.";
-    this.of.refuse(refusal("request_timeout", message));
+    this.#refuse(refusal("request_timeout", message));
   }
 
-  release(): void {
-    this.bounds.deadlines.remove(this);
-    this.bounds.bodyBudget.release(this);
+  /** The body has ended. */
+  remove(): void {
+    this.#bounds.deadlines.remove(this);
   }
-}
-
-const SHARE_OF_KEY = 1 / 4;
-
-/**
- * Bounds the bytes of bodies that are held. A body beyond its key's share is refused
- * (429). If the process has no room, the oldest is (503): slow senders keep out nobody.
- */
-export function createBodyBudget({ bodiesBytesMax, bodyBytesMax }: {
-  bodiesBytesMax: number;
-  bodyBytesMax: number;
-}) {
-  const processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
-  const keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
-  const bodies = new Set<HeldBody>();
-  const bytesByKey = new Map<string, number>();
-  let processBytes = 0;
-
-  const resize = (body: HeldBody, by: number) => {
-    const { keyId } = body.of;
-    body.bytes += by;
-    processBytes += by;
-    const ofKey = (bytesByKey.get(keyId) ?? 0) + by;
-    if (ofKey > 0) bytesByKey.set(keyId, ofKey);
-    else bytesByKey.delete(keyId);
-  };
-  return {
-    get bytes(): number {
-      return processBytes;
-    },
-    /**
-     * Counts more bytes of a body. Returns the refusal if there is no room for them.
-     */
-    grow(body: HeldBody, bytes: number): ApiError | null {
-      const ofKey = (bytesByKey.get(body.of.keyId) ?? 0) + bytes;
-      if (ofKey > keyBytesMax) return keyIsFull();
-      while (processBytes + bytes > processBytesMax) {
-        const [oldest = body] = bodies;
-        if (oldest === body) return processIsFull();
-        oldest.of.refuse(processIsFull());
-      }
-      bodies.add(body);
-      resize(body, bytes);
-      return null;
-    },
-    release(body: HeldBody): void {
-      bodies.delete(body);
-      resize(body, -body.bytes);
-    },
-  };
 }
 
 const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
@@ -250,32 +294,19 @@ export class RefusedBodies {
 }
 
 const MS_PER_SECOND = 1_000;
-const IN_A_SECOND = { retryAfterMs: MS_PER_SECOND } as const;
 
+/** 413, of a body or a part of one. */
 export const tooLarge = (bytesMax: number, what = "request body") =>
   refusal(
     "request_too_large",
     `The ${what} is too large. The limit is ${bytesMax} bytes.`,
   );
+/** 400 for a body that is divided too finely, see `BODY_PIECES`. */
 export const tooManyPieces = () =>
   refusal(
     "invalid_request",
     "The request body arrived in too many pieces. " +
       "Send it with a 'Content-Length', or in larger chunks.",
-  );
-const keyIsFull = () =>
-  refusal(
-    "concurrency_limit_exceeded",
-    "This API key is sending too many bytes of request bodies at the same " +
-      "time. Please try again in 1s.",
-    { ...IN_A_SECOND, reason: "request_bodies" },
-  );
-const processIsFull = () =>
-  refusal(
-    "overloaded",
-    "The service has no room for this request body at the moment. " +
-      "Please try again shortly.",
-    IN_A_SECOND,
   );
 const tooManyRefused = (waitMs: number) =>
   refusal(
@@ -286,7 +317,7 @@ const tooManyRefused = (waitMs: number) =>
   );
 
 /**
- * Closes the connection, because the rest of the body would be read as the next
+ * The error of a body. Closes the connection, because the rest of the body would be read as the next
  * request.
  */
 export function refusal(

@@ -26,9 +26,10 @@ function setup(bounds = { bodiesBytesMax: 1e9, bodyBytesMax: BYTES_MAX }) {
         },
       });
       /** Settled with what became of the body; nothing of it is held then. */
-      const text = reading.then((bytes) =>
-        bytes === null ? null : new TextDecoder().decode(bytes)
-      );
+      const text = reading.then((read) => {
+        read?.share.release();
+        return read === null ? null : new TextDecoder().decode(read.bytes);
+      });
       return { body, text };
     },
     async wait(ms: number) {

@@ -13,8 +13,9 @@ import {
   fieldError,
 } from "@gateway/shared/openai/error";
 import { discard, type Exchange } from "./exchange.ts";
+import { BodyShare } from "./body_budget.ts";
 import {
-  HeldBody,
+  BodyDeadline,
   type HeldBodyBounds,
   refusal,
   tooLarge,
@@ -67,7 +68,8 @@ export class Form {
   readonly files: FormFile[] = [];
   readonly #options: FormOptions;
   readonly #parser: Parser;
-  readonly #held: HeldBody;
+  readonly #share: BodyShare;
+  readonly #deadline: BodyDeadline;
   readonly #body: Readable;
   readonly #begun = Promise.withResolvers<FormProgress>();
   readonly #filled = Promise.withResolvers<FormProgress>();
@@ -101,13 +103,9 @@ export class Form {
     this.#options = options;
     this.#parser = createParser(headers, bounds.fileBytesMax);
     const refuse = (error: ApiError) => this.#refuse(error);
-    this.#held = new HeldBody(budget, { keyId, totalMs, refuse });
-    try {
-      this.#grow(BUS_LIMITS.pieceBytes);
-    } catch (error) {
-      this.#held.release();
-      throw error;
-    }
+    this.#share = new BodyShare(budget.bodyBudget, { keyId, refuse });
+    this.#grow(BUS_LIMITS.pieceBytes);
+    this.#deadline = new BodyDeadline(budget, { totalMs, refuse });
     // A rejection must not count as unhandled while it is not awaited.
     for (const { promise } of [this.#begun, this.#filled, this.#failed]) {
       promise.catch(() => {});
@@ -190,7 +188,8 @@ export class Form {
   stop(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#held.release();
+    this.#deadline.remove();
+    this.#share.release();
     discard(this.#body);
     this.#pieces = [];
     this.#bytes = 0;
@@ -202,7 +201,7 @@ export class Form {
   }
 
   #grow(bytes: number): void {
-    const noRoom = this.#options.budget.bodyBudget.grow(this.#held, bytes);
+    const noRoom = this.#options.budget.bodyBudget.grow(this.#share, bytes);
     if (noRoom !== null) throw noRoom;
   }
 
@@ -264,7 +263,7 @@ export class Form {
     if (this.#size > bytesMax) return this.#refuse(uploadTooLarge(bytesMax));
     const most = BODY_PIECES.free + this.#size / BODY_PIECES.bytesMin;
     if (this.#arrivals > most) return this.#refuse(tooManyPieces());
-    this.#held.progressed();
+    this.#deadline.progressed();
     this.#parser.write(piece);
     if (this.#bytes < BUS_LIMITS.pieceBytes) return;
     this.#body.pause();

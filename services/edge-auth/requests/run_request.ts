@@ -97,8 +97,9 @@ async function readRequest<Request extends JobRequest>(
 ): Promise<CheckedRequest | CallEnd> {
   const { now, refusedBodies, catalog } = deps;
   const { keyId } = call.principal;
-  const bytes = await readBody(call.exchange, keyId, deps);
-  if (bytes === null) return left(call);
+  const read = await readBody(call.exchange, keyId, deps);
+  if (read === null) return left(call);
+  const { bytes, share } = read;
   const startedAtMs = now();
   let model: unknown = endpoint.model;
   try {
@@ -114,10 +115,11 @@ async function readRequest<Request extends JobRequest>(
       stream: request.stream,
       estimate: endpoint.estimate(request, catalog),
       createAnswer: endpoint.answer(request),
-      body: WholeBody.of(request),
+      body: WholeBody.of(request, share),
       parseMs: now() - startedAtMs,
     };
   } catch (error) {
+    share.release();
     refusedBodies.charge(keyId, now() - startedAtMs);
     return refused(error, model);
   }
@@ -133,9 +135,11 @@ async function runChecked(
   try {
     const ask = { scope: scopeOf(kind), model, estimate };
     const lease = await admit(call, ask, deps);
-    if (lease === null) return left(call);
-    return startRun(call, { ...checked, lease }, deps);
+    if (lease !== null) return startRun(call, { ...checked, lease }, deps);
+    checked.body.release();
+    return left(call);
   } catch (error) {
+    checked.body.release();
     // If this key keeps sending requests, their bodies are refused before they are
     // parsed.
     const isKeyRefused = error instanceof ApiError &&
