@@ -53,13 +53,13 @@ export async function readBody(
   requireJson(headers);
   const { bodyBytesMax, bodyBudget } = bounds;
   if (length > bodyBytesMax) throw tooLarge(bodyBytesMax);
-  let refuse: ((error: ApiError) => void) | null = null;
+  let reader: BodyReader | null = null;
   let refusedEarly: ApiError | null = null;
   const share = new BodyShare(bodyBudget, {
     keyId,
     refuse: (error) => {
-      if (refuse === null) refusedEarly = error;
-      else refuse(error);
+      if (reader === null) refusedEarly = error;
+      else reader.refuse(error);
     },
   });
   const noRoom = length > 0
@@ -71,14 +71,13 @@ export async function readBody(
     throw early;
   }
   return await new Promise((resolve, reject) => {
-    const reader = new BodyReader(exchange.openBody(), {
+    reader = new BodyReader(exchange.openBody(), {
       ...bounds,
       share,
       length,
       resolve,
       reject,
     });
-    refuse = (error) => reader.refuse(error);
   });
 }
 
