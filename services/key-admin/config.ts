@@ -4,21 +4,33 @@ import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import * as serviceVariables from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
+import { parseEmail } from "./domain/owners/email.ts";
+import { isSafeUrl } from "./domain/sign_in/safe_url.ts";
 
 const DEFAULT_PORT = 8081;
-const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
-
 /** Whether passwords may be sent to an origin: it has TLS, or is this machine. */
 function isSafeOrigin(text: string): boolean {
   const url = URL.parse(text);
   if (url === null || url.href !== `${url.origin}/`) return false;
-  return url.protocol === "https:" ||
-    (url.protocol === "http:" && LOOPBACK.includes(url.hostname));
+  return isSafeUrl(url);
 }
 
 const publicUrl = z.string().refine(isSafeOrigin)
   .transform((text) => new URL(text));
 
+/** Whoever reads along could sign in as anybody: the issuer vouches for people. */
+const issuerUrl = z.string().refine((text) => {
+  const url = URL.parse(text);
+  return url !== null && url.hostname !== "" && isSafeUrl(url);
+});
+
+/** An e-mail address, or a domain behind `@`, in lower case; null if it is neither. */
+function allowedOf(text: string): string | null {
+  const local = text.startsWith("@") ? "anybody" : "";
+  return parseEmail(local + text)?.slice(local.length) ?? null;
+}
+
+/** The variables of this service, as documented in docs/reference/variables.md. */
 export const CONSOLE_VARIABLES = {
   ...serviceVariables.listenVariables(DEFAULT_PORT),
   ...serviceVariables.COMMON_VARIABLES,
@@ -35,13 +47,16 @@ export const CONSOLE_VARIABLES = {
       "Base URL of the API for this service itself, which sends the requests of the Try it page; `API_URL` if not set",
     ),
   ...serviceVariables.PROXY_VARIABLES,
-  OIDC_ISSUER: env.url(["https:", "http:"]).optional()
+  OIDC_ISSUER: env.variable(issuerUrl, {
+    expects: "a URL that begins with https:// (http:// on localhost only)",
+  }).optional()
     .describe("OpenID Connect provider whose users may sign in"),
   OIDC_CLIENT_ID: env.text().optional()
     .describe("The console's name at the provider"),
   OIDC_CLIENT_SECRET: env.secret().optional()
     .describe("The console's secret at the provider"),
-  OIDC_ALLOWED: env.list("a list", env.matching(/^/)).default([])
+  OIDC_ALLOWED: env.list("a list of e-mail addresses and @domains", allowedOf)
+    .default([])
     .describe("E-mail addresses and @domains that may sign in"),
   OIDC_NAME: env.text().default("your organisation")
     .describe("Name of the provider on the sign-in page"),
@@ -106,7 +121,7 @@ function oidcOf(values: env.ConfigOf<typeof CONSOLE_VARIABLES>) {
     issuer: new URL(OIDC_ISSUER),
     clientId: OIDC_CLIENT_ID,
     clientSecret: OIDC_CLIENT_SECRET,
-    allowed: OIDC_ALLOWED.map((item) => item.toLowerCase()),
+    allowed: OIDC_ALLOWED,
     name,
   };
 }

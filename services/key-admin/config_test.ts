@@ -75,6 +75,21 @@ Deno.test("configFrom() knows the models without their keys, and assumes the sim
   }
 });
 
+const OIDC = {
+  OIDC_ISSUER: "https://id.example.org",
+  OIDC_CLIENT_ID: "console",
+  OIDC_CLIENT_SECRET: "s3cret",
+  OIDC_ALLOWED: "@corp.test",
+};
+
+Deno.test("configFrom() takes an issuer without TLS on this machine only", () => {
+  for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
+    const OIDC_ISSUER = `http://${host}:8080`;
+    const { oidc } = configFrom({ ...OIDC, OIDC_ISSUER }, noFile);
+    assert.equal(oidc?.issuer.hostname, host);
+  }
+});
+
 Deno.test("configFrom() reports every mistake at once, without secrets", () => {
   const cases: [variables: Record<string, string>, says: RegExp][] = [
     [{ PORT: "70000", LOG_LEVEL: "loud" }, /PORT[\s\S]*LOG_LEVEL/],
@@ -83,6 +98,10 @@ Deno.test("configFrom() reports every mistake at once, without secrets", () => {
     [{ OWNER_REQUESTS_PER_MINUTE: "1000001" }, /OWNER_REQUESTS_PER_MINUTE/],
     [{ PUBLIC_URL: "https://u@console.example.org/?q#f" }, /PUBLIC_URL/],
     [{ OIDC_ISSUER: "https://id.example.org" }, /CLIENT_ID[\s\S]*ALLOWED/],
+    [{ ...OIDC, OIDC_ISSUER: "http://id.example.org" }, /OIDC_ISSUER/],
+    [{ ...OIDC, OIDC_ISSUER: "http://127.0.0.1.evil.test" }, /OIDC_ISSUER/],
+    [{ ...OIDC, OIDC_ALLOWED: "corp.test" }, /OIDC_ALLOWED/],
+    [{ ...OIDC, OIDC_ALLOWED: "a\u200Bb@corp.test" }, /OIDC_ALLOWED/],
     [{ REDIS_URL: "http://u:s3cret@x" }, /^(?![^]*s3cret)[^]*REDIS_URL/],
   ];
   for (const [variables, says] of cases) {

@@ -10,7 +10,7 @@ import {
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
-import { createOidcClient } from "./domain/sign_in/oidc.ts";
+import { OidcClient } from "./domain/sign_in/oidc.ts";
 import { createPasswordHasher } from "./domain/sign_in/password.ts";
 import { detectDurability } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
@@ -57,7 +57,7 @@ async function start(
     sendStop: createStopSender({ access: config.bus, writer, log }),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
-    oidc: config.oidc === null ? null : createOidcClient(config.oidc),
+    oidc: config.oidc === null ? null : new OidcClient(config.oidc),
     publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
     askApi: createAskApi(config.edgeUrl, log),
   };

@@ -18,7 +18,7 @@ import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import * as settings from "../domain/keys/settings.ts";
-import { parseEmail } from "../domain/owners/owner_store.ts";
+import { parseEmail } from "../domain/owners/email.ts";
 import type { Stores } from "../domain/stores.ts";
 
 /** The command line is invalid. The message says how to correct it. */

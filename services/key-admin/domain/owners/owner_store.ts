@@ -25,23 +25,6 @@ export const OWNERS_KEY = "owners";
 const OPERATORS_KEY = "operators";
 const firstOwnerKey = "owner:first";
 
-/** RFC 5321, 4.5.3.1.3: a path of 256 octets, less its angle brackets. */
-export const EMAIL_CHARS_MAX = 254;
-/**
- * Deliberately loose: an address is verified by the link sent to it, not by its form.
- */
-const EMAIL =
-  /^[^\s@<>"'`,;:\\()[\]{}\p{Cc}\p{Cf}]{1,64}@[^\s@<>"'`,;:\\()[\]{}\p{Cc}\p{Cf}]{1,253}$/u;
-
-/**
- * The address in the form in which it is stored and compared, or null when it is not
- * one.
- */
-export function parseEmail(text: string): string | null {
-  const email = text.normalize("NFKC").trim().toLowerCase();
-  return email.length <= EMAIL_CHARS_MAX && EMAIL.test(email) ? email : null;
-}
-
 /**
  * A person at an OpenID Connect provider. Issuer and subject together name a person;
  * the address is proved by the provider and allowed by the operator.

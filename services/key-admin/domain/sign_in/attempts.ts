@@ -123,10 +123,11 @@ export async function rememberDevice(
 }
 
 /**
- * No limit that a few other addresses can use up applies to the first attempts of an
- * address.
+ * Takes one from the rates of an address and of all. Returns the milliseconds to wait,
+ * 0 when one was taken. No limit that a few other addresses can use up applies to the
+ * first attempts of an address.
  */
-async function takeRates(redis: RedisLink, ip: string): Promise<number> {
+export async function takeRates(redis: RedisLink, ip: string): Promise<number> {
   const address = siteOf(ip);
   const networks: [name: string, rate: Rate][] = [[address, ADDRESS_RATE]];
   if (address.endsWith("/64")) {

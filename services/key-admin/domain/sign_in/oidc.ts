@@ -1,7 +1,12 @@
+/** Sign-in through an OpenID Connect provider. */
 import * as oidc from "openid-client";
+import { parseStatedEmail } from "../owners/email.ts";
 import type { Identity } from "../owners/owner_store.ts";
+import { isSafeUrl } from "./safe_url.ts";
 
+/** How the console reaches a provider, and whom of its users it lets in. */
 export interface OidcConfig {
+  /** `https:`, or `http:` on this machine: see {@link isSafeUrl}. */
   issuer: URL;
   clientId: string;
   clientSecret: string;
@@ -16,84 +21,157 @@ export class NotAllowed extends Error {
   override name = "NotAllowed";
 }
 
-const TIMEOUT_SECONDS = 5;
-/** Code verifier, state and nonce: what only this browser can present together. */
-const FLOW = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})$/;
+/** Who signed in at the provider, and when they last proved who they are. */
+export interface ProviderSignIn {
+  identity: Identity;
+  /**
+   * When the provider last asked for a password or the like, in ms since 1970; 0 if it
+   * does not say. It may be long ago, since providers keep people signed in.
+   */
+  provedAtMs: number;
+}
 
-export type OidcClient = ReturnType<typeof createOidcClient>;
+const TIMEOUT_SECONDS = 5;
+
+/** OpenID Connect Core 1.0, section 2. */
+const SUBJECT_CHARS_MAX = 255;
 
 /**
- * Sign-in through an OpenID Connect provider: code flow with PKCE, state and nonce
- * (ASVS 10.5). Its metadata is fetched on first use and kept.
+ * Who was asked to sign in again must have done so this recently. It is as long as the
+ * browser keeps the flow's cookie.
  */
-export function createOidcClient(
-  { issuer, clientId, clientSecret, allowed, name }: OidcConfig,
-) {
-  // HTTP is allowed on this machine only, for tests and development.
-  const isLocal = issuer.protocol === "http:" &&
-    ["localhost", "127.0.0.1"].includes(issuer.hostname);
-  const options = {
-    timeout: TIMEOUT_SECONDS,
-    execute: [
-      // Without it the library relies on TLS and leaves signatures unchecked.
-      oidc.enableNonRepudiationChecks,
-      ...(isLocal ? [oidc.allowInsecureRequests] : []),
-    ],
-  };
-  let discovered: Promise<oidc.Configuration> | null = null;
-  const provider = () =>
-    discovered ??= oidc.discovery(
-      ...[issuer, clientId, clientSecret, undefined, options] as const,
-    ).catch((error) => {
-      discovered = null; // The next sign-in asks the provider again.
-      throw error;
+const AGAIN_MAX_MS = 10 * 60_000;
+/** How far the provider's clock may be ahead of ours. */
+const SKEW_MAX_MS = 60_000;
+
+/**
+ * Code verifier, state and nonce, which only this browser can present together, and
+ * whether it had to sign in again. Whoever removes that mark gains nothing: how long
+ * ago a session proved who it is comes from the provider alone.
+ */
+const FLOW = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})(\.again)?$/;
+
+/**
+ * A client of one provider: code flow with PKCE, state and nonce (ASVS 10.5). The
+ * provider's metadata is fetched on first use and kept.
+ */
+export class OidcClient {
+  readonly #config: OidcConfig;
+  #provider: Promise<oidc.Configuration> | null = null;
+
+  constructor(config: OidcConfig) {
+    this.#config = config;
+  }
+
+  /** What people call the provider. */
+  get name(): string {
+    return this.#config.name;
+  }
+
+  /**
+   * The address of the provider's page, and what the browser keeps in a cookie until it
+   * comes back. `mustProve`: the provider has to ask for a password even if the person
+   * is signed in there. Rejects if the provider does not answer as expected.
+   */
+  async begin(
+    redirectUri: URL,
+    { mustProve }: { mustProve: boolean },
+  ): Promise<{ url: URL; flow: string }> {
+    const verifier = oidc.randomPKCECodeVerifier();
+    const state = oidc.randomState();
+    const nonce = oidc.randomNonce();
+    const url = oidc.buildAuthorizationUrl(await this.#discover(), {
+      redirect_uri: redirectUri.href,
+      scope: "openid email",
+      code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: "S256",
+      state,
+      nonce,
+      // With `max_age` the provider must say when it asked (OpenID Connect Core, 2).
+      ...mustProve && { prompt: "login", max_age: "0" },
     });
-  return {
-    name,
-    /**
-     * The address of the provider's page, and what the browser keeps in a cookie until
-     * it comes back.
-     */
-    begin: async (redirectUri: URL, askAgain: boolean) => {
-      const verifier = oidc.randomPKCECodeVerifier();
-      const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
-      const url = oidc.buildAuthorizationUrl(await provider(), {
-        redirect_uri: redirectUri.href,
-        scope: "openid email",
-        code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
-        code_challenge_method: "S256",
-        state,
-        nonce,
-        ...(askAgain ? { prompt: "login", max_age: "0" } : {}),
-      });
-      return { url, flow: [verifier, state, nonce].join(".") };
-    },
-    /** Checks what the browser came back with. Throws on any mismatch. */
-    finish: async (returned: URL, flow: string): Promise<Identity> => {
-      const [, verifier, state, nonce] = FLOW.exec(flow) ?? [];
-      if (!verifier || !state || !nonce) {
-        throw new Error("The flow cookie is malformed");
-      }
-      const expected = { expectedState: state, expectedNonce: nonce };
-      const claims = (await oidc.authorizationCodeGrant(
-        ...[await provider(), returned] as const,
-        { pkceCodeVerifier: verifier, idTokenExpected: true, ...expected },
-      )).claims();
-      if (claims === undefined) {
-        throw new NotAllowed("The provider returned no identity");
-      }
-      const { iss: issuer, sub: subject, email, email_verified } = claims;
-      if (typeof email !== "string" || email_verified !== true) {
-        throw new NotAllowed("The provider has not verified an e-mail address");
-      }
-      const address = email.toLowerCase();
-      const domain = address.slice(address.lastIndexOf("@"));
-      // A mailbox in letters that only look like those of another is not that mailbox.
-      const isOdd = email !== email.normalize("NFKC");
-      if (isOdd || ![address, domain].some((name) => allowed.includes(name))) {
-        throw new NotAllowed("This address may not sign in here");
-      }
-      return { issuer, subject, email: address };
-    },
-  };
+    const mark = mustProve ? ".again" : "";
+    return { url, flow: [verifier, state, nonce].join(".") + mark };
+  }
+
+  /**
+   * Checks what the browser came back with, at the address `returned` and with the
+   * cookie `flow`. Throws on any mismatch; {@link NotAllowed} if everything matches but
+   * this person may not sign in, or had to sign in again and did not.
+   */
+  async finish(
+    returned: URL,
+    flow: string,
+    { nowMs }: { nowMs: number },
+  ): Promise<ProviderSignIn> {
+    const [, verifier, state, nonce, mark] = FLOW.exec(flow) ?? [];
+    if (!verifier || !state || !nonce) {
+      throw new Error("The flow cookie is malformed");
+    }
+    const provider = await this.#discover();
+    const tokens = await oidc.authorizationCodeGrant(provider, returned, {
+      pkceCodeVerifier: verifier,
+      idTokenExpected: true,
+      expectedState: state,
+      expectedNonce: nonce,
+    });
+    const claims = tokens.claims();
+    if (claims === undefined) throw new NotAllowed(NOBODY);
+    const identity = this.#identityOf(claims);
+    const provedAtMs = (claims.auth_time ?? 0) * 1_000;
+    if (mark !== undefined) checkProved(provedAtMs, nowMs);
+    return { identity, provedAtMs: Math.min(provedAtMs, nowMs) };
+  }
+
+  #identityOf(claims: oidc.IDToken): Identity {
+    const { iss: issuer, sub: subject, email, email_verified } = claims;
+    if (subject === "" || subject.length > SUBJECT_CHARS_MAX) {
+      throw new NotAllowed(NOBODY);
+    }
+    if (typeof email !== "string" || email_verified !== true) {
+      throw new NotAllowed("The provider has not verified an e-mail address");
+    }
+    const address = parseStatedEmail(email);
+    const domain = address?.slice(address.lastIndexOf("@"));
+    const isAllowed = this.#config.allowed
+      .some((name) => name === address || name === domain);
+    if (address === null || !isAllowed) {
+      throw new NotAllowed("This address may not sign in here");
+    }
+    return { issuer, subject, email: address };
+  }
+
+  async #discover(): Promise<oidc.Configuration> {
+    this.#provider ??= this.#fetchMetadata();
+    try {
+      return await this.#provider;
+    } catch (error) {
+      // The next sign-in asks the provider again.
+      this.#provider = null;
+      throw error;
+    }
+  }
+
+  #fetchMetadata(): Promise<oidc.Configuration> {
+    const { issuer, clientId, clientSecret } = this.#config;
+    // Without it the library relies on TLS and leaves signatures unchecked.
+    const execute = [oidc.enableNonRepudiationChecks];
+    if (issuer.protocol === "http:" && isSafeUrl(issuer)) {
+      execute.push(oidc.allowInsecureRequests);
+    }
+    const options = { timeout: TIMEOUT_SECONDS, execute };
+    return oidc.discovery(issuer, clientId, clientSecret, undefined, options);
+  }
+}
+
+const NOBODY = "The provider returned no identity";
+
+/** `prompt` and `max_age` are wishes: only `auth_time` says that they were granted. */
+function checkProved(provedAtMs: number, nowMs: number): void {
+  const agoMs = nowMs - provedAtMs;
+  if (agoMs > AGAIN_MAX_MS || agoMs < -SKEW_MAX_MS) {
+    throw new NotAllowed(
+      "The provider did not say that it asked who you are just now. Sign in again. If that fails too, ask your operator",
+    );
+  }
 }

@@ -6,7 +6,8 @@ import {
   storedKey,
   type TestClient,
 } from "../../console_fixture.ts";
-import { createOidcClient } from "./oidc.ts";
+import { ADDRESS_RATE } from "./attempts.ts";
+import { OidcClient } from "./oidc.ts";
 
 type TestProvider = ReturnType<typeof startProvider>;
 
@@ -27,6 +28,7 @@ function startProvider() {
     return `${body}.${signature.toString("base64url")}`;
   };
   const exchange = async (request: Request): Promise<Response> => {
+    provider.exchanges += 1;
     const form = new URLSearchParams(await request.text());
     const digest = createHash("sha256").update(form.get("code_verifier") ?? "")
       .digest("base64url");
@@ -73,7 +75,7 @@ function startProvider() {
   const claims: Record<string, unknown> = {};
   const provider = {
     /** The console's client of it. */
-    client: createOidcClient({
+    client: new OidcClient({
       issuer: new URL(issuer),
       clientId: CLIENT_ID,
       clientSecret: "client secret for tests",
@@ -84,6 +86,8 @@ function startProvider() {
     claims,
     /** Whether the code verifier matched the challenge in the last exchange. */
     verifierFitted: false,
+    /** How many codes were sent to it. */
+    exchanges: 0,
     /** Signs with another key than the provider's. */
     forges: false,
     /** Answers every request with an empty object. */
@@ -105,8 +109,11 @@ function startProvider() {
   return provider;
 }
 
-async function begin(client: TestClient): Promise<URL> {
-  const { status, headers, text } = await client.get("/sign-in/oidc");
+async function begin(
+  client: TestClient,
+  path = "/sign-in/oidc",
+): Promise<URL> {
+  const { status, headers, text } = await client.get(path);
   assert.equal(status, 302, text);
   return new URL(headers.get("location") ?? "");
 }
@@ -181,9 +188,9 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
     ["wide letters", { sub: "2", email: "ａda@example.org" }, 403],
     ["an allowed domain in front", { email: "@corp.test@evil.test" }, 403],
   ];
-  for (const [name, wrong, status] of claims) {
+  for (const [at, [name, wrong, status]] of claims.entries()) {
     provider.claims = wrong;
-    const client = site.client();
+    const client = site.client(`198.51.100.${at}`);
     assert.equal((await comeBack(provider, client)).status, status, name);
     assert.equal((await client.get("/keys")).status, 302, name);
   }
@@ -238,8 +245,109 @@ Deno.test("ASVS 7.5.3: an owner without a password signs in at the provider agai
   assert.match(page.text, /name="nonce" value="n{43}"/);
   assert.match(page.text, /href="\/sign-in\/oidc\?again=1" target="_blank"/);
   assert.equal((await create({ confirmed_password: "a guess" })).status, 401);
-  await comeBack(provider, client);
+  assert.equal((await signInAgain(provider, client)).status, 303);
   assert.equal((await create()).status, 201);
+});
+
+/** Seconds since 1970, `agoS` seconds ago. */
+const secondsAgo = (agoS: number) => Math.floor(Date.now() / 1_000) - agoS;
+
+/** Signs in at the provider as the page asks who must prove again who they are. */
+async function signInAgain(
+  provider: TestProvider,
+  client: TestClient,
+  claims: Record<string, unknown> = { auth_time: secondsAgo(5) },
+) {
+  const url = await begin(client, "/sign-in/oidc?again=1");
+  assert.equal(url.searchParams.get("max_age"), "0");
+  const back = provider.authorize(url);
+  provider.claims = claims;
+  return await client.get(pathOf(back));
+}
+
+const MONTH_SECONDS = 30 * 86_400;
+
+Deno.test("ASVS 7.5.3: signing in again needs a provider that asked again just now", async () => {
+  await using provider = startProvider();
+  await using site = await startConsole({ oidc: provider.client });
+  const cases: { name: string; authTime: unknown; status: number }[] = [
+    { name: "just now", authTime: secondsAgo(5), status: 303 },
+    { name: "a month ago", authTime: secondsAgo(MONTH_SECONDS), status: 403 },
+    { name: "not stated", authTime: undefined, status: 403 },
+    { name: "as a text", authTime: `${secondsAgo(5)}`, status: 400 },
+    { name: "in an hour", authTime: secondsAgo(-3_600), status: 403 },
+  ];
+  for (const { name, authTime, status } of cases) {
+    const client = site.client();
+    const claims = { auth_time: authTime };
+    const answer = await signInAgain(provider, client, claims);
+    assert.equal(answer.status, status, name);
+  }
+});
+
+Deno.test("ASVS 7.5.3: a session from an old sign-in at the provider creates no key", async () => {
+  await using provider = startProvider();
+  await using site = await startConsole({ oidc: provider.client });
+  const cases: { name: string; authTime: unknown; status: number }[] = [
+    { name: "just now", authTime: secondsAgo(5), status: 201 },
+    { name: "a month ago", authTime: secondsAgo(MONTH_SECONDS), status: 401 },
+    { name: "not stated", authTime: undefined, status: 401 },
+  ];
+  for (const [at, { name, authTime, status }] of cases.entries()) {
+    provider.claims = { auth_time: authTime };
+    const client = site.client();
+    assert.equal((await comeBack(provider, client)).status, 303, name);
+    const nonce = String(at).repeat(43);
+    const form = keyForm("Late", { nonce });
+    const answer = await client.post("/keys/new", form);
+    assert.equal(answer.status, status, name);
+  }
+});
+
+Deno.test("a provider's claims are refused unless they name a person and an address", async () => {
+  await using provider = startProvider();
+  await using site = await startConsole({ oidc: provider.client });
+  const cases: { name: string; claims: Record<string, unknown> }[] = [
+    { name: "an empty subject", claims: { sub: "" } },
+    { name: "a long subject", claims: { sub: "s".repeat(256) } },
+    { name: "a new line", claims: { email: "a\nb@corp.test" } },
+    { name: "a new line at the end", claims: { email: "ada@example.org\n" } },
+    { name: "NUL", claims: { email: "a\0b@corp.test" } },
+    {
+      name: "text from right to left",
+      claims: { email: "a\u202Eb@corp.test" },
+    },
+    { name: "no width", claims: { email: "a\u200Bb@corp.test" } },
+    { name: "an invisible letter", claims: { email: "a\u3164b@corp.test" } },
+    { name: "a variation selector", claims: { email: "a\uFE0Fb@corp.test" } },
+    { name: "nobody's", claims: { email: "@corp.test" } },
+    { name: "very long", claims: { email: `${"a".repeat(5_000)}@corp.test` } },
+  ];
+  for (const [at, { name, claims }] of cases.entries()) {
+    provider.claims = { sub: `odd-${at}`, ...claims };
+    const client = site.client(`192.0.2.${at}`);
+    assert.equal((await comeBack(provider, client)).status, 403, name);
+    assert.equal((await client.get("/keys")).status, 302, name);
+  }
+});
+
+Deno.test("ASVS 2.4.1: an address without an account makes few calls to the provider", async () => {
+  await using provider = startProvider();
+  await using site = await startConsole({ oidc: provider.client });
+  const [verifier, state, nonce] = ["v", "s", "n"].map((each) =>
+    each.repeat(43)
+  );
+  const statuses: number[] = [];
+  for (let tries = 0; tries < ADDRESS_RATE.count + 5; tries += 1) {
+    const client = site.client("203.0.113.9");
+    client.cookies.set("__Host-oidc", [verifier, state, nonce].join("."));
+    const path = `/sign-in/oidc/callback?code=x&state=${state}`;
+    statuses.push((await client.get(path)).status);
+  }
+  assert.equal(provider.exchanges, ADDRESS_RATE.count);
+  assert.deepEqual(statuses.slice(ADDRESS_RATE.count), Array(5).fill(429));
+  const elsewhere = await comeBack(provider, site.client("203.0.113.10"));
+  assert.equal(elsewhere.status, 303);
 });
 
 Deno.test("a failing provider is reported, and used again when it recovers", async () => {

@@ -26,7 +26,7 @@ const stored = z.object({
   ownerId: z.string(),
   createdAtMs: z.coerce.number(),
   seenAtMs: z.coerce.number(),
-  /** When the password was last entered. */
+  /** When the password was last entered, here or at the provider; 0: unknown. */
   checkedAtMs: z.coerce.number(),
   ip: z.string(),
   userAgent: z.string(),
@@ -79,8 +79,15 @@ export function createSessionStore(
   };
 
   const store = {
-    /** Starts a session and returns the value of its cookie. */
-    async start(ownerId: string, { ip, userAgent }: Client): Promise<string> {
+    /**
+     * Starts a session and returns the value of its cookie. `provedAtMs` is when its
+     * owner last proved who they are, by default now.
+     */
+    async start(
+      ownerId: string,
+      { ip, userAgent }: Client,
+      { provedAtMs = now() }: { provedAtMs?: number } = {},
+    ): Promise<string> {
       const cookie = mintSecret(randomBytes);
       const id = digest(cookie);
       const nowMs = now();
@@ -89,7 +96,7 @@ export function createSessionStore(
         ip,
         createdAtMs: nowMs,
         seenAtMs: nowMs,
-        checkedAtMs: nowMs,
+        checkedAtMs: provedAtMs,
         userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
       });
       const list = sessionsKey(ownerId);

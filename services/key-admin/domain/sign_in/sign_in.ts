@@ -1,10 +1,7 @@
 import type { Log } from "@gateway/shared/process/log";
 import type { AuditLog } from "../audit/audit_log.ts";
-import {
-  type Account,
-  type OwnerStore,
-  parseEmail,
-} from "../owners/owner_store.ts";
+import { parseEmail } from "../owners/email.ts";
+import type { Account, OwnerStore } from "../owners/owner_store.ts";
 import {
   type Attempt,
   forgetFailures,
@@ -55,7 +52,14 @@ export async function signIn(deps: SignInDeps, credentials: Credentials) {
   if (isProved) {
     const failedBefore = await forgetFailures(redis, attempt);
     if (!account.isDisabled) {
-      return await admit(deps, account, credentials, failedBefore);
+      const { ip, userAgent } = credentials;
+      const provedAtMs = deps.now();
+      return await admit(deps, account, {
+        ip,
+        userAgent,
+        failedBefore,
+        provedAtMs,
+      });
     }
   }
   const { ownerId = null, email: by = "" } = account ?? {};
@@ -64,13 +68,24 @@ export async function signIn(deps: SignInDeps, credentials: Credentials) {
   return { ok: false as const, waitMs: 0, isDisabled: isProved };
 }
 
+/** What is known of somebody who may come in, beside the account. */
+export interface Entrance extends Client {
+  /** Attempts that failed since the last success. */
+  failedBefore: number;
+  /** When they last proved who they are, in ms since 1970; 0: unknown. */
+  provedAtMs: number;
+}
+
+/**
+ * Starts a session of an account and records it. The caller has checked who it is and
+ * that the account is not disabled.
+ */
 export async function admit(
   { redis, owners, sessions, audit, randomBytes }: SignInDeps,
   { ownerId, email, passwordHash }: Account,
-  client: Client,
-  failedBefore: number,
+  { failedBefore, provedAtMs, ...client }: Entrance,
 ) {
-  const cookie = await sessions.start(ownerId, client);
+  const cookie = await sessions.start(ownerId, client, { provedAtMs });
   // If the password was changed while it was checked, the other sessions have been
   // ended.
   const isOver = (await owners.read(ownerId))?.passwordHash !== passwordHash;

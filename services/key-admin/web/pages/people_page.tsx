@@ -11,7 +11,7 @@ import {
   type OwnerLink,
 } from "../../domain/operators/operators.ts";
 import type { OwnerRow, PeopleQuery } from "../../domain/operators/people.ts";
-import { parseEmail } from "../../domain/owners/owner_store.ts";
+import { parseEmail } from "../../domain/owners/email.ts";
 import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
 import {
   answerCsv,

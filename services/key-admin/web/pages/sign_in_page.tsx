@@ -1,7 +1,5 @@
-import {
-  EMAIL_CHARS_MAX,
-  parseEmail,
-} from "../../domain/owners/owner_store.ts";
+import { EMAIL_CHARS_MAX, parseEmail } from "../../domain/owners/email.ts";
+import { takeRates } from "../../domain/sign_in/attempts.ts";
 import type { Link } from "../../domain/sign_in/links.ts";
 import { NotAllowed, type OidcClient } from "../../domain/sign_in/oidc.ts";
 import * as password from "../../domain/sign_in/password.ts";
@@ -94,7 +92,9 @@ const useLink: Handler = async (c) => {
   await sessions.endOthers(ownerId, null);
   if (before.totpSecret !== null) return c.redirect("/sign-in?done=reset", 303);
   const account = { ...before, ownerId, email, passwordHash };
-  const admitted = await admit(c.var.deps, account, clientOf(c), 0);
+  const provedAtMs = c.var.deps.now();
+  const entrance = { ...clientOf(c), failedBefore: 0, provedAtMs };
+  const admitted = await admit(c.var.deps, account, entrance);
   return await enter(c, admitted, "/keys");
 };
 
@@ -104,8 +104,8 @@ const beginOidc: Handler = async (c) => {
   const { deps } = c.var;
   const provider = providerOf(deps);
   const callback = new URL(CALLBACK, deps.publicUrl);
-  const askAgain = c.req.query("again") !== undefined;
-  const { url, flow } = await provider.begin(callback, askAgain)
+  const mustProve = c.req.query("again") !== undefined;
+  const { url, flow } = await provider.begin(callback, { mustProve })
     .catch((cause) => {
       deps.log.warn("oidc_unavailable", { error: cause });
       const failed =
@@ -123,7 +123,16 @@ const finishOidc: Handler = async (c) => {
   writeCookie(c, "oidc", null);
   const { search } = new URL(c.req.url);
   const returned = new URL(CALLBACK + search, deps.publicUrl);
-  const identity = await provider.finish(returned, flow).catch((cause) => {
+  // Each return is a call to the provider, whoever made up the cookie.
+  const waitMs = await takeRates(deps.redis, c.env.remoteIp);
+  if (waitMs > 0) {
+    const headers = { "retry-after": String(Math.ceil(waitMs / 1_000)) };
+    const wait = waitText(waitMs).replace(/\.$/, "");
+    throw new Refused(429, wait, { headers });
+  }
+  const nowMs = deps.now();
+  const finished = provider.finish(returned, flow, { nowMs });
+  const { identity, provedAtMs } = await finished.catch((cause) => {
     deps.log.warn("oidc_refused", { error: cause });
     const failed =
       `Signing in with ${provider.name} failed. Start again. If that fails too, ask your operator`;
@@ -135,7 +144,8 @@ const finishOidc: Handler = async (c) => {
   const account = await deps.owners.read(ownerId);
   if (account === null) throw new Error(`No account of owner ${ownerId}`);
   if (account.isDisabled) throw new Refused(403, DISABLED);
-  const admitted = await admit(deps, account, clientOf(c), 0);
+  const entrance = { ...clientOf(c), failedBefore: 0, provedAtMs };
+  const admitted = await admit(deps, account, entrance);
   return await enter(c, admitted, "/keys");
 };
 
