@@ -119,8 +119,9 @@ export function createOwnerStore(
   }
 
   /**
-   * The pointer is written last and only once: one of several calls at once wins, and a
-   * crash leaves an account that nothing refers to.
+   * Creates an owner whom the Redis key `pointer` then names, and returns the owner's
+   * id. If several calls do so at once, the first to write the pointer wins, and all
+   * return its owner. A crash before that leaves an account that nothing refers to.
    */
   async function make(pointer: string, email: string): Promise<string> {
     const ownerId = mintOwnerId(randomBytes);

@@ -41,6 +41,10 @@ const CONFIRM_MS = 3_000;
 /** More than one is needed only if other processes switch back at the same moments. */
 const ATTEMPTS_MAX = 300;
 
+/**
+ * How a change survives a loss of power on this server, by its settings of now and by
+ * what this user may set. Throws `RedisUnavailableError`.
+ */
 export const detectDurability = async (redis: RedisLink): Promise<Durability> =>
   (await askServer(redis)).durability;
 
@@ -86,15 +90,24 @@ const listOrNothing = (reply: RedisReply) =>
  * serves all calls before it begins.
  */
 export function createPersist(redis: RedisLink): () => Promise<void> {
-  let next: Promise<void> | null = null;
+  /** The flush that has not begun, which all further calls share. */
+  let waiting: Promise<void> | null = null;
   let last = Promise.resolve();
-  const persist = async () => {
-    next = null;
+  async function persistAfter(previous: Promise<void>): Promise<void> {
+    // Its own callers learn that it failed.
+    await previous.catch(() => {});
+    waiting = null;
     const { durability, replicas } = await askServer(redis);
     if (durability === "switched") await flush(redis);
     if (replicas > 0) await waitForReplicas(redis, replicas);
+  }
+  return () => {
+    if (waiting === null) {
+      last = persistAfter(last);
+      waiting = last;
+    }
+    return waiting;
   };
-  return () => next ??= last = last.catch(() => {}).then(persist);
 }
 
 async function flush(redis: RedisLink): Promise<void> {
