@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
-import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
+import { decodeFrames, type Frame } from "@gateway/shared/bus/frame";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
 import { createOutbox } from "@gateway/shared/bus/outbox";
 import {
@@ -76,19 +76,23 @@ export class Edge extends Process {
     this.#open.clear();
   }
 
-  onFrame(requestId: string, sent: Uint8Array): void {
+  /** Takes the frames of one message from a worker. */
+  onFrames(sent: Uint8Array): void {
     const message = Buffer.from(sent); // As NATS delivers it.
-    const frame = decodeFrame(message);
-    assert(frame !== null);
-    const isTaken = this.#open.get(requestId)?.onFrame(frame) ?? false;
-    if (!isTaken) {
-      answerStrayFrame(requestId, frame, (workerId, record) => {
-        this.world.counts.strayAnswers++;
-        this.tellWorker(workerId, record);
-      });
-    }
+    const frames = decodeFrames(message);
+    assert(frames !== null);
+    for (const [requestId, frame] of frames) this.#onFrame(requestId, frame);
     // Nobody may keep a part of a message whose buffer may be used again.
     message.fill(0);
+  }
+
+  #onFrame(requestId: string, frame: Frame): void {
+    const isTaken = this.#open.get(requestId)?.onFrame(frame) ?? false;
+    if (isTaken) return;
+    answerStrayFrame(requestId, frame, (workerId, record) => {
+      this.world.counts.strayAnswers++;
+      this.tellWorker(workerId, record);
+    });
   }
 
   tellWorker(workerId: string, record: ControlRecord): void {

@@ -4,26 +4,32 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { type CancelReason, decodeControl } from "@gateway/shared/bus/control";
 import {
   decodeFrame,
+  encodeFrames,
   encodeRejectFrame,
   FRAME_HEADER_BYTES,
+  type FrameOf,
   FrameType,
 } from "@gateway/shared/bus/frame";
+import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import {
   type SenderOutcome,
   StreamSender,
 } from "@gateway/shared/bus/stream_sender";
 import { usageOf } from "../support/scripted_model_server.ts";
 import type { Edge } from "./edge.ts";
-import { type AttemptRecord, Process } from "./world.ts";
+import { type AttemptRecord, Process, type World } from "./world.ts";
 
 /** A CANCEL or ACK that was lost is made good with the next BEAT or END. */
 const STOP_MS = 2_500;
 /** A worker is done with an attempt at the latest this long after the edge. */
 const GRACE_MS = 35_000;
 
+/** A job as the bus carries it here: with its edge itself, not the name of one. */
 export interface Job {
   requestId: string;
+  /** From 1: a request that is dispatched again has the next one. */
   attempt: number;
+  /** Gets the frames of the answer. */
   edge: Edge;
   record: AttemptRecord;
 }
@@ -31,13 +37,31 @@ export interface Job {
 /** A simulated chat-worker: takes jobs, runs scripts for backends, drives senders. */
 export class Worker extends Process {
   readonly #runs = new Map<string, Run>();
+  /** The edges of all jobs that have come, by id. */
+  readonly #edges = new Map<string, Edge>();
+  /**
+   * Frames, by edge, that wait for the end of this turn. Messages are encoded then, as
+   * a real worker does: until then a frame is a view of memory that its sender owns,
+   * and whatever changes that memory too early shows here.
+   */
+  readonly #outbox: Outbox<FrameOf<Uint8Array>>;
 
+  constructor(id: string, world: World) {
+    super(id, world);
+    this.#outbox = createOutbox(
+      (flush) => world.scheduler.after(0, () => this.post(flush)),
+      (edgeId, frames) => this.#publish(edgeId, frames),
+    );
+  }
+
+  /** Attempts whose senders are not finished. */
   get runCount(): number {
     return this.isDead ? 0 : this.#runs.size;
   }
 
   onJob(job: Job): void {
     const key = keyOf(job);
+    this.#edges.set(job.edge.id, job.edge);
     if (this.#runs.has(key)) return;
     if (this.world.random.chance(this.world.profile.rejectShare)) {
       const { id: worker } = this;
@@ -60,7 +84,15 @@ export class Worker extends Process {
   }
 
   send({ edge, requestId }: Job, frame: Uint8Array): void {
-    this.world.publish(this, edge, () => edge.onFrame(requestId, frame));
+    this.#outbox.add(edge.id, [requestId, frame]);
+  }
+
+  #publish(edgeId: string, frames: readonly FrameOf<Uint8Array>[]): void {
+    const edge = this.#edges.get(edgeId);
+    assert(edge !== undefined);
+    for (const message of encodeFrames(frames)) {
+      this.world.publish(this, edge, () => edge.onFrames(message));
+    }
   }
 
   override onReconnect(): void {
