@@ -150,8 +150,8 @@ export const STREAM_LIMITS = {
    * of 1 MB.
    */
   framePayloadBytesMax: 64 * KIB,
-  /** One chunk of a stream. */
-  lineBytesMax: 1 * MIB,
+  /** One chunk of a stream: as much as a whole answer, since it may hold an image. */
+  lineBytesMax: 32 * MIB,
   /**
    * The edge acknowledges after this many delivered bytes or frames, whichever is
    * first.

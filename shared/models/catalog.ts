@@ -95,13 +95,16 @@ const deadlines = members({
   // TCP and TLS within one region take under 100 ms; a retry of a lost packet takes 1
   // to 3 s.
   connect_ms: deadline(5_000, "The connection, including TLS."),
-  // Enough for a long prompt on a busy server.
+  // Enough for a long prompt on a busy server, and for one that loads its model first.
   first_token_ms: deadline(
-    60_000,
-    "From the connection to the first token of a stream.",
+    300_000,
+    "From the connection, or the last comment, to the first token of a stream.",
   ),
   // Enough for a model that thinks without output, or for a preempted batch.
-  between_tokens_ms: deadline(30_000, "Between two tokens."),
+  between_tokens_ms: deadline(
+    120_000,
+    "Between two signs of life within an answer: tokens, events, comments.",
+  ),
   // The default timeout of OpenAI's SDKs.
   total_ms: deadline(600_000, "The whole answer."),
 }).prefault({}).describe("How long the server may take, in milliseconds.");
@@ -150,11 +153,46 @@ const passField = textOf(
   "the name of a request field",
 );
 
+/** What parts of messages may be, besides text. */
+const MEDIA = ["image", "audio", "video", "file"] as const;
+
+/** A kind of message part that a model may accept. */
+export type Medium = typeof MEDIA[number];
+
+const acceptedMedia = (
+  { vision = false, accepts = [] }: {
+    vision?: boolean | undefined;
+    accepts?: Medium[] | undefined;
+  },
+): ReadonlySet<Medium> =>
+  new Set<Medium>(vision ? [...accepts, "image"] : accepts);
+
+/**
+ * Whether a server fetches addresses from a network that is not the operator's: from
+ * there it reaches nothing of theirs.
+ */
+const isHosted = (
+  { base_url: url, dialect }: {
+    base_url: string;
+    dialect?: string | undefined;
+  },
+): boolean =>
+  url.startsWith("https:") && /^(openai|dashscope)$/.test(dialect ?? "");
+
 /** The kind of models that a member is for, unless it is for all. */
 const KIND_OF_MEMBER = new Map<string, ModelKind>([
-  ...["context_tokens", "output_tokens", "choices", "vision", "pass_fields"]
-    .concat(Object.keys(dialectMembers))
-    .map((name): [string, ModelKind] => [name, "chat"]),
+  ...[
+    "context_tokens",
+    "output_tokens",
+    "choices",
+    "vision",
+    "accepts",
+    "fetches_urls",
+    "pass_fields",
+    "refuse_fields",
+    "only_known_fields",
+    ...Object.keys(dialectMembers),
+  ].map((name): [string, ModelKind] => [name, "chat"]),
   ["image_format_field", "image"],
   ["stream_format_field", "speech"],
 ]);
@@ -177,11 +215,24 @@ const model = members({
   choices: positive.max(REQUEST_LIMITS.nMax).optional()
     .describe("Upper bound of n. If absent, the backend decides."),
   vision: z.boolean().optional().meta({ default: false })
-    .describe("Image parts are accepted."),
+    .describe("The same as image in accepts."),
+  accepts: z.array(z.enum(MEDIA)).optional().meta({ default: [] }).describe(
+    "What parts of messages may be, besides text.",
+  ),
+  fetches_urls: z.boolean().optional().describe(
+    "Whether parts may name http and https addresses, which the server would fetch. Default: only if all backends are hosted, which means https and the dialect openai or dashscope.",
+  ),
   pass_fields: z.array(passField).max(64).optional().meta({ default: [] })
     .describe(
-      "Additional request fields that are passed on unchanged, such as top_k.",
+      "Has no effect any more: all request fields are passed on unchanged.",
     ),
+  refuse_fields: z.array(passField).max(64).optional().meta({ default: [] })
+    .describe(
+      "Request fields that are refused, besides those that never pass.",
+    ),
+  only_known_fields: z.boolean().optional().meta({ default: false }).describe(
+    "Whether request fields that the description of the API does not list are refused.",
+  ),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
 }).superRefine(({ kind, ...model }, context) => {
   const refuse = (members: object, ...path: (string | number)[]) => {
@@ -196,13 +247,15 @@ const model = members({
   model.backends.forEach((each, index) => refuse(each, "backends", index));
 }).transform((model) => ({
   ...model,
-  vision: model.vision ?? false,
-  pass_fields: model.pass_fields ?? [],
+  accepts: acceptedMedia(model),
+  refuse_fields: model.refuse_fields ?? [],
+  only_known_fields: model.only_known_fields ?? false,
   backends: model.backends.map((backend, index) => ({
     ...backend,
     name: backend.name ?? `${backend.type}-${index + 1}`,
     dialect: dialectOf(backend),
   })),
+  fetches_urls: model.fetches_urls ?? model.backends.every(isHosted),
 })).superRefine((model, context) => {
   const { context_tokens = Infinity, output_tokens = 0 } = model;
   if (output_tokens > context_tokens) {

@@ -25,8 +25,10 @@ Deno.test("parseCatalog() fills in the defaults", () => {
     kind: "chat",
     owned_by: "gateway",
     created: 1_767_225_600,
-    vision: false,
-    pass_fields: [],
+    accepts: new Set(),
+    fetches_urls: false,
+    refuse_fields: [],
+    only_known_fields: false,
     backends: [{
       ...openai,
       name: "openai-1",
@@ -35,8 +37,8 @@ Deno.test("parseCatalog() fills in the defaults", () => {
       headers: {},
       deadlines: {
         connect_ms: 5_000,
-        first_token_ms: 60_000,
-        between_tokens_ms: 30_000,
+        first_token_ms: 300_000,
+        between_tokens_ms: 120_000,
         total_ms: 600_000,
       },
       dialect: DIALECTS.dashscope,

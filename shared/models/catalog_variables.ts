@@ -18,7 +18,9 @@ import { DIALECT_DEFAULT, DIALECT_NAMES } from "./dialects.ts";
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
 
 const MS_PER_SECOND = 1_000;
-const { total_ms, first_token_ms } = BACKEND_DEADLINE_DEFAULTS;
+const DAY_SECONDS = 86_400;
+const { total_ms, first_token_ms, between_tokens_ms } =
+  BACKEND_DEADLINE_DEFAULTS;
 const baseUrl = () => env.variable(baseUrlSchema, { expects: BASE_URL_FORM });
 
 /** Where the models are, in the order of precedence: a file, a server, the simulator. */
@@ -35,10 +37,22 @@ export const CATALOG_VARIABLES = {
     .describe("Dialect of the server at UPSTREAM_BASE_URL"),
   UPSTREAM_FIRST_TOKEN_SECONDS: env.integer("seconds", {
     min: 1,
-    // The whole answer must not take longer.
+    // The whole answer takes no longer by default.
     max: total_ms / MS_PER_SECOND,
   }).default(first_token_ms / MS_PER_SECOND).describe(
     "How long UPSTREAM_BASE_URL may take to send the first token of a stream; set it higher for a server that has to load its model first",
+  ),
+  UPSTREAM_BETWEEN_TOKENS_SECONDS: env.integer("seconds", {
+    min: 1,
+    max: total_ms / MS_PER_SECOND,
+  }).default(between_tokens_ms / MS_PER_SECOND).describe(
+    "How long UPSTREAM_BASE_URL may be silent within an answer; whatever it sends, a comment too, ends the silence",
+  ),
+  UPSTREAM_TOTAL_SECONDS: env.integer("seconds", {
+    min: 1,
+    max: DAY_SECONDS,
+  }).default(total_ms / MS_PER_SECOND).describe(
+    "How long a whole answer of UPSTREAM_BASE_URL may take",
   ),
   MODEL_SIMULATOR_URL: baseUrl().optional().describe(
     "Base URL of the model simulator, up to and including /v1; used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
@@ -96,6 +110,9 @@ export function catalogIfGiven(
           dialect: values.UPSTREAM_DIALECT,
           deadlines: {
             first_token_ms: values.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
+            between_tokens_ms: values.UPSTREAM_BETWEEN_TOKENS_SECONDS *
+              MS_PER_SECOND,
+            total_ms: values.UPSTREAM_TOTAL_SECONDS * MS_PER_SECOND,
           },
         }],
       }],
@@ -139,6 +156,8 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
       // The bounds of large hosted models.
       simulated(DEFAULT_MODEL_ID, {
         ...ABILITIES,
+        // It fetches nothing.
+        fetches_urls: true,
         context_tokens: 200_000,
         output_tokens: 32_768,
       }),
@@ -151,14 +170,6 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
 }
 
 /** Abilities of a chat server about which nothing is known: it refuses what it lacks. */
-const ABILITIES = {
-  vision: true,
-  // Local servers support these in addition to OpenAI's; strict ones refuse them.
-  pass_fields: [
-    "top_k",
-    "min_p",
-    "logit_bias",
-    "reasoning_effort",
-    "chat_template_kwargs",
-  ],
+const ABILITIES: Pick<CatalogFile["models"][number], "accepts"> = {
+  accepts: ["image", "audio", "video", "file"],
 };

@@ -26,24 +26,28 @@ Deno.test("catalogOf() offers a model server under the gateway's name only", () 
   assert.equal(plain?.model, DEFAULT_MODEL_ID);
   assert.equal(plain.base_url, BASE_URL);
   assert.equal(plain.api_key_env, undefined);
-  assert.equal(plain.deadlines.first_token_ms, 60_000);
+  assert.equal(plain.deadlines.first_token_ms, 300_000);
   const told = upstream({
     UPSTREAM_BASE_URL: `${BASE_URL}/`,
     UPSTREAM_MODEL: "qwen3:8b",
     UPSTREAM_DIALECT: "ollama",
-    UPSTREAM_FIRST_TOKEN_SECONDS: "300",
+    UPSTREAM_FIRST_TOKEN_SECONDS: "30",
+    UPSTREAM_BETWEEN_TOKENS_SECONDS: "7",
+    UPSTREAM_TOTAL_SECONDS: "900",
   }, true);
   assert.equal(told?.model, "qwen3:8b");
   assert.equal(told.base_url, BASE_URL);
   assert.equal(told.api_key_env, "UPSTREAM_API_KEY");
   assert.deepEqual(told.dialect, DIALECTS.ollama);
-  assert.equal(told.deadlines.first_token_ms, 300_000);
+  assert.equal(told.deadlines.first_token_ms, 30_000);
+  assert.equal(told.deadlines.between_tokens_ms, 7_000);
+  assert.equal(told.deadlines.total_ms, 900_000);
 });
 
 Deno.test("catalogOf() takes the simulator when no model server is given", () => {
   const [model, ...others] = modelsOf(SIMULATOR);
   assert.equal(model?.owned_by, "simulator");
-  assert.equal(model.vision, true);
+  assert.ok(model.accepts.has("image"));
   assert.equal(model.context_tokens, 200_000);
   assert.equal(model.output_tokens, 32_768);
   assert.deepEqual(

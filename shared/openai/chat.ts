@@ -1,8 +1,10 @@
 /**
  * The schema of the body of `POST /v1/chat/completions`, in the order in which OpenAI
- * reports faults, and the form that travels inside the gateway. Null means absent;
- * unknown members are dropped, as SDKs expect. Fields are `optional()`: an absent one
- * costs more with `exactOptional()` than to be checked. An error text says what is
+ * reports faults, and the form that travels inside the gateway. It checks what the
+ * service specification bounds and what the gateway itself looks at. Everything else,
+ * in the body and in each object of it, passes to the model server as it came. Null
+ * means absent where the schema knows the member. Fields are `optional()`: an absent
+ * one costs more with `exactOptional()` than to be checked. An error text says what is
  * expected where zod's issue does not; that of a `custom` issue is a whole sentence.
  */
 import * as z from "zod";
@@ -11,13 +13,13 @@ import { clip } from "../process/error_text.ts";
 import {
   anyObject,
   decimal,
-  identifier,
   integer,
   INTEGER_MAX,
   listOf,
   model,
   nameText,
   nullable,
+  openUnion,
   plainText,
   stringOr,
 } from "./fields.ts";
@@ -25,88 +27,121 @@ import {
 /** Model servers that take only strings join the parts with a line end, too. */
 const PART_SEPARATOR = "\n";
 
-const textPart = z.object({ type: z.literal("text"), text: z.string() })
+const textPart = z.looseObject({ type: z.literal("text"), text: z.string() })
   .meta({ id: "TextPart" });
 /** A refusal in a message history counts as text. */
-const refusalPart = z.object({
+const refusalPart = z.looseObject({
   type: z.literal("refusal"),
   refusal: z.string(),
-}).meta({ id: "RefusalPart" }).transform(({ refusal }) => ({
+}).meta({ id: "RefusalPart" }).transform(({ refusal, ...rest }) => ({
+  ...rest,
   type: "text" as const,
   text: refusal,
 }));
-const imagePart = z.object({
-  type: z.literal("image_url"),
-  image_url: nullable(z.object({
-    // `file:` URLs would let a caller read the model server's files.
-    url: z.string().min(1).regex(/^(?i:https?:\/\/|data:image\/)/, {
-      error: "a URL that begins with 'https://', 'http://' or 'data:image/'",
-    }),
-    detail: z.enum(["auto", "low", "high"]).optional(),
-  })),
-}).meta({ id: "ImagePart", description: "For models that accept images." });
 
 /**
- * One part of a message whose content is an array. An array of texts becomes one
- * string.
+ * Where a medium is: `data:` URLs, and addresses that the model server would fetch.
+ * `file:` URLs would let a caller read the server's files.
  */
-export type ContentPart = z.infer<typeof textPart | typeof imagePart>;
+const mediaUrl = (kind: string) =>
+  z.looseObject({
+    url: z.string().min(1).regex(
+      new RegExp(`^(?i:https?:\\/\\/|data:${kind}\\/)`),
+      {
+        error:
+          `a URL that begins with 'https://', 'http://' or 'data:${kind}/'`,
+      },
+    ),
+  });
+const imagePart = z.looseObject({
+  type: z.literal("image_url"),
+  image_url: nullable(mediaUrl("image")),
+}).meta({ id: "ImagePart", description: "For models that accept images." });
+const audioPart = z.looseObject({
+  type: z.literal("input_audio"),
+  input_audio: nullable(z.looseObject({
+    data: z.string().min(1).describe("Base64."),
+  })),
+}).meta({ id: "AudioPart", description: "For models that accept audio." });
+const audioUrlPart = z.looseObject({
+  type: z.literal("audio_url"),
+  audio_url: nullable(mediaUrl("audio")),
+}).meta({ id: "AudioUrlPart", description: "For models that accept audio." });
+const videoPart = z.looseObject({
+  type: z.literal("video_url"),
+  video_url: nullable(mediaUrl("video")),
+}).meta({ id: "VideoPart", description: "For models that accept videos." });
+const filePart = z.looseObject({
+  type: z.literal("file"),
+  file: nullable(z.looseObject({
+    file_data: z.string().optional()
+      .describe("A `data:` URL or base64."),
+  })),
+}).meta({ id: "FilePart", description: "For models that accept files." });
 
-const contentOf = <T extends z.ZodType<ContentPart>>(part: T) =>
-  stringOr(z.string(), listOf(part, LIMITS.contentPartsMax), "an array");
-const textContent = contentOf(z.discriminatedUnion("type", [textPart]));
+/** One part of a message whose content is an array, of any type. */
+export interface ContentPart {
+  type: string;
+  text?: string;
+  [member: string]: unknown;
+}
+
+const PARTS = {
+  text: textPart,
+  refusal: refusalPart,
+  image_url: imagePart,
+  input_audio: audioPart,
+  audio_url: audioUrlPart,
+  video_url: videoPart,
+  file: filePart,
+};
+const content = stringOr(
+  z.string(),
+  listOf(openUnion<ContentPart>(PARTS), LIMITS.contentPartsMax),
+  "an array",
+);
 
 /** A call of a tool in a message, whose answer is a `tool` message with its `id`. */
-export const toolCall = z.object({
-  id: nameText,
+export const toolCall = z.looseObject({
+  // Some servers give their calls no id, and histories repeat them.
+  id: plainText.optional(),
   type: z.literal("function"),
-  function: z.object({
+  function: z.looseObject({
     name: nameText,
     arguments: z.string().describe("JSON as text, never an object."),
   }),
 }).meta({ id: "ToolCall" });
 
 /** A call of a tool, as the model made it. */
-export type ToolCall = z.infer<typeof toolCall>;
+export interface ToolCall {
+  id?: string | undefined;
+  type: string;
+  function?: { name: string; arguments: string; [member: string]: unknown };
+  [member: string]: unknown;
+}
 
 const name = plainText.optional();
 const wireMessage = z.discriminatedUnion("role", [
-  z.object({
-    role: z.enum(["system", "developer"]),
-    content: textContent,
-    name,
-  }).meta({ id: "SystemMessage" }),
-  z.object({
-    role: z.literal("user"),
-    content: contentOf(z.discriminatedUnion("type", [textPart, imagePart])),
-    name,
-  }).meta({ id: "UserMessage" }),
-  z.object({
+  z.looseObject({ role: z.enum(["system", "developer"]), content, name })
+    .meta({ id: "SystemMessage" }),
+  z.looseObject({ role: z.literal("user"), content, name })
+    .meta({ id: "UserMessage" }),
+  z.looseObject({
     role: z.literal("assistant"),
-    content: contentOf(z.discriminatedUnion("type", [textPart, refusalPart]))
-      .optional(),
+    content: content.optional(),
     name,
     refusal: z.string().optional(),
     reasoning_content: z.string().optional(),
-    tool_calls: listOf(toolCall, LIMITS.toolCallsPerMessageMax, 1)
-      .optional(),
-  }).refine(
-    ({ content, tool_calls, refusal }) =>
-      (content ?? tool_calls ?? refusal) !== undefined,
-    {
-      path: ["content"],
-      error: "An assistant message without 'content' must have 'tool_calls' " +
-        "or a 'refusal'.",
-    },
-  ).meta({
-    id: "AssistantMessage",
-    description: "Has `content`, `tool_calls` or a `refusal`.",
-  }),
-  z.object({
+    tool_calls: listOf(
+      openUnion<ToolCall>({ function: toolCall }),
+      LIMITS.toolCallsPerMessageMax,
+    ).optional(),
+  }).meta({ id: "AssistantMessage" }),
+  z.looseObject({
     role: z.literal("tool"),
-    content: textContent,
+    content: content.optional(),
     name,
-    tool_call_id: nameText,
+    tool_call_id: plainText,
   }).meta({
     id: "ToolMessage",
     description: "The result of a call in the assistant message before it.",
@@ -116,71 +151,108 @@ const wireMessage = z.discriminatedUnion("role", [
 /** One message of the conversation, in the one form that travels inside the gateway. */
 export interface ChatMessage {
   role: z.infer<typeof wireMessage>["role"];
-  /** Null only in an assistant message with tool calls or a refusal. */
+  /** Null only in an assistant message. */
   content: string | ContentPart[] | null;
   name?: string;
+  /** Never empty. */
   tool_calls?: ToolCall[] | undefined;
   tool_call_id?: string;
   refusal?: string | undefined;
   reasoning_content?: string | undefined;
+  [member: string]: unknown;
 }
 
-/** Joins text parts and leaves out an empty name. */
+/** Joins plain text parts, and leaves out an empty name and an empty list of calls. */
 function toMessage(
   { content, name, ...rest }: z.infer<typeof wireMessage>,
 ): ChatMessage {
-  return {
-    ...rest,
-    ...(name === undefined || name === "" ? {} : { name }),
-    content: typeof content === "object" ? joined(content) : content ?? null,
-  };
+  const message: ChatMessage = { ...rest, content: null };
+  if (name !== undefined && name !== "") message.name = name;
+  if (message.tool_calls?.length === 0) delete message.tool_calls;
+  if (typeof content === "object") message.content = joined(content);
+  else message.content = content ?? (rest.role === "assistant" ? null : "");
+  return message;
 }
 
+/** Parts that have only text become one string, which every server takes. */
 function joined(parts: ContentPart[]): string | ContentPart[] {
-  const texts = parts.flatMap((part) => part.type === "text" ? part.text : []);
-  return texts.length < parts.length ? parts : texts.join(PART_SEPARATOR);
+  const texts: string[] = [];
+  for (const part of parts) {
+    const isPlain = part.type === "text" && part.text !== undefined &&
+      Object.keys(part).length === 2;
+    if (!isPlain) return parts;
+    texts.push(part.text ?? "");
+  }
+  return texts.join(PART_SEPARATOR);
 }
 
-const tool = z.object({
+const functionTool = z.looseObject({
   type: z.literal("function"),
-  function: nullable(z.object({
-    name: identifier,
+  function: nullable(z.looseObject({
+    name: nameText,
     description: z.string().optional(),
     parameters: anyObject.optional().describe("A JSON Schema."),
     strict: z.boolean().optional(),
   })),
 }).meta({ id: "Tool" });
 
-/** A function that the model may call. */
-export type Tool = z.infer<typeof tool>;
+/** A tool that the model may call; of other types than `function`, only that. */
+export interface Tool {
+  type: string;
+  function?: {
+    name: string;
+    description?: string | undefined;
+    parameters?: { [name: string]: unknown } | undefined;
+    strict?: boolean | undefined;
+    [member: string]: unknown;
+  };
+  [member: string]: unknown;
+}
+const tool = openUnion<Tool>({ function: functionTool });
 
+/** The tool that must be called. */
+interface ToolChoice {
+  type: string;
+  function?: { name: string };
+  [member: string]: unknown;
+}
 const toolChoice = stringOr(
   z.enum(["none", "auto", "required"]),
-  z.object({
-    type: z.literal("function"),
-    function: z.object({ name: identifier }),
-  }).meta({ id: "ToolName" }),
+  openUnion<ToolChoice>({
+    function: z.looseObject({
+      type: z.literal("function"),
+      function: z.looseObject({ name: nameText }),
+    }).meta({ id: "ToolName" }),
+  }),
   "an object",
 );
 
-const responseFormat = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("text") }).meta({ id: "TextFormat" }),
-  z.object({ type: z.literal("json_object") }).meta({ id: "JsonFormat" }),
-  z.object({
+/** What the answer must be. */
+interface ResponseFormat {
+  type: string;
+  json_schema?: {
+    name: string;
+    schema?: { [name: string]: unknown } | undefined;
+    strict?: boolean | undefined;
+  };
+  [member: string]: unknown;
+}
+const responseFormat = openUnion<ResponseFormat>({
+  json_schema: z.looseObject({
     type: z.literal("json_schema"),
-    json_schema: nullable(z.object({
-      name: identifier,
+    json_schema: nullable(z.looseObject({
+      name: nameText,
       description: z.string().optional(),
       schema: anyObject.optional().describe("A JSON Schema."),
       strict: z.boolean().optional(),
     })),
   }).meta({ id: "SchemaFormat" }),
-]);
+});
 
 const stopText = z.string().min(1).max(LIMITS.stopCharsMax);
 const penalty = decimal(...LIMITS.penalty).optional();
 
-const wireRequest = z.object({
+const wireRequest = z.looseObject({
   model,
   messages: listOf(
     nullable(wireMessage).transform(toMessage),
@@ -230,7 +302,7 @@ const wireRequest = z.object({
   stream: z.boolean().default(false)
     .describe("Whether to answer with server-sent events."),
   stream_options: nullable(
-    z.object({
+    z.looseObject({
       include_usage: z.boolean().optional()
         .describe("Whether the last chunk has the usage, without choices."),
     }),
@@ -244,18 +316,34 @@ export type WireRequest = z.infer<typeof wireRequest>;
  * A request on the bus: without nulls and fields without effect, and with one
  * `max_tokens`.
  */
-export type ChatRequest =
-  & Omit<WireRequest, "max_completion_tokens" | "stop" | "stream_options">
-  & {
-    stop?: string[];
-    /** `stream_options.include_usage`: the client requested the usage chunk. */
-    include_usage: boolean;
-    /**
-     * Top-level fields that the model's configuration passes on to its backends
-     * unchanged.
-     */
-    extra?: { [name: string]: unknown };
-  };
+export interface ChatRequest {
+  model: string;
+  messages: ChatMessage[];
+  stream: boolean;
+  /** `stream_options.include_usage`: the client requested the usage chunk. */
+  include_usage: boolean;
+  /** The other stream options, if there are any. */
+  stream_options?: { [name: string]: unknown };
+  n: number;
+  max_tokens?: number | undefined;
+  stop?: string[];
+  temperature?: number | undefined;
+  top_p?: number | undefined;
+  presence_penalty?: number | undefined;
+  frequency_penalty?: number | undefined;
+  seed?: number | undefined;
+  tools?: Tool[];
+  tool_choice?: WireRequest["tool_choice"];
+  parallel_tool_calls?: boolean;
+  response_format?: ResponseFormat | undefined;
+  logprobs?: boolean;
+  top_logprobs?: number;
+  repetition_penalty?: number | undefined;
+  enable_thinking?: boolean | undefined;
+  thinking_budget?: number | undefined;
+  /** What only the model server knows. */
+  [field: string]: unknown;
+}
 
 /** Leaves out fields without effect, which some model servers refuse. */
 function toRequest(
@@ -272,10 +360,9 @@ function toRequest(
     ...rest
   }: WireRequest,
 ): ChatRequest {
-  const request: ChatRequest = {
-    ...rest,
-    include_usage: stream_options?.include_usage ?? false,
-  };
+  const { include_usage = false, ...options } = stream_options ?? {};
+  const request: ChatRequest = { ...rest, include_usage };
+  if (Object.keys(options).length > 0) request.stream_options = options;
   const tokensMax = Math.min(older, newer);
   if (tokensMax < Infinity) request.max_tokens = tokensMax;
   const stops = typeof stop === "string" ? [stop] : stop;
@@ -293,6 +380,11 @@ function toRequest(
   }
   return request;
 }
+
+/** The fields of the body that the schema knows. */
+export const CHAT_FIELDS: ReadonlySet<string> = new Set(
+  Object.keys(wireRequest.shape),
+);
 
 /** Checks the parsed body of a request and converts it. Does not change it. */
 export const chatRequestSchema = nullable(wireRequest.superRefine(checkRules))
@@ -337,7 +429,7 @@ function checkToolHistory(
   for (const [index, message] of messages.entries()) {
     if (message.role !== "tool") {
       if (open.size > 0) break;
-      calls = new Set(message.tool_calls?.map(({ id }) => id));
+      calls = new Set(message.tool_calls?.map(({ id = "" }) => id));
       open = new Set(calls);
       callsAt = index;
     } else if (calls.has(message.tool_call_id ?? "")) {
@@ -366,15 +458,14 @@ function checkToolChoice(
   { tools = [], tool_choice: choice }: WireRequest,
   refuse: Refuse,
 ): void {
-  const name = typeof choice === "object" ? choice.function.name : null;
-  if (name === null && choice !== "required") return;
+  const name = typeof choice === "object" ? choice.function?.name : undefined;
+  if (name === undefined && choice !== "required") return;
   if (tools.length === 0) {
     const message = "'tool_choice' is only allowed when 'tools' are specified.";
     return refuse(message, "tool_choice");
   }
-  if (name === null || tools.some((tool) => tool.function.name === name)) {
-    return;
-  }
+  const isKnown = tools.some((tool) => tool.function?.name === name);
+  if (name === undefined || isKnown) return;
   refuse(
     `Invalid value for 'tool_choice': no function named '${name}' was ` +
       "specified in the 'tools' parameter.",

@@ -61,16 +61,32 @@ export function readAs<T extends z.ZodType>(
   return reading;
 }
 
-/** Treats null members of an object as absent: SDKs of typed languages send them. */
-export const nullable = <T extends z.ZodType>(schema: T) =>
-  z.preprocess(withoutNulls, schema);
+/**
+ * Treats null as absent in the members that a schema knows: SDKs of typed languages
+ * send it. What the schema does not know stays as it is.
+ */
+export const nullable = <T extends z.ZodType>(schema: T) => {
+  const names = memberNames(schema);
+  return z.preprocess((value) => withoutNulls(value, names), schema);
+};
 
-function withoutNulls(value: unknown): unknown {
-  if (!isJsonObject(value) || !Object.values(value).includes(null)) {
-    return value;
+/** The members that a schema of an object, or of several kinds of objects, knows. */
+function memberNames(schema: unknown): string[] {
+  if (schema instanceof z.ZodPipe) return memberNames(schema.in);
+  if (schema instanceof z.ZodObject) return Object.keys(schema.shape);
+  if (schema instanceof z.ZodDiscriminatedUnion) {
+    return [...new Set(schema.options.flatMap(memberNames))];
   }
-  const members = Object.entries(value);
-  return Object.fromEntries(members.filter(([, member]) => member !== null));
+  return [];
+}
+
+function withoutNulls(value: unknown, names: readonly string[]): unknown {
+  if (!isJsonObject(value)) return value;
+  const isNull = (name: string) => value[name] === null;
+  const nulls = names.filter(isNull);
+  if (nulls.length === 0) return value;
+  const given = Object.entries(value).filter(([name]) => !nulls.includes(name));
+  return Object.fromEntries(given);
 }
 
 /** Where the first fault of a value goes, and the path from there to the value. */
@@ -128,4 +144,32 @@ export function stringOr<S extends z.ZodType, T extends z.ZodType>(
     context.issues.push({ code: "invalid_type", expected, input: undefined });
     return z.NEVER;
   }).register(TAKES, { schema: z.union([text, other]) });
+}
+
+/** An object of which only the type is known. */
+const typed = z.looseObject({ type: z.string().min(1) });
+
+/**
+ * An object whose schema depends on its `type`. Objects of other types pass as they
+ * are: the model server decides about them.
+ */
+export function openUnion<Value extends { type: string }>(
+  known: { readonly [type: string]: z.ZodType<Value> },
+) {
+  const other = typed.pipe(z.custom<Value>());
+  return z.unknown().transform((value, context): Value => {
+    const type = isJsonObject(value) ? value.type : undefined;
+    const isKnown = typeof type === "string" && Object.hasOwn(known, type);
+    const schema = isKnown ? known[type] : undefined;
+    return checked(schema ?? other, value, { context, path: [] });
+  }).register(TAKES, { schema: describedUnion(known) });
+}
+
+/** {@link openUnion} as the reference describes it: what it takes, type by type. */
+function describedUnion(known: { readonly [type: string]: z.ZodType }) {
+  const names = Object.keys(known).join("|");
+  const other = z.looseObject({
+    type: z.string().min(1).regex(new RegExp(`^(?!(?:${names})$)`)),
+  });
+  return z.union([...Object.values(known), other]);
 }

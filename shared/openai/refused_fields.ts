@@ -5,7 +5,7 @@
  *
  * Sources: the request classes of vLLM 0.12 (`entrypoints/openai/protocol.py`), SGLang
  * 0.5 (`srt/entrypoints/openai/protocol.py`), llama.cpp's `tools/server/README.md`,
- * Ollama's `docs/api.md`, LiteLLM's proxy and OpenRouter's routing documents, November
+ * Ollama's API document, LiteLLM's proxy and OpenRouter's routing documents, November
  * 2026.
  */
 import { isJsonObject } from "../process/error_text.ts";

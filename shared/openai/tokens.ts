@@ -10,8 +10,8 @@ import type { ChatMessage, ChatRequest } from "./chat.ts";
 const BYTES_PER_TOKEN = 4;
 /** For the role of a message and its separators. */
 const TOKENS_PER_MESSAGE = 4;
-/** An image of the usual size: its URL does not show its tokens. */
-const TOKENS_PER_IMAGE = 1_000;
+/** An image of the usual size, or another medium: a URL does not show its tokens. */
+const TOKENS_PER_MEDIUM = 1_000;
 
 /** The tokens that a text is likely to have, not rounded: "hello" has 1.25. */
 export function textTokens(text: string): number {
@@ -40,7 +40,7 @@ function messageTokens(
   const parts = typeof content === "string"
     ? [textTokens(content)]
     : (content ?? []).map((part) =>
-      part.type === "text" ? textTokens(part.text) : TOKENS_PER_IMAGE
+      part.text === undefined ? TOKENS_PER_MEDIUM : textTokens(part.text)
     );
   return TOKENS_PER_MESSAGE + sum(texts) + sum(parts) + jsonTokens(tool_calls);
 }

@@ -44,6 +44,8 @@ const PERMANENT = anyOf(
   "response_?format|json[ _]?schema|\\bgrammar\\b",
 );
 
+/** RFC 9110, section 15.5.21. */
+const UNPROCESSABLE = 422;
 /** How many faults of a list the message for the caller names. */
 const FAULTS_NAMED_MAX = 3;
 /**
@@ -124,6 +126,8 @@ export function errorOfResponse(
   return new UpstreamError(fault, {
     cause,
     message,
+    // Clients tell a request that cannot be processed from one that is malformed.
+    ...status === UNPROCESSABLE && { status },
     param: clean(error?.param, PARAM, redact),
     code: isTooLong ? "context_length_exceeded" : code,
     wireCode: isTooLong ? undefined : clean(error?.code, CODE, redact),

@@ -24,6 +24,8 @@ function told(error: UpstreamError): string {
 
 const request = (message: string, code = "invalid_request") =>
   `request 400 ${code}: ${message}`;
+const unprocessable = (message: string) =>
+  `request 422 invalid_request: ${message}`;
 const REFUSED = request("The model server refused the request");
 const TOO_LONG_CODE = "context_length_exceeded";
 const TOO_LONG = request("Too long", TOO_LONG_CODE);
@@ -63,7 +65,7 @@ const bad = (body: unknown, message: string, code?: string): Row => {
 const BLIND = "No server for this model can see images";
 const NO_TOOL = "The model's tool 'f' was not found";
 const LONG_TEXT = { param: "messages[0].content", code: "string_too_long" };
-const OVERLONG = "request 400 string_too_long messages[0].content: Too long";
+const OVERLONG = "request 422 string_too_long messages[0].content: Too long";
 const BAD_N = { message: "Bad n" };
 const ofFastApi = [
   { loc: ["body", "messages", 0, "role"], msg: "Input should be 'user'" },
@@ -87,8 +89,12 @@ const refusals: Row[] = [
   bad({ object: "error", type: "BadRequestError", ...BAD_N }, "Bad n"),
   bad({ code: "InvalidParameter", ...BAD_N }, "Bad n", "InvalidParameter"),
   bad({ error: "Bad n" }, "Bad n"),
-  [422, { detail: ofFastApi }, request(ROLE)],
-  [422, { object: "error", message: { detail: ofFastApi } }, request(ROLE)],
+  [422, { detail: ofFastApi }, unprocessable(ROLE)],
+  [
+    422,
+    { object: "error", message: { detail: ofFastApi } },
+    unprocessable(ROLE),
+  ],
   bad({ detail: "Bad n" }, "Bad n"),
   bad(kokoro("validation_error"), "No voice x", "validation_error"),
   [400, kokoro("invalid_model"), UNKNOWN_MODEL],
@@ -107,7 +113,7 @@ const refusals: Row[] = [
   bad(openAi({ code: "tool_use_failed" }), "Too long", "tool_use_failed"),
   bad([openAi({ code: 400, status: "INVALID_ARGUMENT" })], "Too long"),
   [400, [openAi(), openAi()], REFUSED],
-  [422, { error: "Bad n", error_type: "validation" }, request("Bad n")],
+  [422, { error: "Bad n", error_type: "validation" }, unprocessable("Bad n")],
   // Groq's rate of tokens that is smaller than the request.
   [413, openAi({ type: "tokens", code: "rate_limit_exceeded" }), LIMITED],
   [413, openAi(), "request 413 request_too_large: Too long"],

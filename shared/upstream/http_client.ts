@@ -144,12 +144,15 @@ export class HttpConnection {
   }
 
   /**
-   * Reads the body to its end as UTF-8 text. Its pieces may be `betweenMs` apart; if
-   * absent, the phase goes on.
+   * Reads the body to its end as UTF-8 text, after the `start` that was read already.
+   * Its pieces may be `betweenMs` apart; if absent, the phase goes on.
    */
-  async readText(betweenMs?: number): Promise<string> {
-    let pieces: TextDecoder | null = null;
-    let text = "";
+  async readText(
+    betweenMs?: number,
+    start: Uint8Array | null = null,
+  ): Promise<string> {
+    let pieces = start === null ? null : new TextDecoder();
+    let text = pieces?.decode(start ?? undefined, { stream: true }) ?? "";
     for (;;) {
       if (betweenMs !== undefined) {
         this.#deadlines?.arm("betweenTokens", betweenMs);

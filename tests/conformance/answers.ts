@@ -285,9 +285,9 @@ export const toolCases: Cases = async (t, { answer, chat, stream }) => {
   await t.step("D44 bad tools: 400", async () => {
     const many = Array.from({ length: 129 }, (_, i) => tool(`f${i}`));
     const undeclared = { type: "function", function: { name: "g" } };
-    const bad = { tools: [tool("bad name!")] };
+    const bad = { tools: [tool("")] };
     const rows: [change: object, code?: string, param?: string][] = [
-      [bad, "invalid_value", "tools[0].function.name"],
+      [bad, "empty_string", "tools[0].function.name"],
       [{ tools: many }, "array_above_max_length", "tools"],
       [{ tools: [WEATHER], tool_choice: undeclared }],
       [{ tool_choice: "required" }],

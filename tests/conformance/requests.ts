@@ -133,9 +133,8 @@ const REFUSED: [change: object, param?: string, code?: string][] = [
   [{ stop: [1] }],
   [{ stop: "" }, "stop", "empty_string"],
   [{ stop: "a".repeat(513) }, "stop", "string_above_max_length"],
-  [{ functions: [{}] }, "functions", "unsupported_parameter"],
+  [{ priority: 5 }, "priority", "unsupported_parameter"],
   [{ response_format: {} }, "response_format.type"],
-  [{ response_format: { type: "xml" } }],
   [{ response_format: { type: "json_schema", json_schema: {} } }],
   [says(LONG), "messages", "context_length_exceeded"],
 ];

@@ -37,12 +37,7 @@ const RULES: readonly {
   /** Any body if left out. */
   isBroken?: (body: unknown) => boolean;
 }[] = [
-  { rule: "Values", code: /^invalid_value$/, param: /./, isBroken: isUnclean },
-  {
-    rule: "Content",
-    code: /^(invalid_value|missing_.*)$/,
-    param: /^messages\[\d+\]\.content$/,
-  },
+  { rule: "Values", code: /^invalid_value$/, param: /^/, isBroken: isUnclean },
   { rule: "History", code: /^invalid_value$/, param: /^messages\[\d+\]$/ },
   {
     rule: "Choice",

@@ -1,47 +1,64 @@
 /**
- * The answer to one attempt, as the lines that an edge forwards, with all rules about
- * its shape that SDKs depend on.
+ * The answer to one attempt, as the lines that an edge forwards: what the model server
+ * says, with the members that SDKs depend on.
  */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type {
-  ChatCompletion,
-  ChunkDelta,
-  FinishReason,
-  Logprobs,
-  ResponseMessage,
-  Usage,
-} from "@gateway/shared/openai/completion";
+import type { FinishReason } from "@gateway/shared/openai/completion";
+import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { HeldBytes } from "@gateway/shared/worker/answer_memory";
 import type { JobCall } from "@gateway/shared/worker/job";
-import { ToolCallFragments } from "./tool_calls.ts";
+import { type CallFragment, ToolCallFragments } from "./tool_calls.ts";
+import type { StatedUsage } from "./usage.ts";
 
 /**
  * Characters of the request id in the id of a tool call: some servers accept at most 40
  * in total.
  */
 const CALL_ID_CHARS = 24;
-const TEXTS = ["content", "reasoning_content", "refusal"] as const;
+/** Members of a delta that are pieces of one text. */
+const TEXTS = new Set(["content", "reasoning_content", "reasoning", "refusal"]);
 
-/** One of the `n` answers to a request, while it is read. */
+/** One of the candidate replies. */
 export interface Choice {
   readonly index: number;
-  /** The server has sent something for it. */
+  /** The server has mentioned it. */
   hasBegun: boolean;
-  finishReason: FinishReason | null;
+  /** The server has sent text, a call or the like for it. */
+  hasContent: boolean;
+  /** The last finish reason that the server gave, in its own word. */
+  finishWord: string;
   readonly calls: ToolCallFragments;
-  /** Filled for a whole response only; a stream keeps nothing. */
-  message: ResponseMessage;
-  logprobs: { content: unknown[] | null; refusal: unknown[] | null } | null;
 }
 
-/** What a {@link ChatAnswer} is made of. */
-export interface ChatAnswerOptions {
-  /** The validated request of the client. */
+/** What a chunk adds to a choice. */
+export interface ChoicePart {
+  delta: JsonObject & { tool_calls?: CallFragment[] };
+  logprobs?: JsonObject | undefined;
+  /** Further members of the choice. */
+  more?: JsonObject | undefined;
+  /** Further members of the chunk. */
+  chunk?: JsonObject | undefined;
+}
+
+/** What a whole answer collects of a choice. */
+interface Collected {
+  message: JsonObject & { tool_calls?: CallFragment[] };
+  logprobs: JsonObject | null;
+  more: JsonObject;
+  finishReason: FinishReason;
+}
+
+/** Something that knows how many tokens of the answer it has read so far. */
+interface TokenCounter {
+  readonly tokens: number;
+}
+
+/** What an answer is for, and who is told how it goes. */
+export interface AnswerOptions {
   request: ChatRequest;
-  /** Takes the lines of the answer. */
   call: JobCall;
-  /** Learns of the first delta or finish reason, and of the first line passed on. */
+  /** Told of the first delta or finish reason, and of the first line passed on. */
   progress: AttemptProgress;
   /** Counts the bytes of a whole answer. */
   held: HeldBytes;
@@ -49,62 +66,77 @@ export interface ChatAnswerOptions {
 
 /** Collects the output of a model and passes it on as lines. */
 export class ChatAnswer {
-  readonly request: ChatRequest;
-  readonly call: JobCall;
-  readonly progress: AttemptProgress;
-  readonly held: HeldBytes;
   /**
    * Identifies the server's build and weights, if it has one. Must be set before the
    * first delta.
    */
   fingerprint: string | null = null;
+  readonly request: ChatRequest;
+  readonly call: JobCall;
+  readonly progress: AttemptProgress;
+  readonly held: HeldBytes;
   readonly choices: readonly Choice[];
+  /** Those that read responses into the answer. */
+  readonly counters: TokenCounter[] = [];
   #lines = "";
   #prefix = "";
-  #deltas = 0;
+  /** Of a whole answer only; a stream keeps nothing. */
+  readonly #collected: readonly Collected[];
+  #chunkMembers: JsonObject = {};
 
-  constructor({ request, call, progress, held }: ChatAnswerOptions) {
+  constructor({ request, call, progress, held }: AnswerOptions) {
     this.request = request;
     this.call = call;
     this.progress = progress;
     this.held = held;
     const idPrefix = `call_${call.requestId.slice(0, CALL_ID_CHARS)}`;
-    this.choices = Array.from({ length: request.n }, (_, index): Choice => ({
+    const indexes = Array.from({ length: request.n }, (_, index) => index);
+    this.choices = indexes.map((index): Choice => ({
       index,
       hasBegun: false,
-      finishReason: null,
+      hasContent: false,
+      finishWord: "",
       calls: new ToolCallFragments(`${idPrefix}_${index}`),
+    }));
+    this.#collected = request.stream ? [] : indexes.map((): Collected => ({
       message: { role: "assistant", content: null, refusal: null },
       logprobs: null,
+      more: {},
+      finishReason: "stop",
     }));
   }
 
-  /**
-   * Adds a delta to a choice. Each call counts as one token until the usage is known.
-   */
-  addDelta(
-    choice: Choice,
-    delta: ChunkDelta,
-    logprobs?: Logprobs,
-  ): void {
-    this.#begin(delta.tool_calls === undefined ? null : choice);
-    this.#deltas += 1;
-    if (!this.request.stream) return collect(choice, delta, logprobs);
-    const probabilities = logprobs && JSON.stringify(logprobs);
-    this.#addChunk(choice.index, JSON.stringify(delta), {
-      logprobs: probabilities,
-    });
+  /** Adds a part to a choice. */
+  add(choice: Choice, part: ChoicePart): void {
+    this.#begin(part.delta.tool_calls === undefined ? null : choice);
+    if (this.request.stream) return this.#addChunk(choice.index, part);
+    const collected = this.#collected[choice.index];
+    if (collected !== undefined) collect(collected, part);
+    Object.assign(this.#chunkMembers, part.chunk);
   }
 
-  /** Ends a choice; its last chunk carries the reason. */
+  /** Adds members of a chunk that has no choices. */
+  addMembers(members: JsonObject): void {
+    if (!this.request.stream) {
+      Object.assign(this.#chunkMembers, members);
+      return;
+    }
+    this.#begin(null);
+    this.#lines += `${this.#prefix}]${this.#usageNull()}${tail(members)}}\n`;
+  }
+
+  /** Adds the end of a choice, once nothing can follow it. */
   finish(choice: Choice, reason: FinishReason): void {
     this.#begin(null);
-    choice.finishReason = reason;
-    this.#addChunk(choice.index, "{}", { reason: `"${reason}"` });
+    const collected = this.#collected[choice.index];
+    if (collected !== undefined) collected.finishReason = reason;
+    if (this.request.stream) {
+      this.#addChunk(choice.index, { delta: {} }, `"${reason}"`);
+    }
   }
 
   /** Passes on what has been collected; returns what {@link JobCall.write} returns. */
-  flush(tokens: number = this.#deltas): Promise<void> | undefined {
+  flush(tokens: number = this.#tokens()): Promise<void> | undefined {
     const lines = this.#lines;
     this.#lines = "";
     if (lines !== "") this.progress.hasSent = true;
@@ -112,12 +144,16 @@ export class ChatAnswer {
   }
 
   /** Passes on the last lines, once every choice has finished; returns the same. */
-  end(usage: Usage): Promise<void> | undefined {
-    if (!this.request.stream) this.#lines = this.#wholeResponse(usage);
+  end({ counted, shown }: StatedUsage): Promise<void> | undefined {
+    if (!this.request.stream) this.#lines = this.#wholeResponse(shown);
     else if (this.request.include_usage) {
-      this.#lines += `${this.#prefix}],"usage":${JSON.stringify(usage)}}\n`;
+      this.#lines += `${this.#prefix}],"usage":${JSON.stringify(shown)}}\n`;
     }
-    return this.flush(usage.completion_tokens);
+    return this.flush(counted.completion_tokens);
+  }
+
+  #tokens(): number {
+    return this.counters.reduce((sum, { tokens }) => sum + tokens, 0);
   }
 
   /**
@@ -133,77 +169,111 @@ export class ChatAnswer {
       `,"model":${JSON.stringify(this.request.model)}` +
       `,"system_fingerprint":${JSON.stringify(this.fingerprint)},"choices":[`;
     this.progress.onBegun();
+    if (!this.request.stream) return;
     for (const choice of this.choices) {
-      const content = choice === calling ? "null" : `""`;
-      const delta = `{"role":"assistant","content":${content}}`;
-      this.#addChunk(choice.index, delta);
+      const content = choice === calling ? null : "";
+      this.#addChunk(choice.index, { delta: { role: "assistant", content } });
     }
   }
 
-  /** Adds a line for one choice. All values are JSON texts. */
-  #addChunk(
-    index: number,
-    delta: string,
-    { logprobs = "null", reason = "null" }: {
-      logprobs?: string | undefined;
-      reason?: string;
-    } = {},
-  ): void {
-    if (!this.request.stream) return;
-    const usage = this.request.include_usage ? `,"usage":null` : "";
-    this.#lines += `${this.#prefix}{"index":${index},"delta":${delta}` +
-      `,"logprobs":${logprobs},"finish_reason":${reason}}]${usage}}\n`;
+  #addChunk(index: number, part: ChoicePart, reason = "null"): void {
+    const { delta, logprobs = null, more, chunk } = part;
+    this.#lines += `${this.#prefix}{"index":${index}` +
+      `,"delta":${JSON.stringify(delta)},"logprobs":${
+        JSON.stringify(logprobs)
+      }` +
+      `,"finish_reason":${reason}${tail(more)}}]` +
+      `${this.#usageNull()}${tail(chunk)}}\n`;
   }
 
-  #wholeResponse(usage: Usage): string {
-    const completion: ChatCompletion = {
+  #usageNull(): string {
+    return this.request.include_usage ? `,"usage":null` : "";
+  }
+
+  #wholeResponse(usage: JsonObject): string {
+    const completion = {
       id: `chatcmpl-${this.call.requestId}`,
       object: "chat.completion",
       created: this.call.created,
       model: this.request.model,
-      choices: this.choices.map(({ index, message, logprobs, ...choice }) => {
+      choices: this.#collected.map((collected, index) => {
+        const { message, logprobs, finishReason, more } = collected;
         // Content is null beside tool calls or a refusal; an answer without any text is
         // "".
         if (message.tool_calls === undefined && message.refusal === null) {
           message.content ??= "";
         }
-        const finish_reason = choice.finishReason ?? "stop";
-        return { index, message, logprobs, finish_reason };
+        for (const call of message.tool_calls ?? []) {
+          Reflect.deleteProperty(call, "index");
+        }
+        return {
+          index,
+          message,
+          logprobs,
+          finish_reason: finishReason,
+          ...more,
+        };
       }),
       usage,
       system_fingerprint: this.fingerprint,
+      ...this.#chunkMembers,
     };
     return JSON.stringify(completion) + "\n";
   }
 }
 
-/** Adds a delta to the message of a whole response. */
+/** Members as they follow others in an object: `,"a":1`, or nothing. */
+function tail(members: JsonObject = {}): string {
+  const text = JSON.stringify(members);
+  return text === "{}" ? "" : `,${text.slice(1, -1)}`;
+}
+
 function collect(
-  choice: Choice,
-  delta: ChunkDelta,
-  logprobs?: Logprobs,
+  collected: Collected,
+  { delta, logprobs, more }: ChoicePart,
 ): void {
-  const { message } = choice;
-  for (const member of TEXTS) {
-    const text = delta[member];
-    if (text) message[member] = (message[member] ?? "") + text;
+  const { message } = collected;
+  for (const [name, value] of Object.entries(delta)) {
+    if (name === "tool_calls") continue;
+    message[name] = combined(message[name], value, TEXTS.has(name));
   }
-  for (const { index, id = "", function: called } of delta.tool_calls ?? []) {
-    const { name = "", arguments: text = "" } = called;
+  for (const fragment of delta.tool_calls ?? []) {
     message.tool_calls ??= [];
-    const calls = message.tool_calls;
-    const empty = { name, arguments: "" };
-    calls[index] ??= { id, type: "function", function: empty };
-    calls[index].function.arguments += text;
+    addFragment(message.tool_calls, fragment);
   }
+  Object.assign(collected.more, more);
   if (logprobs === undefined) return;
-  choice.logprobs ??= { content: null, refusal: null };
-  const collected = choice.logprobs;
-  for (const member of ["content", "refusal"] as const) {
-    const more = logprobs[member];
-    if (!Array.isArray(more)) continue;
-    // A long answer has thousands of entries, so the list is extended in place.
-    collected[member] ??= [];
-    for (const each of more) collected[member].push(each);
+  collected.logprobs ??= { content: null, refusal: null };
+  for (const [name, value] of Object.entries(logprobs)) {
+    collected.logprobs[name] = combined(collected.logprobs[name], value, false);
   }
 }
+
+/** A member of several deltas: pieces of a text, a list that grows, or the last value. */
+function combined(before: unknown, value: unknown, isText: boolean): unknown {
+  if (value === null || value === undefined) return before ?? null;
+  if (isText && typeof before === "string" && typeof value === "string") {
+    return before + value;
+  }
+  if (!Array.isArray(before) || !Array.isArray(value)) return value;
+  // A long answer has thousands of entries, so the list is extended in place.
+  for (const each of value) before.push(each);
+  return before;
+}
+
+function addFragment(calls: CallFragment[], fragment: CallFragment): void {
+  const { index, function: called, ...more } = fragment;
+  const known = calls[index];
+  if (known === undefined) {
+    calls[index] = { ...fragment, function: { ...called } };
+    return;
+  }
+  Object.assign(known, more);
+  const { arguments: text, ...functionMore } = called;
+  Object.assign(known.function, functionMore);
+  known.function.arguments += text;
+}
+
+/** Whether a value is worth passing on by itself. */
+export const hasMembers = (value: unknown): value is JsonObject =>
+  isJsonObject(value) && Object.keys(value).length > 0;

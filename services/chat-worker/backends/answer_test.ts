@@ -1,10 +1,7 @@
 import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type {
-  ChunkDelta,
-  Logprobs,
-  Usage,
-} from "@gateway/shared/openai/completion";
+import type { Logprobs, Usage } from "@gateway/shared/openai/completion";
+import type { ChoicePart } from "./answer.ts";
 import { linesOf, newAnswer } from "./answer_fixture.ts";
 
 const USAGE: Usage = {
@@ -20,7 +17,7 @@ const IDENTITY = {
 
 /** What an answer is made of: a delta, or a finish reason. */
 type Part =
-  | [index: number, delta: ChunkDelta, logprobs?: Logprobs]
+  | [index: number, delta: ChoicePart["delta"], logprobs?: Logprobs]
   | [index: number, reason: "stop" | "length" | "tool_calls"];
 
 function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
@@ -28,9 +25,9 @@ function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
   for (const [index, part, logprobs] of parts) {
     const choice = answer.choices[index] ?? assert.fail("no such choice");
     if (typeof part === "string") answer.finish(choice, part);
-    else answer.addDelta(choice, part, logprobs);
+    else answer.add(choice, { delta: part, logprobs });
   }
-  answer.end(USAGE);
+  answer.end({ counted: USAGE, shown: USAGE });
   return linesOf(call);
 }
 
@@ -130,16 +127,19 @@ Deno.test("a whole response joins deltas, reasoning, tool calls and log probabil
 });
 
 for (const stream of [true, false]) {
-  Deno.test(`flush() reports one token per delta, end() the usage (stream: ${stream})`, () => {
+  Deno.test(`flush() reports the tokens read so far, end() the usage (stream: ${stream})`, () => {
     const { answer, call } = newAnswer({ stream, n: 2 });
-    for (const choice of answer.choices) {
-      answer.addDelta(choice, { content: "a" });
-      answer.finish(choice, "stop");
+    const counters = [{ tokens: 0 }, { tokens: 0 }];
+    answer.counters.push(...counters);
+    for (const [index, choice] of answer.choices.entries()) {
+      answer.add(choice, { delta: { content: "a" } });
+      counters[index] = Object.assign(counters[index] ?? {}, { tokens: 5 });
       answer.flush();
-      assert.equal(call.tokens, choice.index + 1);
+      assert.equal(call.tokens, 5 * (index + 1));
     }
+    for (const choice of answer.choices) answer.finish(choice, "stop");
     assert.equal(answer.progress.hasSent, stream);
-    answer.end(USAGE);
+    answer.end({ counted: USAGE, shown: USAGE });
     assert.equal(call.tokens, USAGE.completion_tokens);
   });
 }

@@ -1,140 +1,280 @@
 /**
  * Reads the response of a model server, chunk by chunk or as a whole, into an answer.
+ * What it does not know passes; what would break a client is undone where that can be
+ * done without guessing, and counted.
  */
-import type {
-  ChunkDelta,
-  FinishReason,
-  Usage,
-} from "@gateway/shared/openai/completion";
+import type { Usage } from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
-import type { ChatAnswer, Choice } from "./answer.ts";
-import { parseUsage } from "./usage.ts";
 import {
   invalidAnswer,
   truncatedAnswer,
   UpstreamError,
 } from "@gateway/shared/upstream/errors";
 import {
+  frameError,
+  type Redact,
+} from "@gateway/shared/upstream/error_response";
+import {
   isJsonObject,
   type JsonObject,
   parseJson,
   textOf,
 } from "@gateway/shared/upstream/json";
+import { type ChatAnswer, type Choice, hasMembers } from "./answer.ts";
+import { finishReasonOf } from "./finish_reason.ts";
+import type { CallFragment } from "./tool_calls.ts";
 import {
-  frameError,
-  type Redact,
-} from "@gateway/shared/upstream/error_response";
+  type StatedUsage,
+  TOKENS_MAX,
+  type UsageBounds,
+  usageIn,
+} from "./usage.ts";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
-
 /**
- * Reads one response and removes what would break a client; the tests list the cases.
+ * Tokens of a prompt besides those of the bytes that were sent: templates, tools and
+ * media that the server fetches.
  */
+const PROMPT_TOKENS_MARGIN = 200_000;
+
+/** What a reader reads, and for whom. */
+export interface ReaderOptions {
+  answer: ChatAnswer;
+  /** The choices of the answer that this response has. */
+  choices: readonly Choice[];
+  redact: Redact;
+  /** Bytes of the request: a token of the prompt is not shorter than one. */
+  sentBytes?: number;
+}
+
+/** Reads one response; the tests and `tests/corpus` list the cases. */
 export class ChunkReader {
   /** The model has sent content or a finish reason. */
   hasBegun = false;
-  #usage: Usage | null = null;
+  /** Events that are no chunks, such as keep-alives in data lines. */
+  skipped = 0;
+  readonly #answer: ChatAnswer;
+  readonly #choices: readonly Choice[];
+  readonly #redact: Redact;
+  readonly #bounds: UsageBounds;
+  #usage: StatedUsage | null = null;
+  /** The usage came last, after all content: nothing is missing. */
+  #endsWithUsage = false;
   #pieces = 0;
   #estimate = 0;
 
-  constructor(
-    readonly answer: ChatAnswer,
-    readonly choices: readonly Choice[],
-    readonly redact: Redact,
-  ) {}
+  constructor({ answer, choices, redact, sentBytes = 0 }: ReaderOptions) {
+    this.#answer = answer;
+    this.#choices = choices;
+    this.#redact = redact;
+    const { max_tokens: tokensMax = TOKENS_MAX } = answer.request;
+    this.#bounds = {
+      promptTokensMax: sentBytes + PROMPT_TOKENS_MARGIN,
+      completionTokensMax: tokensMax * choices.length,
+    };
+    answer.counters.push(this);
+  }
 
+  /** Whether the server gave a finish reason for every choice. */
   get isFinished(): boolean {
-    return this.choices.every(isFinished);
+    return this.#choices.every(({ finishWord }) => finishWord !== "");
+  }
+
+  /** How often tool calls had to be repaired. */
+  get repairs(): number {
+    return this.#choices.reduce((sum, { calls }) => sum + calls.repairs, 0);
   }
 
   /**
-   * Reads one event, or a whole body. Throws `upstream_invalid` for what is no chunk,
-   * and the error of an error chunk.
+   * Completion tokens so far: the largest of what the server has stated and what its
+   * text shows.
+   */
+  get tokens(): number {
+    const stated = this.#usage?.counted.completion_tokens ?? 0;
+    return Math.max(stated, this.#pieces, Math.ceil(this.#estimate));
+  }
+
+  /**
+   * Reads one event, or a whole body. Skips what is no chunk. Throws the error of an
+   * error chunk, and `upstream_invalid` for a chunk that breaks the protocol.
    */
   take(payload: string, eventName: string): void {
     const chunk = parseJson(payload);
     if (eventName === "error" || (isJsonObject(chunk) && isErrorChunk(chunk))) {
-      throw frameError(chunk, this.redact);
+      throw frameError(chunk, this.#redact);
     }
-    if (!isJsonObject(chunk)) throw invalidAnswer("Not a JSON object");
-    if (this.answer.fingerprint === null) {
-      const text = textOf(chunk.system_fingerprint);
-      const isClean = FINGERPRINT.test(text) && this.redact(text) === text;
-      if (isClean) this.answer.fingerprint = text;
+    if (!isJsonObject(chunk)) {
+      this.skipped += 1;
+      return;
     }
-    // Servers that report progress repeat the usage; the last one is the total.
-    this.#usage = parseUsage(chunk.usage) ?? this.#usage;
-    const list = chunk.choices ?? [];
+    this.#noteFingerprint(chunk);
+    this.#endsWithUsage = this.#noteUsage(chunk);
+    const {
+      id: _id,
+      object: _object,
+      created: _created,
+      model: _model,
+      system_fingerprint: _fingerprint,
+      usage: _usage,
+      choices: given,
+      error: _error,
+      ...members
+    } = chunk;
+    const list = given ?? [];
     if (!Array.isArray(list)) throw invalidAnswer("Choices are not an array");
-    for (const [at, each] of list.entries()) this.#takeChoice(each, at);
+    if (list.length === 0) {
+      // A keep-alive says only its type.
+      const isSign = typeof members.type === "string" && given === undefined;
+      if (isSign) this.skipped += 1;
+      else if (hasMembers(members)) this.#answer.addMembers(members);
+      return;
+    }
+    for (const [at, each] of list.entries()) {
+      this.#takeChoice(each, at, at === 0 ? members : undefined);
+    }
   }
 
   /**
-   * Returns the usage at the end, or throws `upstream_truncated`. If a response is
-   * whole but lacks choices, the server does not support so many: a fault of the
-   * request.
+   * Finishes every choice and returns the usage, or throws `upstream_truncated`. If a
+   * response is whole but lacks choices, the server does not support so many: a fault
+   * of the request.
    */
-  end(isWhole: boolean): Usage {
-    const requested = this.choices.length;
-    const given = this.choices.filter(isFinished).length;
-    if (given === requested) return this.#countedUsage();
-    const begun = this.choices.filter(({ hasBegun }) => hasBegun).length;
-    if (!isWhole || given === 0 || begun > given) {
-      throw truncatedAnswer(`${given} of ${requested} choices are finished`);
+  end(isWhole: boolean): StatedUsage {
+    const requested = this.#choices.length;
+    const isComplete = isWhole || this.#endsWithUsage;
+    const given = this.#choices.filter(({ finishWord, hasContent }) =>
+      finishWord !== "" || (isComplete && hasContent)
+    );
+    if (given.length === requested) {
+      for (const choice of given) this.#finish(choice);
+      return this.#countedUsage();
     }
+    if (this.skipped > 0 && !this.hasBegun) {
+      throw invalidAnswer("Nothing in the answer is a chunk");
+    }
+    const begun = this.#choices.filter(({ hasBegun }) => hasBegun).length;
+    if (!isComplete || given.length === 0 || begun > given.length) {
+      const finished = `${given.length} of ${requested} choices are finished`;
+      throw truncatedAnswer(finished);
+    }
+    throw this.#tooFewChoices(given.length);
+  }
+
+  #tooFewChoices(given: number): UpstreamError {
     const choices = given === 1 ? "one choice" : `${given} choices`;
     const message =
-      `The server of this model returns ${choices} per request, but 'n' is ${requested}.`;
-    const usage = this.#countedUsage();
-    const code = "unsupported_value";
-    throw new UpstreamError("request", { code, message, param: "n", usage });
+      `The server of this model returns ${choices} per request, ` +
+      `but 'n' is ${this.#choices.length}.`;
+    return new UpstreamError("request", {
+      code: "unsupported_value",
+      message,
+      param: "n",
+      usage: this.#countedUsage().counted,
+    });
   }
 
-  #takeChoice(said: unknown, position: number): void {
+  #finish(choice: Choice): void {
+    const rest = choice.calls.end();
+    if (rest.length > 0) {
+      this.#answer.add(choice, { delta: { tool_calls: rest } });
+    }
+    const { hasCalls } = choice.calls;
+    const reason = finishReasonOf(choice.finishWord, hasCalls);
+    this.#answer.finish(choice, reason);
+  }
+
+  #noteFingerprint({ system_fingerprint: fingerprint }: JsonObject): void {
+    if (this.#answer.fingerprint !== null) return;
+    const text = textOf(fingerprint);
+    const isClean = FINGERPRINT.test(text) && this.#redact(text) === text;
+    if (isClean) this.#answer.fingerprint = text;
+  }
+
+  /**
+   * Servers that report progress repeat the usage; the largest is the total. Returns
+   * whether there is any.
+   */
+  #noteUsage(chunk: JsonObject): boolean {
+    const usage = usageIn(chunk, this.#bounds);
+    if (usage === null) return false;
+    const before = this.#usage?.counted.completion_tokens ?? 0;
+    if (usage.counted.completion_tokens >= before) this.#usage = usage;
+    return true;
+  }
+
+  #takeChoice(
+    said: unknown,
+    position: number,
+    members: JsonObject | undefined,
+  ): void {
     if (!isJsonObject(said)) throw invalidAnswer("Choice is not an object");
-    const index = said.index ?? position;
-    const choice = typeof index === "number" ? this.choices[index] : undefined;
+    const {
+      index = position,
+      delta: part,
+      message,
+      logprobs,
+      finish_reason: word,
+      usage: _usage,
+      ...more
+    } = said;
+    const choice = typeof index === "number" ? this.#choices[index] : undefined;
     if (choice === undefined) {
-      throw invalidAnswer(`Choice outside 0..${this.choices.length - 1}`);
+      throw invalidAnswer(`Choice outside 0..${this.#choices.length - 1}`);
     }
-    choice.hasBegun = true;
-    // Clients ignore anything that follows the finish reason of a choice.
-    if (isFinished(choice)) return;
     // A whole response has `message` where a chunk has `delta`.
-    const delta = this.#deltaOf(choice, said.delta ?? said.message);
-    const logprobs = isJsonObject(said.logprobs) ? said.logprobs : undefined;
-    if (logprobs !== undefined || Object.keys(delta).length > 0) {
-      this.hasBegun = true;
-      this.answer.addDelta(choice, delta, logprobs);
+    const delta = this.#deltaOf(choice, part ?? message);
+    const probabilities = isJsonObject(logprobs) ? logprobs : undefined;
+    const hasContent = probabilities !== undefined || hasMembers(delta);
+    if (hasContent || hasMembers(members)) {
+      this.#answer.add(choice, {
+        delta,
+        logprobs: probabilities,
+        more,
+        chunk: members,
+      });
     }
-    const word = textOf(said.finish_reason);
-    if (word === "") return;
-    choice.calls.end();
-    this.hasBegun = true;
-    this.answer.finish(choice, finishReasonOf(word, choice.calls.hasCalls));
+    const reason = textOf(word);
+    if (reason !== "") choice.finishWord = reason;
+    choice.hasBegun = true;
+    choice.hasContent ||= hasContent;
+    if (hasContent) this.#endsWithUsage = false;
+    this.hasBegun ||= hasContent || reason !== "";
   }
 
-  #deltaOf(choice: Choice, said: unknown): ChunkDelta {
-    const delta: ChunkDelta = {};
-    if (!isJsonObject(said)) return delta;
-    const content = contentOf(said.content);
-    const reasoning = textOf(said.reasoning_content) ||
-      textOf(said.reasoning) || thinkingIn(said.content);
-    const refusal = textOf(said.refusal);
-    const fragments = said.tool_calls ?? null;
-    if (this.#count(content)) delta.content = content;
-    if (this.#count(reasoning)) delta.reasoning_content = reasoning;
-    if (this.#count(refusal)) delta.refusal = refusal;
-    if (fragments === null) return delta;
-    const calls = choice.calls.take(fragments);
+  #deltaOf(choice: Choice, said: unknown): JsonObject & {
+    tool_calls?: CallFragment[];
+  } {
+    if (!isJsonObject(said)) return {};
+    const {
+      role: _role,
+      content,
+      reasoning_content: _thought,
+      refusal,
+      tool_calls: fragments,
+      function_call: called,
+      ...more
+    } = said;
+    const delta: JsonObject & { tool_calls?: CallFragment[] } = {};
+    for (const [name, value] of Object.entries(more)) {
+      if (value !== null) delta[name] = value;
+    }
+    const thought = reasoningIn(said);
+    const texts = { content: contentOf(content), refusal: textOf(refusal) };
+    if (this.#count(texts.content)) delta.content = texts.content;
+    if (this.#count(thought)) delta.reasoning_content = thought;
+    if (this.#count(texts.refusal)) delta.refusal = texts.refusal;
+    if (isJsonObject(called)) delta.function_call = called;
+    const calls = fragments === undefined || fragments === null
+      ? []
+      : choice.calls.take(fragments);
     if (calls.length > 0) delta.tool_calls = calls;
     for (const call of calls) this.#count(call.function.arguments);
     return delta;
   }
 
   /** Whether there is any text. */
-  #count(text: string | undefined): boolean {
-    if (!text) return false;
+  #count(text: string): boolean {
+    if (text === "") return false;
     this.#pieces += 1;
     this.#estimate += textTokens(text);
     return true;
@@ -144,22 +284,21 @@ export class ChunkReader {
    * The server's usage, or an estimate if there is none, or if it is 0 although there
    * was an answer.
    */
-  #countedUsage(): Usage {
-    const usage = this.#usage;
-    if (usage !== null && (usage.completion_tokens > 0 || this.#pieces === 0)) {
-      return usage;
-    }
-    const prompt = promptTokens(this.answer.request);
+  #countedUsage(): StatedUsage {
+    const stated = this.#usage;
+    const isStated = stated !== null &&
+      (stated.counted.completion_tokens > 0 || this.#pieces === 0);
+    if (isStated) return stated;
+    const prompt = promptTokens(this.#answer.request);
     const completion = Math.max(Math.ceil(this.#estimate), this.#pieces);
-    return {
+    const counted: Usage = {
       prompt_tokens: prompt,
       completion_tokens: completion,
       total_tokens: prompt + completion,
     };
+    return { counted, shown: { ...counted } };
   }
 }
-
-const isFinished = ({ finishReason }: Choice) => finishReason !== null;
 
 /** `error: null` is not an error: some servers always send it. */
 function isErrorChunk(chunk: JsonObject): boolean {
@@ -167,6 +306,12 @@ function isErrorChunk(chunk: JsonObject): boolean {
   return chunk.object === "error" ||
     (chunk.choices === undefined && chunk.usage === undefined &&
       typeof chunk.message === "string");
+}
+
+/** The thinking of a delta, under the names that servers give it. */
+function reasoningIn(delta: JsonObject): string {
+  return textOf(delta.reasoning_content) || textOf(delta.reasoning) ||
+    thinkingIn(delta.content);
 }
 
 /**
@@ -181,39 +326,4 @@ function contentOf(content: unknown): string {
 function thinkingIn(content: unknown): string {
   const parts = Array.isArray(content) ? content.filter(isJsonObject) : [];
   return parts.map(({ thinking }) => contentOf(thinking)).join("");
-}
-
-/**
- * The words of various servers for OpenAI's finish reasons, which are a closed enum in
- * SDKs.
- */
-const REASONS: readonly [FinishReason, RegExp][] = [
-  [
-    "length",
-    /^(length|max_tokens|max_length|max_output_tokens|model_length|model_context_window_exceeded)$/,
-  ],
-  ["tool_calls", /^(tool_calls|tool_use)$/],
-  [
-    "content_filter",
-    /^(content_filter|safety|sensitive|refusal|recitation|prohibited_content|blocklist)$/,
-  ],
-];
-const FAILURE =
-  /^(abort|aborted|cancelled|error|network_error|insufficient_system_resource|malformed_function_call|timeout)$/;
-
-/**
- * The finish reason for a client. A plain stop after tool calls is `tool_calls`,
- * since agents depend on that word; an unknown word becomes `stop`. Throws
- * `upstream_truncated` for a reason that means failure.
- */
-function finishReasonOf(
-  word: string,
-  hasToolCalls: boolean,
-): FinishReason {
-  const known = word.toLowerCase();
-  if (FAILURE.test(known)) {
-    throw truncatedAnswer(`Model server gave the finish reason ${known}`);
-  }
-  const [reason] = REASONS.find(([, words]) => words.test(known)) ?? [];
-  return reason ?? (hasToolCalls ? "tool_calls" : "stop");
 }

@@ -20,7 +20,11 @@ const SENTENCE =
 function newReader(n = 1) {
   const { answer, call } = newAnswer({ n });
   const redact = (text: string) => text.replaceAll("secret", "[redacted]");
-  const reader = new ChunkReader(answer, answer.choices, redact);
+  const reader = new ChunkReader({
+    answer,
+    choices: answer.choices,
+    redact,
+  });
   return { reader, answer, call };
 }
 
@@ -84,7 +88,11 @@ const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
     choiceChunk({ reasoning_content: "a", content: null }),
     choiceChunk({ reasoning: "b" }),
     choiceChunk({ reasoning: "c", reasoning_content: "c" }),
-  ], ["a", "b", "c"].map((text) => ({ reasoning_content: text }))],
+  ], [
+    { reasoning_content: "a" },
+    { reasoning: "b", reasoning_content: "b" },
+    { reasoning: "c", reasoning_content: "c" },
+  ]],
   ["Mistral's content in parts", [choiceChunk({ content: parts })], [
     { content: "ab", reasoning_content: "Hm" },
   ]],
@@ -96,12 +104,12 @@ const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
 /** Whole answers whose end is not the usual one. */
 const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
   ["a finish chunk without a delta", [choice(STOP), usageChunk(3, 2)], ended],
-  ["repeats after the finish reason", [
+  ["a finish reason in every chunk", [
     say("a", "stop"),
-    say("a", "stop"),
+    say("b", "stop"),
     choiceChunk({}, "length"),
     usageChunk(3, 2),
-  ], ["a", ...ended]],
+  ], ["a", "b", "[length]", "3+2"]],
   [
     "two choices, one after the other and in one chunk",
     [
@@ -114,7 +122,7 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
       },
       ...end,
     ],
-    ["1:a", "b", "1:[length]", ...ended],
+    ["1:a", "b", "[stop]", "1:[length]", "3+2"],
     2,
   ],
   [
@@ -123,7 +131,7 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
       { choices: ["a", "b"].map((text) => ({ ...saying(text), ...STOP })) },
       usageChunk(3, 2),
     ],
-    ["a", "[stop]", "1:b", "1:[stop]", "3+2"],
+    ["a", "1:b", "[stop]", "1:[stop]", "3+2"],
     2,
   ],
   ["a whole response", [{
@@ -183,7 +191,7 @@ Deno.test("finish reasons are OpenAI's, and a stop after tool calls is tool_call
   const call = { index: 0, id: "a", function: { name: "f", arguments: "{}" } };
   const calling = choiceChunk({ tool_calls: [call] });
   const reasonOf = (chunk: unknown, word: string) =>
-    seen(read([chunk, choiceChunk({}, word)])).at(1);
+    seen(read([chunk, choiceChunk({}, word)])).at(-2);
   for (const [reason, words] of Object.entries(REASONS)) {
     for (const word of words) {
       assert.equal(reasonOf(say("a"), word), `[${reason}]`, word);
@@ -216,7 +224,7 @@ const toolCalls: [name: string, given: string, expected: string][] = [
   [
     "OpenAI's fragments",
     `0 a f "" | 0 {"x": | 0 1} | 1 b g {}`,
-    `0 a f "" | 0 {"x": | 0 1} | 1 b g {}`,
+    `0 a f "" | 0 {"x": | 0 1} | 1 b g "" | 1 {}`,
   ],
   ["a new id in every fragment", "0 a f { | 0 b null }", "0 a f { | 0 }"],
   [
@@ -232,12 +240,12 @@ const toolCalls: [name: string, given: string, expected: string][] = [
   [
     "whole calls that are all numbered 0",
     "0 a f {} | 0 b f {}",
-    "0 a f {} | 1 b f {}",
+    `0 a f "" | 0 {} + 1 b f "" | 1 {}`,
   ],
   [
     "whole calls of one function, all numbered 0, without id",
     `0 "" f {"x":1} + 0 "" f {"x":2} | 0 "" f {}`,
-    `0 call_req1_0_0 f {"x":1} + 1 call_req1_0_1 f {"x":2} | 2 call_req1_0_2 f {}`,
+    `0 call_req1_0_0 f {"x":1} + 1 call_req1_0_1 f {"x":2} | 2 call_req1_0_2 f "" | 2 {}`,
   ],
   [
     "the name in every fragment, without id",
@@ -249,7 +257,11 @@ const toolCalls: [name: string, given: string, expected: string][] = [
     `1 a f "" | 4 b g "" | 1 {}`,
     `0 a f "" | 1 b g "" | 0 {}`,
   ],
-  ["a name that comes after its arguments", "0 a - { | 0 - f }", "0 a f {}"],
+  [
+    "a name that comes after its arguments",
+    "0 a - { | 0 - f }",
+    `0 a f "" | 0 {}`,
+  ],
 ];
 
 function readCalls(chunks: readonly unknown[][]): unknown[] {

@@ -1,16 +1,9 @@
 /** Runs chat completions on the only kind of backend: any server with OpenAI's API. */
 import type { JobRequest } from "@gateway/shared/bus/job";
-import type { BackendConfig } from "@gateway/shared/models/catalog";
-import type { Dialect } from "@gateway/shared/models/dialects";
 import type * as chat from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
-import type { ResponseHead } from "@gateway/shared/upstream/http_framing";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
-import {
-  isJsonObject,
-  type JsonObject,
-  parseJson,
-} from "@gateway/shared/upstream/json";
+import { parseJson } from "@gateway/shared/upstream/json";
 import {
   ModelServer,
   type ServerResponse,
@@ -26,6 +19,8 @@ import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { ChatAnswer, type Choice } from "./answer.ts";
 import { ChunkReader } from "./chunk_reader.ts";
+import { encodeRequestBody } from "./request_body.ts";
+import type { StatedUsage } from "./usage.ts";
 
 /** The largest whole answer, sent as one body or as events. A million tokens fit. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
@@ -36,6 +31,8 @@ const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 const AFTER_FINISH_MS = 5_000;
 /** A stream that brings more in one read is a fast one, and does not pause. */
 const PAUSE_READ_BYTES_MAX = 4_096;
+/** Incomplete events from this length on count as memory that the answer holds. */
+const LONG_EVENT_CHARS_MIN = 64 * 1024;
 const DONE = "[DONE]";
 
 /** The fields that this service relies on: the edge has checked them all. */
@@ -65,7 +62,7 @@ export async function runCompletion(
       const answer = new ChatAnswer({ request, call, progress, held });
       const usage = await backend.complete(answer);
       room = answer.end(usage);
-      return usage;
+      return usage.counted;
     });
     if (!request.stream) await room;
     return { usage, tokens: usage.completion_tokens };
@@ -85,67 +82,81 @@ export class OpenAiBackend extends ModelServer {
    * choice per request gets one request for each, all at once; if one fails, all are
    * stopped. Each gets a seed of its own, or they would be the same.
    */
-  async complete(answer: ChatAnswer): Promise<Usage> {
+  async complete(answer: ChatAnswer): Promise<StatedUsage> {
     const { request, choices, call } = answer;
     if (request.n === 1 || this.config.dialect.choices_per_request === "many") {
-      const { signal } = call;
-      return await this.#ask({ request, choices, answer, signal });
+      return await this.#ask({
+        request,
+        choices,
+        answer,
+        signal: call.signal,
+      });
     }
     const controller = new AbortController();
     const signal = AbortSignal.any([call.signal, controller.signal]);
-    const exchanges = choices.map((choice) => {
+    const attempts = choices.map((choice) => {
       const one = { ...request, n: 1 };
       if (one.seed !== undefined) one.seed += choice.index;
       return this.#ask({ request: one, choices: [choice], answer, signal });
     });
     try {
-      return (await Promise.all(exchanges)).reduce(sum);
+      return (await Promise.all(attempts)).reduce(sum);
     } finally {
       controller.abort(new Error("Another choice ended the answer"));
-      await Promise.allSettled(exchanges);
+      await Promise.allSettled(attempts);
     }
   }
 
   /** Sends one request, which fills `choices` of the answer. */
-  #ask({ request, choices, answer, signal }: {
-    request: chat.ChatRequest;
-    choices: readonly Choice[];
-    answer: ChatAnswer;
-    signal: AbortSignal;
-  }): Promise<Usage> {
+  #ask(
+    { request, choices, answer, signal }: Asking,
+  ): Promise<StatedUsage> {
     const { call } = answer;
     const body = encodeRequestBody(request, this.config);
     const mustBeginSoon = request.stream;
     const sent = { encode: this.#encode, body, call, signal, mustBeginSoon };
     return this.exchange(sent, async (response) => {
-      const { head, connection } = response;
-      const reader = new ChunkReader(answer, choices, this.redact);
-      const isEvents = isEventStream(head, request.stream);
-      // A whole answer is kept in memory, so its size is bounded.
-      if (!isEvents || !request.stream) {
+      const { connection } = response;
+      const reader = new ChunkReader({
+        answer,
+        choices,
+        redact: this.redact,
+        sentBytes: body.length,
+      });
+      const bound = () => {
         const { held } = answer;
         connection.bytesLeft = ANSWER_BYTES_MAX;
         connection.onPiece = (bytes) => held.set(held.bytes + bytes);
+      };
+      // A whole answer is kept in memory, so its size is bounded.
+      if (!request.stream) bound();
+      const start = await readStart(response);
+      if (isEventStream(start, response.head.contentType)) {
+        const whole = await this.#readEvents(response, {
+          reader,
+          answer,
+          start,
+        });
+        return reader.end(whole);
       }
-      if (isEvents) {
-        return reader.end(await this.#readEvents(response, reader, answer));
-      }
+      if (request.stream) bound();
       const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
-      reader.take(await connection.readText(betweenTokensMs), "");
+      const rest = await connection.readText(betweenTokensMs, start);
+      reader.take(rest, "");
+      if (reader.skipped > 0) throw invalidAnswer("Not a JSON object");
       return reader.end(true);
     });
   }
 
   /**
    * Reads events up to `[DONE]`, and says whether it came. A stream that breaks off
-   * after every choice has finished is whole, too.
+   * after every choice has finished is whole, too. Whatever comes, a comment too, says
+   * that the server is alive.
    */
   async #readEvents(
     { connection, deadlines }: ServerResponse,
-    reader: ChunkReader,
-    answer: ChatAnswer,
+    { reader, answer, start }: EventReading,
   ): Promise<boolean> {
-    const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
     let hasData = false;
     let isDone = false;
     const parser = new SseParser((data, name) => {
@@ -155,8 +166,8 @@ export class OpenAiBackend extends ModelServer {
       else reader.take(data, name);
     });
     try {
+      let piece: Uint8Array | null = start;
       while (!isDone) {
-        const piece = await connection.read();
         if (piece === null) {
           const rest = parser.end();
           // An event without its blank line may be cut. If so, report the end of the
@@ -167,6 +178,11 @@ export class OpenAiBackend extends ModelServer {
         }
         hasData = false;
         parser.push(piece);
+        // A long event, such as an image, is in memory until it is complete.
+        const { pendingChars } = parser;
+        if (pendingChars >= LONG_EVENT_CHARS_MIN || answer.held.bytes > 0) {
+          if (answer.request.stream) answer.held.set(pendingChars);
+        }
         if (isDone) break;
         const mayPause = answer.request.stream && hasData &&
           reader.hasBegun && !reader.isFinished &&
@@ -176,12 +192,9 @@ export class OpenAiBackend extends ModelServer {
           deadlines.rest();
           await room;
           deadlines.throwIfEnded();
-        } else if (!hasData) continue; // Comments extend no deadline.
-        if (reader.hasBegun) {
-          const mostMs = reader.isFinished ? AFTER_FINISH_MS : Infinity;
-          const waitMs = Math.min(betweenTokensMs, mostMs);
-          deadlines.arm("betweenTokens", waitMs);
         }
+        this.#armNext(deadlines, reader);
+        piece = await connection.read();
       }
     } catch (error) {
       if (!reader.isFinished || !isCut(error)) throw error;
@@ -191,131 +204,80 @@ export class OpenAiBackend extends ModelServer {
     }
     return isDone;
   }
+
+  /** Allows the server the time until its next sign of life. */
+  #armNext(
+    deadlines: ServerResponse["deadlines"],
+    reader: ChunkReader,
+  ): void {
+    const { between_tokens_ms: betweenMs, first_token_ms: firstMs } =
+      this.config.deadlines;
+    if (!reader.hasBegun) return deadlines.arm("firstToken", firstMs);
+    const mostMs = reader.isFinished ? AFTER_FINISH_MS : Infinity;
+    deadlines.arm("betweenTokens", Math.min(betweenMs, mostMs));
+  }
 }
 
-/** Some servers ignore `stream`, in either direction, and some send no content type. */
-function isEventStream(head: ResponseHead, isAskedFor: boolean): boolean {
-  if (head.contentType === "text/event-stream") return true;
-  if (head.contentType.endsWith("json")) return false;
-  if (head.contentType === "text/html") {
+/** One request to a server, for some choices of an answer. */
+interface Asking {
+  request: chat.ChatRequest;
+  choices: readonly Choice[];
+  answer: ChatAnswer;
+  signal: AbortSignal;
+}
+
+/** Where events go, and the first bytes of them. */
+interface EventReading {
+  reader: ChunkReader;
+  answer: ChatAnswer;
+  start: Uint8Array | null;
+}
+
+const SPACE = /^[\ufeff\s]*$/;
+
+/** The first bytes of a body that are not only space, or null if it is empty. */
+async function readStart(
+  { connection }: ServerResponse,
+): Promise<Uint8Array | null> {
+  const decoder = new TextDecoder();
+  for (;;) {
+    const piece = await connection.read();
+    if (piece === null || !SPACE.test(decoder.decode(piece))) {
+      // A copy: the next read takes the buffer.
+      return piece?.slice() ?? null;
+    }
+  }
+}
+
+/**
+ * Whether a body is a stream of events, by what it is and only then by its label: some
+ * servers ignore `stream`, in either direction, and some send no content type or
+ * another. Throws `upstream_invalid` for a web page.
+ */
+function isEventStream(start: Uint8Array | null, contentType: string): boolean {
+  const text = new TextDecoder().decode(start?.subarray(0, 64)).trimStart();
+  if (text.startsWith("{")) return false;
+  if (/^(data|event|id|retry)?:/.test(text)) return true;
+  if (text.startsWith("<") || contentType === "text/html") {
     throw invalidAnswer("A web page instead of an answer");
   }
-  return isAskedFor;
+  return contentType === "text/event-stream";
 }
 
 /**
  * Details are not summed: few servers that return one choice per request report any.
  */
-const sum = (a: Usage, b: Usage): Usage => ({
-  prompt_tokens: a.prompt_tokens + b.prompt_tokens,
-  completion_tokens: a.completion_tokens + b.completion_tokens,
-  total_tokens: a.total_tokens + b.total_tokens,
-});
+function sum(a: StatedUsage, b: StatedUsage): StatedUsage {
+  const counted: Usage = {
+    prompt_tokens: a.counted.prompt_tokens + b.counted.prompt_tokens,
+    completion_tokens: a.counted.completion_tokens +
+      b.counted.completion_tokens,
+    total_tokens: a.counted.total_tokens + b.counted.total_tokens,
+  };
+  return { counted, shown: { ...counted } };
+}
 
 /** Whether an answer broke off or stalled, as opposed to being invalid. */
 const isCut = (error: unknown) =>
   error instanceof UpstreamError &&
   /^(truncated|timeout|deadline)$/.test(error.fault);
-
-const SAME_FIELDS = [
-  "temperature",
-  "top_p",
-  "presence_penalty",
-  "frequency_penalty",
-  "seed",
-  "stop",
-  "tools",
-  "tool_choice",
-  "parallel_tool_calls",
-  "response_format",
-  "logprobs",
-  "top_logprobs",
-] as const satisfies readonly (keyof chat.ChatRequest)[];
-
-/**
- * The body of a request, in the server's dialect. It has only fields that the client
- * sent, since servers refuse unknown ones. Permitted extra fields come first, so that
- * they replace no others. Every stream requests usage.
- */
-export function encodeRequestBody(
-  request: chat.ChatRequest,
-  { model, dialect }: Pick<BackendConfig, "model" | "dialect">,
-): string {
-  const body: JsonObject = {
-    ...request.extra,
-    model,
-    messages: request.messages.map((each) => spelledOut(each, dialect)),
-    stream: request.stream,
-  };
-  if (request.stream && dialect.stream_usage) {
-    body.stream_options = { include_usage: true };
-  }
-  if (request.n > 1) body.n = request.n;
-  for (const field of SAME_FIELDS) {
-    if (request[field] !== undefined) body[field] = request[field];
-  }
-  put(body, { field: dialect.max_tokens_field, value: request.max_tokens });
-  put(body, {
-    field: dialect.repetition_penalty_field,
-    value: request.repetition_penalty,
-  });
-  const { enable_thinking: isEnabled, thinking_budget: budget } = request;
-  if (dialect.thinking_field !== "reasoning_effort") {
-    put(body, {
-      field: dialect.thinking_field,
-      value: isEnabled,
-      ours: "enable_thinking",
-    });
-  } else if (isEnabled !== undefined) {
-    body.reasoning_effort ??= isEnabled ? "medium" : "none";
-  }
-  put(body, {
-    field: dialect.thinking_budget_field,
-    value: budget,
-    ours: "thinking_budget",
-  });
-  return JSON.stringify(body);
-}
-
-/**
- * Adds a field under the server's name for it, if both exist; `ours` is its name in
- * `chat_template_kwargs`.
- */
-function put(
-  body: JsonObject,
-  { field, value, ours = field }: {
-    field: string;
-    value: unknown;
-    ours?: string;
-  },
-): void {
-  if (value === undefined || field === "none") return;
-  const given = isJsonObject(body[field]) ? body[field] : {};
-  const isKwargs = field === "chat_template_kwargs";
-  body[field] = isKwargs ? { ...given, [ours]: value } : value;
-}
-
-/**
- * A message that every server accepts: no null content, no empty arguments, `developer`
- * only where supported.
- */
-function spelledOut(
-  message: chat.ChatMessage,
-  dialect: Dialect,
-): chat.ChatMessage {
-  const { role, content, tool_calls: calls } = message;
-  if (role === "developer" && !dialect.developer_role) {
-    return { ...message, role: "system" };
-  }
-  if (calls === undefined && content !== null) return message;
-  return {
-    ...message,
-    content: content ?? "",
-    ...(calls === undefined ? {} : { tool_calls: calls.map(withArguments) }),
-  };
-}
-
-function withArguments(call: chat.ToolCall): chat.ToolCall {
-  if (call.function.arguments !== "") return call;
-  return { ...call, function: { ...call.function, arguments: "{}" } };
-}

@@ -62,6 +62,11 @@ const wholeStreams: [name: string, reply: Step[], seen?: string[]][] = [
   ["no [DONE]", streamOf(chunks)],
   ["no blank line after the last chunk", streamOf(chunks.trimEnd())],
   ["more after [DONE]", streamOf(`${body}data: garbage\n\n`)],
+  [
+    "garbage between good chunks",
+    [...begun, chunk(event("garbage")), stop, lastChunk],
+    said,
+  ],
   ["no content type", streamOf(body, typed("application/octet-stream"))],
   ["a hang-up after the finish reason", [...finished, CLOSE], said],
   ["silence after the finish reason", [...finished, STALL], said],
@@ -199,7 +204,7 @@ Deno.test("complete() may pause after a read of a stream, unless it brought no w
     ...reads.flatMap((text) => [chunk(text), PAUSE]),
   ];
   await using r = rig(() => [...steps, chunk(event("[DONE]")), lastChunk]);
-  for (const [stream, pauses] of [[true, [1, 2]], [false, []]] as const) {
+  for (const [stream, pauses] of [[true, [2, 3]], [false, []]] as const) {
     const { error, call } = await complete(r.backend, chat(stream));
     assert.deepEqual([error, call.pauses], [null, pauses]);
   }

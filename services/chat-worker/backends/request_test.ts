@@ -7,7 +7,7 @@ import {
   DIALECTS,
 } from "@gateway/shared/models/dialects";
 import { requestWith } from "./answer_fixture.ts";
-import { encodeRequestBody } from "./openai.ts";
+import { encodeRequestBody } from "./request_body.ts";
 
 const plain = requestWith({ stream: false, include_usage: false });
 const base = { model: "org/upstream", messages: plain.messages, stream: false };
@@ -67,7 +67,7 @@ const cases: Case[] = [
     "thinking beside other arguments of the chat template",
     {
       enable_thinking: true,
-      extra: { chat_template_kwargs: { x: 1, enable_thinking: false } },
+      chat_template_kwargs: { x: 1, enable_thinking: false },
     },
     { chat_template_kwargs: { x: 1, enable_thinking: true } },
     { thinking_field: "chat_template_kwargs" },
@@ -88,9 +88,14 @@ const cases: Case[] = [
     },
   ],
   [
-    "extra fields, which replace no known ones",
-    { extra: { top_k: 5, model: "evil", stream: true, messages: [] } },
-    { top_k: 5 },
+    "fields that only the server knows, and other stream options",
+    { top_k: 5, thinking: {}, stream: true, stream_options: { x: 1 } },
+    {
+      top_k: 5,
+      thinking: {},
+      stream: true,
+      stream_options: { x: 1, include_usage: true },
+    },
   ],
 ];
 

@@ -1,8 +1,23 @@
-/** The tool calls of an answer, in the many forms in which servers stream them. */
+/** The tool calls of one choice, as model servers send them, converted for SDKs. */
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import type { ToolCallDelta } from "@gateway/shared/openai/completion";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
-import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
+import {
+  isJsonObject,
+  type JsonObject,
+  parseJson,
+  textOf,
+} from "@gateway/shared/upstream/json";
+import { ArgumentsRepair } from "./arguments_repair.ts";
+
+/** A part of a call: the first one has id, type and name. */
+export interface CallFragment {
+  index: number;
+  id?: string;
+  type?: string;
+  function: { name?: string; arguments: string; [member: string]: unknown };
+  /** What only the model server and the client know, such as Gemini's signatures. */
+  [member: string]: unknown;
+}
 
 interface Call {
   index: number;
@@ -12,6 +27,18 @@ interface Call {
   /** Arguments that arrived before the name. */
   held: string;
   hasArguments: boolean;
+  readonly repair: ArgumentsRepair;
+}
+
+/** What a fragment of a server says, read. */
+interface Reading {
+  index: unknown;
+  id: string;
+  name: string;
+  text: string;
+  /** Members besides those, of the call and of its function. */
+  more: JsonObject;
+  functionMore: JsonObject;
 }
 
 const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
@@ -20,9 +47,10 @@ const HELD_CHARS_MAX = 64 * 1024;
 
 /**
  * Converts tool calls for SDKs: an index in each fragment, id and name in a call's
- * first one, arguments as text.
+ * first one, arguments as text, each part of them once.
  */
 export class ToolCallFragments {
+  readonly #idPrefix: string;
   readonly #calls: Call[] = [];
   /** The latest call at each index that the server uses. */
   readonly #byIndex = new Map<unknown, Call>();
@@ -30,48 +58,60 @@ export class ToolCallFragments {
   #last: Call | undefined;
 
   /** A call without an id gets one that begins with `idPrefix`. */
-  constructor(readonly idPrefix: string) {}
+  constructor(idPrefix: string) {
+    this.#idPrefix = idPrefix;
+  }
 
+  /** Whether any call was passed on. */
   get hasCalls(): boolean {
     return this.#sent > 0;
   }
 
+  /** How often arguments came twice, or were preceded by an empty object. */
+  get repairs(): number {
+    return this.#calls.reduce((sum, { repair }) => sum + repair.count, 0);
+  }
+
   /** Reads the `tool_calls` of one delta and returns the fragments to pass on. */
-  take(fragments: unknown): ToolCallDelta[] {
+  take(fragments: unknown): CallFragment[] {
     if (!Array.isArray(fragments)) {
       throw invalidAnswer("Tool calls are not an array");
     }
-    return fragments.map((each) => this.#takeFragment(each))
-      .filter((delta) => delta !== null);
+    return fragments.flatMap((each) => {
+      const reading = readFragment(each);
+      const before = this.#last;
+      const call = this.#callOf(reading);
+      this.#last = call;
+      // Some SDKs consider a call complete when the next one begins.
+      const isNext = before !== undefined && before !== call;
+      const rest = isNext ? heldOf(before) : [];
+      const fragment = this.#takeFragment(call, reading);
+      return fragment === null ? rest : [...rest, fragment];
+    });
   }
 
   /**
-   * Called when the choice has finished: throws `upstream_invalid` if a call has no
-   * name.
+   * Called when the choice has finished: returns what was held back, and throws
+   * `upstream_invalid` if a call has no name.
    */
-  end(): void {
+  end(): CallFragment[] {
     if (this.#calls.length !== this.#sent) {
       throw invalidAnswer("Tool call without a name");
     }
+    return this.#calls.flatMap(heldOf);
   }
 
-  #takeFragment(fragment: unknown): ToolCallDelta | null {
-    if (!isJsonObject(fragment)) throw invalidAnswer("Not a tool call");
-    const detail = isJsonObject(fragment.function) ? fragment.function : {};
-    const index = Number.isInteger(fragment.index) ? fragment.index : null;
-    const id = textOf(fragment.id);
-    const name = textOf(detail.name);
-    // Arguments should be JSON text, but some servers send the object itself.
-    const text = isJsonObject(detail.arguments)
-      ? JSON.stringify(detail.arguments)
-      : textOf(detail.arguments);
-    const call = this.#callOf({ index, id, name, text });
-    this.#last = call;
+  #takeFragment(call: Call, reading: Reading): CallFragment | null {
+    const { id, name, text, more, functionMore } = reading;
     call.hasArguments ||= text !== "";
     call.id ||= id;
     if (call.name !== "") {
-      if (text === "") return null;
-      return { index: call.index, function: { arguments: text } };
+      const fragment = fragmentOf(call, call.repair.take(text));
+      Object.assign(fragment, more);
+      Object.assign(fragment.function, functionMore);
+      const isEmpty = fragment.function.arguments === "" &&
+        Object.keys(more).length + Object.keys(functionMore).length === 0;
+      return isEmpty ? null : fragment;
     }
     call.held += text;
     if (call.held.length > HELD_CHARS_MAX) {
@@ -81,23 +121,22 @@ export class ToolCallFragments {
     call.name = name;
     call.index = this.#sent;
     this.#sent += 1;
-    call.id ||= `${this.idPrefix}_${call.index}`;
-    const called = { name, arguments: call.held };
+    call.id ||= `${this.#idPrefix}_${call.index}`;
     return {
       index: call.index,
       id: call.id,
       type: "function",
-      function: called,
+      ...more,
+      function: {
+        name,
+        ...functionMore,
+        arguments: call.repair.take(call.held),
+      },
     };
   }
 
   /** The call that a fragment continues, or a new one. */
-  #callOf({ index, id, name, text }: {
-    index: unknown;
-    id: string;
-    name: string;
-    text: string;
-  }): Call {
+  #callOf({ index, id, name, text }: Reading): Call {
     const known = index !== null
       ? this.#byIndex.get(index)
       : id === ""
@@ -120,9 +159,42 @@ export class ToolCallFragments {
     if (this.#calls.length === CALLS_MAX) {
       throw invalidAnswer(`More than ${CALLS_MAX} tool calls`);
     }
-    const call = { index: -1, id, name: "", held: "", hasArguments: false };
+    const call: Call = {
+      index: -1,
+      id,
+      name: "",
+      held: "",
+      hasArguments: false,
+      repair: new ArgumentsRepair(),
+    };
     this.#calls.push(call);
     if (index !== null) this.#byIndex.set(index, call);
     return call;
   }
+}
+
+const fragmentOf = ({ index }: Call, text: string): CallFragment => (
+  { index, function: { arguments: text } }
+);
+
+/** The arguments of a call that were held back until now, if there are any. */
+function heldOf(call: Call): CallFragment[] {
+  const text = call.repair.end();
+  return text === "" ? [] : [fragmentOf(call, text)];
+}
+
+function readFragment(fragment: unknown): Reading {
+  if (!isJsonObject(fragment)) throw invalidAnswer("Not a tool call");
+  const { index, id, type: _, function: called, ...more } = fragment;
+  const detail = isJsonObject(called) ? called : {};
+  const { name, arguments: args, ...functionMore } = detail;
+  return {
+    index: Number.isInteger(index) ? index : null,
+    id: textOf(id),
+    name: textOf(name),
+    // Arguments should be JSON text, but some servers send the object itself.
+    text: isJsonObject(args) ? JSON.stringify(args) : textOf(args),
+    more,
+    functionMore,
+  };
 }

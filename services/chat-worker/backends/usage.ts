@@ -1,11 +1,82 @@
-/** The counts of tokens that model servers state, in their various forms. */
+/** The token counts that a model server states, wherever it states them. */
 import type { Usage } from "@gateway/shared/openai/completion";
-import { isJsonObject } from "@gateway/shared/upstream/json";
+import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
+
+/** The largest counts that are believed; larger ones are a fault of the server. */
+export interface UsageBounds {
+  promptTokensMax: number;
+  completionTokensMax: number;
+}
 
 /**
  * A frame's count has 32 bits. A larger one would keep a key over its limits for years.
  */
-const TOKENS_MAX = 2 ** 32 - 1;
+export const TOKENS_MAX = 2 ** 32 - 1;
+
+/** Usage as it is counted, and as the client gets it, with the server's own members. */
+export interface StatedUsage {
+  counted: Usage;
+  shown: JsonObject;
+}
+
+/**
+ * The usage that a chunk or body states: at the top, in a choice as Moonshot does, or
+ * in `timings` as llama.cpp does. Null if there is none that can be believed.
+ */
+export function usageIn(
+  chunk: JsonObject,
+  bounds: UsageBounds,
+): StatedUsage | null {
+  const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
+  const places = [
+    chunk.usage,
+    ...choices.map((choice) => isJsonObject(choice) ? choice.usage : undefined),
+    usageOfTimings(chunk.timings),
+  ];
+  for (const place of places) {
+    const counted = parseUsage(place);
+    if (counted === null || !isBelievable(counted, bounds)) continue;
+    return { counted, shown: shownUsage(place, counted) };
+  }
+  return null;
+}
+
+function isBelievable(
+  { prompt_tokens: prompt, completion_tokens: completion }: Usage,
+  { promptTokensMax, completionTokensMax }: UsageBounds,
+): boolean {
+  return prompt <= promptTokensMax && completion <= completionTokensMax;
+}
+
+/** llama.cpp: `prompt_n` without the `cache_n` that it had in its cache. */
+function usageOfTimings(timings: unknown): JsonObject | undefined {
+  const evaluated = countIn(timings, "prompt_n");
+  const completion = countIn(timings, "predicted_n");
+  if (evaluated === null || completion === null) return undefined;
+  const cached = countIn(timings, "cache_n") ?? 0;
+  return {
+    prompt_tokens: evaluated + cached,
+    completion_tokens: completion,
+    ...cached > 0 && { prompt_tokens_details: { cached_tokens: cached } },
+  };
+}
+
+/** The server's members with the counts as they are counted. */
+function shownUsage(stated: unknown, counted: Usage): JsonObject {
+  const members = isJsonObject(stated) ? stated : {};
+  const shown: JsonObject = { ...members, ...counted };
+  for (
+    const name of [
+      "prompt_tokens_details",
+      "completion_tokens_details",
+    ] as const
+  ) {
+    const details = members[name];
+    if (isJsonObject(details)) shown[name] = { ...details, ...counted[name] };
+    else if (counted[name] === undefined) delete shown[name];
+  }
+  return shown;
+}
 
 /**
  * The usage that a server reports, or null unless both counts are present and valid.

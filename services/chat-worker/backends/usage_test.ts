@@ -1,7 +1,7 @@
-/** The usage objects that real servers send, and what is read of each. */
+// Token counts as model servers state them.
 import assert from "node:assert/strict";
 import type { Usage } from "@gateway/shared/openai/completion";
-import { parseUsage } from "./usage.ts";
+import { parseUsage, usageIn } from "./usage.ts";
 
 function usage(prompt: number, completion: number, more: object = {}): Usage {
   return {
@@ -20,52 +20,74 @@ const cached = (tokens: number) => (
 );
 const DETAILS = { ...cached(5), ...reasoned(7) };
 
-const usages: {
-  name: string;
-  value: unknown;
-  expected: Usage | null;
-}[] = [
-  { name: "three counts", value: usage(1, 2), expected: usage(1, 2) },
-  {
-    name: "a wrong total",
-    value: { ...usage(1, 2), total_tokens: 9 },
-    expected: usage(1, 2),
-  },
-  {
-    name: "details",
-    value: usage(5, 7, DETAILS),
-    expected: usage(5, 7, DETAILS),
-  },
-  {
-    name: "impossible details",
-    value: usage(4, 6, DETAILS),
-    expected: usage(4, 6),
-  },
-  {
-    name: "reasoning beside the completion",
-    value: usage(5, 7, { total_tokens: 32, ...reasoned(20) }),
-    expected: usage(5, 27, reasoned(20)),
-  },
-  {
-    name: "details beside the counts, as SGLang has them",
-    value: usage(5, 7, { prompt_tokens_details: null, reasoning_tokens: 3 }),
-    expected: usage(5, 7, reasoned(3)),
-  },
-  {
-    name: "details beside the counts, as DeepSeek has them",
-    value: usage(5, 7, {
-      prompt_cache_hit_tokens: 4,
-      prompt_cache_miss_tokens: 1,
-    }),
-    expected: usage(5, 7, cached(4)),
-  },
-  { name: "null", value: null, expected: null },
-  { name: "a negative count", value: usage(1, -1), expected: null },
-  { name: "a fraction", value: usage(1.5, 1), expected: null },
-  { name: "a count beyond 32 bits", value: usage(1, 2 ** 32), expected: null },
+const usages: [name: string, value: unknown, usage: Usage | null][] = [
+  ["three counts", usage(1, 2), usage(1, 2)],
+  ["a wrong total", { ...usage(1, 2), total_tokens: 9 }, usage(1, 2)],
+  ["details", usage(5, 7, DETAILS), usage(5, 7, DETAILS)],
+  ["impossible details", usage(4, 6, DETAILS), usage(4, 6)],
+  [
+    "reasoning beside the completion",
+    usage(5, 7, { total_tokens: 32, ...reasoned(20) }),
+    usage(5, 27, reasoned(20)),
+  ],
+  [
+    "details beside the counts, as SGLang has them",
+    usage(5, 7, { prompt_tokens_details: null, reasoning_tokens: 3 }),
+    usage(5, 7, reasoned(3)),
+  ],
+  [
+    "details beside the counts, as DeepSeek has them",
+    usage(5, 7, { prompt_cache_hit_tokens: 4, prompt_cache_miss_tokens: 1 }),
+    usage(5, 7, cached(4)),
+  ],
+  ["null", null, null],
+  ["a negative count", usage(1, -1), null],
+  ["a fraction", usage(1.5, 1), null],
+  ["a count beyond 32 bits", usage(1, 2 ** 32), null],
 ];
 
-for (const { name, value, expected } of usages) {
+for (const [name, value, expected] of usages) {
   Deno.test(`API10: parseUsage() reads ${name}`, () =>
     assert.deepEqual(parseUsage(value), expected));
 }
+
+const BOUNDS = { promptTokensMax: 1_000, completionTokensMax: 50 };
+const NESTED: readonly { name: string; chunk: object; sum: string | null }[] = [
+  { name: "at the top", chunk: { usage: usage(3, 2) }, sum: "3+2" },
+  {
+    name: "in a choice",
+    chunk: { choices: [{ usage: usage(3, 2) }] },
+    sum: "3+2",
+  },
+  {
+    name: "in timings",
+    chunk: { timings: { prompt_n: 1, cache_n: 2, predicted_n: 2 } },
+    sum: "3+2",
+  },
+  { name: "on the bound", chunk: { usage: usage(1_000, 50) }, sum: "1000+50" },
+  { name: "above the bound", chunk: { usage: usage(3, 51) }, sum: null },
+  { name: "of 32 bits", chunk: { usage: usage(3, 2 ** 32 - 1) }, sum: null },
+  {
+    name: "for too long a prompt",
+    chunk: { usage: usage(1_001, 2) },
+    sum: null,
+  },
+  { name: "nowhere", chunk: { choices: [] }, sum: null },
+];
+
+Deno.test("usageIn() finds the counts wherever they stand, if they can be", () => {
+  for (const { name, chunk, sum } of NESTED) {
+    const found = usageIn({ ...chunk }, BOUNDS)?.counted ?? null;
+    const counts = found && `${found.prompt_tokens}+${found.completion_tokens}`;
+    assert.equal(counts, sum, name);
+  }
+});
+
+Deno.test("usageIn() shows the server's own members", () => {
+  const stated = {
+    ...usage(5, 7),
+    cost: 0.5,
+    prompt_tokens_details: { cached_tokens: 5, audio_tokens: 0 },
+  };
+  assert.deepEqual(usageIn({ usage: stated }, BOUNDS)?.shown, stated);
+});

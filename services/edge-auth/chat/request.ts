@@ -1,13 +1,20 @@
-/** `POST /v1/chat/completions`: what its requests may be, and how they are answered. */
+/** `POST /v1/chat/completions`: checks its body, and says what it may cost. */
+import type {
+  Catalog,
+  Medium,
+  ModelConfig,
+} from "@gateway/shared/models/catalog";
 import {
+  CHAT_FIELDS,
   type ChatRequest,
   chatRequestSchema,
+  type ContentPart,
 } from "@gateway/shared/openai/chat";
 import { fieldError } from "@gateway/shared/openai/error";
-import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
+import { findRefusedField } from "@gateway/shared/openai/refused_fields";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { estimateTokens } from "../limits/cost.ts";
-import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
+import { parseRequest } from "../requests/parse_request.ts";
 import type { Endpoint } from "../requests/endpoint.ts";
 import { bodyAnswer, EventAnswer } from "./answer.ts";
 
@@ -36,56 +43,101 @@ export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
     models,
   });
   const body: Body = isJsonObject(given) ? given : {};
-  requireSupportedFields(body, model);
-  requireVision(request, model);
+  requirePassableFields(body, request, model);
+  requireAcceptedParts(request, model);
   requireModelBounds(request, body, model);
-  const extra = passedFields(body, model.pass_fields);
-  requireCleanJson(extra);
-  if (Object.keys(extra).length > 0) request.extra = extra;
   return request;
 }
 
-function passedFields(body: Body, names: readonly string[]): Body {
-  const passed = names.filter((name) =>
-    Object.hasOwn(body, name) && (body[name] ?? null) !== null
-  );
-  return Object.fromEntries(passed.map((name) => [name, body[name]]));
-}
-
-const UNSUPPORTED = [
-  ["modalities", "Answers are always text. Leave it out, or use ['text']."],
-  ["audio", "Answers are always text."],
-  ["functions", "Use 'tools' instead."],
-  ["function_call", "Use 'tool_choice' instead."],
-] as const;
-
-/** Refuses fields that would change the answer and are not supported. */
-function requireSupportedFields(
+/** Refuses what must not pass to a model server, and what the operator excludes. */
+function requirePassableFields(
   body: Body,
-  { pass_fields: passed }: ModelConfig,
+  { max_tokens: maxTokens }: ChatRequest,
+  { id, refuse_fields: refused, only_known_fields: isClosed }: ModelConfig,
 ): void {
-  for (const [name, instead] of UNSUPPORTED) {
-    const value = body[name] ?? null;
-    if (value === null || passed.includes(name)) continue;
-    if (name === "modalities" && String(value) === "text") continue;
-    const message = `Unsupported parameter: '${name}'. ${instead}`;
-    throw fieldError("unsupported_parameter", name, message);
+  const field = findRefusedField(body, { maxTokens });
+  if (field !== null) {
+    throw fieldError("unsupported_parameter", field.param, field.message);
   }
+  const isExcluded = (name: string) =>
+    (body[name] ?? null) !== null &&
+    (refused.includes(name) || (isClosed && !CHAT_FIELDS.has(name)));
+  const excluded = Object.keys(body).find(isExcluded);
+  if (excluded === undefined) return;
+  const message = `Unsupported parameter: '${excluded}'. ` +
+    `The model '${id}' is configured not to take it.`;
+  throw fieldError("unsupported_parameter", excluded, message);
 }
 
-function requireVision({ messages }: ChatRequest, model: ModelConfig): void {
-  if (model.vision) return;
+/** The medium of each type of part that has one; other types pass. */
+const MEDIUM_OF_PART = new Map<string, Medium>([
+  ["image_url", "image"],
+  ["input_image", "image"],
+  ["input_audio", "audio"],
+  ["audio_url", "audio"],
+  ["video_url", "video"],
+  ["video", "video"],
+  ["file", "file"],
+  ["input_file", "file"],
+]);
+
+/** Refuses media that the model does not take, and addresses it must not fetch. */
+function requireAcceptedParts(
+  { messages }: ChatRequest,
+  model: ModelConfig,
+): void {
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
-    const part = content.findIndex(({ type }) => type === "image_url");
-    if (part < 0) continue;
+    for (const [at, part] of content.entries()) {
+      const medium = MEDIUM_OF_PART.get(part.type);
+      if (medium === undefined) continue;
+      requireAccepted(part, medium, {
+        path: `messages[${index}].content[${at}]`,
+        model,
+      });
+    }
+  }
+}
+
+function requireAccepted(
+  part: ContentPart,
+  medium: Medium,
+  { path, model }: { path: string; model: ModelConfig },
+): void {
+  if (!model.accepts.has(medium)) {
     throw fieldError(
       "unsupported_value",
-      `messages[${index}].content[${part}].type`,
-      `The model '${model.id}' does not accept images. ` +
-        "Supported content type is: 'text'.",
+      `${path}.type`,
+      `The model '${model.id}' does not accept parts of type '${part.type}'. ` +
+        `If its server does, the operator adds '${medium}' to the model's ` +
+        "'accepts'.",
     );
   }
+  if (model.fetches_urls) return;
+  const where = addressIn(part);
+  if (where === null) return;
+  const param = `${path}.${where}`;
+  throw fieldError(
+    "unsupported_value",
+    param,
+    `Invalid '${param}': expected a 'data:' URL, because the server of the ` +
+      `model '${model.id}' must not fetch addresses. If it may, the operator ` +
+      "sets the model's 'fetches_urls'.",
+  );
+}
+
+const ADDRESS = /^https?:/i;
+
+/** The path within a part of an address that a server would fetch, or null. */
+function addressIn(value: unknown): string | null {
+  if (!isJsonObject(value)) return null;
+  for (const [name, member] of Object.entries(value)) {
+    if (name === "text") continue;
+    if (typeof member === "string" && ADDRESS.test(member)) return name;
+    const inner = addressIn(member);
+    if (inner !== null) return `${name}.${inner}`;
+  }
+  return null;
 }
 
 /**

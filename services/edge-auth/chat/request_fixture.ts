@@ -8,19 +8,19 @@ const base = {
   id: "neutral-3.7-plus",
   context_tokens: 131_072,
   output_tokens: 32_768,
-  vision: false,
-  pass_fields: ["top_k", "chat_template_kwargs"],
   backends,
 };
 
 /**
- * A text model, one with vision, one limited to a single choice, and one without any
- * bounds.
+ * A text model, one with vision, one closed to unknown fields and to addresses, one
+ * that takes no `top_k`, one limited to a single choice, and one without any bounds.
  */
 export const catalog = parseCatalog({
   models: [
     base,
-    { ...base, id: "seer", vision: true },
+    { ...base, id: "seer", accepts: ["image", "audio"], fetches_urls: true },
+    { ...base, id: "closed", vision: true, only_known_fields: true },
+    { ...base, id: "picky", refuse_fields: ["top_k"] },
     { ...base, id: "single", choices: 1 },
     { id: "plain", vision: true, backends },
   ],

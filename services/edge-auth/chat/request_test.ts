@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { CHAT_FIELDS, type ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import {
   assertDescribed,
@@ -52,7 +52,9 @@ const schema = { $schema: "https://json-schema.org/x", type: "object" };
 /** What is sent, and what becomes of it where that is not the same. */
 const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
   [{}],
-  [{ store: false, user: "u", modalities: ["text"], zzz: [Infinity] }, {}],
+  [{ store: false, user: "u", modalities: ["text", "audio"], audio: {} }],
+  [{ functions: [{ name: "f" }], function_call: "auto", zzz: [1, null] }],
+  [{ top_k: null, temperature: null }, { top_k: null }],
   [{ temperature: 0.7, top_p: 0.9 }],
   [{ stop: "p" }, { stop: ["p"] }],
   [{ stop: ["p", "q"] }],
@@ -65,6 +67,7 @@ const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
   [{ stream: true, stream_options: { include_usage: true, x: 1 } }, {
     stream: true,
     include_usage: true,
+    stream_options: { x: 1 },
   }],
   [{ stream: true, stream_options: { include_usage: null } }, { stream: true }],
   [{ tools: [], parallel_tool_calls: true, tool_choice: "auto" }, {}],
@@ -77,11 +80,12 @@ const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
       extra: 1,
       function: { name: "f", description: null, parameters: null },
     }],
-  }, { tools: [{ type: "function", function: { name: "f" } }] }],
+  }, { tools: [{ type: "function", extra: 1, function: { name: "f" } }] }],
+  [{ tools: [{ type: "custom", custom: {} }, { type: "web_search" }] }],
+  [{ tools: [weatherTool], tool_choice: { type: "allowed_tools" } }],
   [{ response_format: { type: "json_object" } }],
-  [{ response_format: { type: "text", x: 1 } }, {
-    response_format: { type: "text" },
-  }],
+  [{ response_format: { type: "text", x: 1 } }],
+  [{ response_format: { type: "grammar", grammar: "root" } }],
   [{
     response_format: {
       type: "json_schema",
@@ -91,9 +95,7 @@ const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
   [{ enable_thinking: true, thinking_budget: 100 }],
   [{ logprobs: true, top_logprobs: 3 }],
   [{ logprobs: false, top_logprobs: 0 }, {}],
-  [{ top_k: 20, chat_template_kwargs: { a: [1, "x", null] }, min_p: 1 }, {
-    extra: { top_k: 20, chat_template_kwargs: { a: [1, "x", null] } },
-  }],
+  [{ top_k: 20, chat_template_kwargs: { a: [1, "x", null] }, min_p: 1 }],
   [{ repetition_penalty: 1.05, seed: -1, n: 8 }],
 ];
 
@@ -124,15 +126,20 @@ const MESSAGES: [sent: Fields, kept?: Fields][] = [
   }],
   [{ role: "user", content: images }],
   [{ role: "user", content: [] }, { role: "user", content: "" }],
-  [{ role: "user", content: [{ ...parts[0], cache_control: {} }], id: 1 }, {
-    role: "user",
-    content: "one",
+  [{ role: "user", content: [{ ...parts[0], cache_control: {} }], id: 1 }],
+  [{ role: "user", content: [{ type: "container", id: 1 }] }],
+  [{ role: "user", content: "a\ud83d" }, { role: "user", content: "a\ufffd" }],
+  [{ role: "assistant", content: null }],
+  [{ role: "assistant" }, { role: "assistant", content: null }],
+  [{ role: "assistant", content: "x", tool_calls: [] }, {
+    role: "assistant",
+    content: "x",
   }],
   [{ role: "user", content: "x", name: "Ann" }],
   [{ role: "user", content: "x", name: "" }, { role: "user", content: "x" }],
   [
     { role: "assistant", content: "x", name: null, tool_calls: null, audio: 1 },
-    { role: "assistant", content: "x" },
+    { role: "assistant", content: "x", audio: 1 },
   ],
   [{ role: "assistant", content: null, refusal: "no" }],
   [{ role: "assistant", content: "x", reasoning_content: "because" }],
@@ -209,10 +216,7 @@ Deno.test("parseChatRequest() takes null for every optional field", () => {
   const names = [
     ...ACCEPTED.flatMap(([fields]) => Object.keys(fields)),
     ...NUMBERS.map(([field]) => field),
-    "audio",
-    "functions",
-    "function_call",
-  ];
+  ].filter((name) => CHAT_FIELDS.has(name));
   const nulls = Object.fromEntries(names.map((name) => [name, null]));
   assert.deepEqual(parse(nulls), PONG);
 });
@@ -307,20 +311,11 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["model", { model: "\r\nPUB evil 1\r\nx" }],
     ["messages[0].role", says("bogus", "x")],
     ["messages[0].name", message({ role: "user", content: "", name: "a\0" })],
-    ["messages[0].content", says("assistant", null)],
-    ["messages[0].content", user("a\ud800b")],
-    [`${PART}.type`, user([{ type: "input_audio" }])],
-    [`${PART}.type`, says("system", [{ type: "image_url" }])],
     [`${PART}.image_url.url`, image({ url: "file:///etc/passwd" })],
-    [`${PART}.image_url.url`, image({ url: "data:image/png;base64,\udfff" })],
-    [`${PART}.image_url.detail`, image({ url: "https://a", detail: "ultra" })],
-    ["tools[0].type", { tools: [{ type: "custom", custom: {} }] }],
-    [NAME, tool({ name: "bad name!" })],
     [
       `${PARAMETERS}.properties.n.maximum`,
       parameters({ properties: { n: { maximum: Infinity } } }),
     ],
-    [PARAMETERS, parameters({ "secret text": ["\ud800"] })],
     ["tool_choice", choose("bogus")],
     ["tool_choice", { tool_choice: "required" }],
     ["tool_choice.function.name", choose(chosen("f"))],
@@ -329,13 +324,9 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["messages[1]", { messages: [empty, called] }],
     ["messages[0]", { messages: [called, empty, answered] }],
     ["messages[3]", { messages: [called, answered, empty, answered] }],
-    ["stop[0]", { stop: ["\ud800"] }],
-    ["response_format.type", { response_format: { type: "xml" } }],
-    ["response_format.json_schema.name", format({ name: "a b" })],
     ["stream_options", { stream_options: {} }],
     ["top_logprobs", { top_logprobs: 3 }],
     ["top_k", { top_k: Infinity }],
-    ["chat_template_kwargs.a", { chat_template_kwargs: { a: "\ud800" } }],
   ],
   empty_string: [
     ["model", { model: "" }],
@@ -345,13 +336,10 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
   ],
   string_above_max_length: [
     ["model", { model: "m".repeat(201) }],
-    [NAME, tool({ name: "f".repeat(65) })],
     ["stop", { stop: "a".repeat(513) }],
-    ["response_format.json_schema.name", format({ name: "a".repeat(65) })],
   ],
   empty_array: [
     ["messages", { messages: [] }],
-    ["messages[0].tool_calls", calls()],
   ],
   array_above_max_length: [
     ["messages", { messages: Array(4_097).fill(empty) }],
@@ -361,13 +349,18 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["stop", { stop: Array(17).fill("a") }],
   ],
   unsupported_parameter: [
-    ["modalities", { modalities: ["text", "audio"] }],
-    ["audio", { audio: { voice: "alloy", format: "wav" } }],
-    ["functions", { functions: [{ name: "f" }] }],
-    ["function_call", { function_call: "auto" }],
+    ["priority", { priority: 5 }],
+    ["min_tokens", { min_tokens: 9, max_tokens: 8 }],
+    ["logit_bias", { model: "closed", logit_bias: {} }],
+    ["top_k", { model: "picky", top_k: 5 }],
   ],
   unsupported_value: [
     [`${PART}.type`, { ...image({ url: "https://a" }), model: ping.model }],
+    [`${PART}.type`, user([{ type: "file", file: { file_id: "f" } }])],
+    [`${PART}.image_url.url`, {
+      ...image({ url: "https://a" }),
+      model: "closed",
+    }],
   ],
   model_not_found: [
     [null, { model: "x.>", temperature: 9 }],
@@ -468,13 +461,12 @@ Deno.test("ASVS 15.3.6: parseChatRequest() gives no access to a prototype", () =
 
 Deno.test("the description of the API names every rule that its schema does not have", () => {
   const broken: { [rule: string]: Fields } = {
-    Content: message({ role: "assistant" }),
     History: message(answered),
     Choice: { tool_choice: "required" },
     Needs: { stream_options: {} },
-    Values: user("\ud800"),
+    Values: { zzz: Infinity },
     Model: { model: "unknown" },
-    Unsupported: { functions: [{ name: "f" }] },
+    Unsupported: { priority: 5 },
   };
   for (const [rule, fields] of Object.entries(broken)) {
     const body = { ...ping, ...fields };

@@ -8,6 +8,7 @@ import {
   clip,
   formatPath,
   isJsonObject,
+  valueAt,
 } from "@gateway/shared/process/error_text";
 import type * as z from "zod";
 
@@ -46,8 +47,7 @@ export function parseRequest<Request>(
   if (model === undefined || request === undefined) {
     throw requestFault(given, error);
   }
-  requireCleanJson(request);
-  return { request, model };
+  return { request: cleanJson(request), model };
 }
 
 /** {@link parseRequest} for an endpoint that needs nothing but the request. */
@@ -74,22 +74,23 @@ function wrongKind({ id, kind }: ModelConfig): ApiError {
 }
 
 /**
- * Refuses what would change when it is written as JSON again: numbers too large for a
- * double (they would become null) and unpaired surrogates (they would become U+FFFD).
+ * The value as it can be written as JSON again: halves of surrogate pairs, which
+ * truncated text has and UTF-8 cannot express, become U+FFFD. Throws an `ApiError` for
+ * numbers too large for a double, which would become null.
  */
-export function requireCleanJson(value: unknown): void {
+export function cleanJson<Value>(value: Value): Value {
   const path = uncleanPath(value);
-  if (path === null) return;
-  const param = formatPath(path);
+  if (path === null) return value;
+  const unclean = valueAt(value, path);
+  const isText = typeof unclean !== "number" || Number.isFinite(unclean);
+  if (isText) return cleanJson(wellFormed(value));
+  const param = formatPath(path.map((name) => wellFormed(name)));
   const message =
-    `Invalid '${param}': expected valid Unicode and finite numbers.`;
+    `Invalid '${param}': expected a number that fits into a double.`;
   throw fieldError("invalid_value", param, message);
 }
 
-/**
- * The path of the first value that is not clean, or null. The depth of a body is
- * bounded before.
- */
+/** The path of the first value that is not clean, or null. The depth is bounded. */
 function uncleanPath(value: unknown): PropertyKey[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];
@@ -105,4 +106,18 @@ function uncleanPath(value: unknown): PropertyKey[] | null {
     }
   }
   return null;
+}
+
+/** A copy with U+FFFD for each half of a surrogate pair, in names too. */
+function wellFormed<Value>(value: Value): Value;
+function wellFormed(value: unknown): unknown {
+  if (typeof value === "string") return value.toWellFormed();
+  if (Array.isArray(value)) return value.map((member) => wellFormed(member));
+  if (!isJsonObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [
+      name.toWellFormed(),
+      wellFormed(member),
+    ]),
+  );
 }

@@ -24,7 +24,7 @@ import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { answerAsMade, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
-import { parserOf, requireCleanJson } from "../requests/parse_request.ts";
+import { cleanJson, parserOf } from "../requests/parse_request.ts";
 import {
   ANSWERED,
   type CallHandler,
@@ -71,8 +71,7 @@ export const VIDEOS = {
     const job = await findJob(call, deps);
     const { model, backend, engineId } = job;
     const endpoint = creation(deps, job, (given) => {
-      const asked = checked(videoRemixSchema, given);
-      requireCleanJson(asked);
+      const asked = cleanJson(checked(videoRemixSchema, given));
       const about = { kind: "video", action: "remix", stream: false } as const;
       return { ...about, ...asked, model, backend, id: engineId };
     });

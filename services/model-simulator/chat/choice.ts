@@ -79,7 +79,7 @@ export function choiceOf(
  * support.
  */
 export function checkSchemas(request: ChatRequest): void {
-  const tools = request.tools.map(schemaOfTool)
+  const tools = request.tools.flatMap(schemaOfTool)
     .filter(({ isStrict }) => isStrict);
   [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
 }
@@ -113,19 +113,23 @@ function schemaOfAnswer(
   { response_format: format }: ChatRequest,
 ): NamedSchema | null {
   if (format?.type !== "json_schema") return null;
-  const { name, strict, schema = {} } = format.json_schema;
+  const { name = "", strict, schema = {} } = format.json_schema ?? {};
   const isStrict = strict === true;
   return { param: "response_format", name, isStrict, schema };
 }
 
-/** Arguments are an object, whatever type the schema states. */
-function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema {
-  return {
+/**
+ * The function of a tool; tools of other types are never called. Arguments are an
+ * object, whatever type the schema states.
+ */
+function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema[] {
+  if (tool === undefined) return [];
+  return [{
     param: `tools[${index}].function.parameters`,
     name: tool.name,
     isStrict: tool.strict === true && tool.parameters !== undefined,
     schema: { ...tool.parameters, type: "object" },
-  };
+  }];
 }
 
 function quoteOf(text: string): string {
@@ -163,10 +167,10 @@ function planCalls(
 
 function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
   const { tool_choice: choice, messages } = request;
-  const tools = request.tools.map(schemaOfTool);
+  const tools = request.tools.flatMap(schemaOfTool);
   if (choice === "none") return [];
   if (typeof choice === "object") {
-    return tools.filter(({ name }) => name === choice.function.name);
+    return tools.filter(({ name }) => name === choice.function?.name);
   }
   const words = wordsOf(asked.slice(0, LOOK_CHARS));
   const meant = tools.filter(({ name }) =>

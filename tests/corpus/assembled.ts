@@ -1,0 +1,77 @@
+/** What an SDK makes of the body of a chat completion, streamed or whole. */
+
+type Json = { [name: string]: unknown };
+
+/** Members of a delta that are pieces of one text. */
+const TEXTS = new Set(["content", "reasoning_content", "reasoning", "refusal"]);
+
+/**
+ * The message of the first choice, with `finish_reason`, the number of `finishes`, the
+ * `usage`, the `error` if there is one, and the `body` of a whole answer.
+ */
+export function assembled(text: string): Json {
+  return text.startsWith("{") ? ofBody(JSON.parse(text)) : ofEvents(text);
+}
+
+function ofBody(body: Json): Json {
+  const [choice] = listOf(body.choices);
+  return {
+    ...objectOf(choice?.message),
+    finish_reason: choice?.finish_reason,
+    finishes: 1,
+    usage: body.usage,
+    error: body.error,
+    body,
+  };
+}
+
+function ofEvents(text: string): Json {
+  const message: Json = {};
+  const chunks = text.split("\n")
+    .filter((line) => line.startsWith("data: {"))
+    .map((line) => objectOf(JSON.parse(line.slice("data: ".length))));
+  let finishes = 0;
+  for (const { choices, usage, error } of chunks) {
+    if (error !== undefined) message.error = error;
+    if (usage) message.usage = usage;
+    const [choice] = listOf(choices);
+    if (choice === undefined) continue;
+    addDelta(message, objectOf(choice.delta));
+    if (choice.finish_reason === null) continue;
+    finishes += 1;
+    message.finish_reason = choice.finish_reason;
+  }
+  message.finishes = finishes;
+  return message;
+}
+
+function addDelta(message: Json, delta: Json): void {
+  for (const [name, value] of Object.entries(delta)) {
+    if (name === "tool_calls") addCalls(message, listOf(value));
+    else if (TEXTS.has(name)) {
+      message[name] = String(message[name] ?? "") + String(value ?? "");
+    } else message[name] = value;
+  }
+}
+
+function addCalls(message: Json, fragments: Json[]): void {
+  const calls = listOf(message.tool_calls);
+  message.tool_calls = calls;
+  for (const { index, function: called, ...rest } of fragments) {
+    const { arguments: more = "", ...named } = objectOf(called);
+    const known = calls[Number(index)] ?? {};
+    calls[Number(index)] = known;
+    const before = objectOf(known.function);
+    const text = String(before.arguments ?? "") + String(more);
+    Object.assign(known, rest);
+    known.function = { ...before, ...named, arguments: text };
+  }
+}
+
+function listOf(value: unknown): Json[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function objectOf(value: unknown): Json {
+  return typeof value === "object" && value !== null ? { ...value } : {};
+}

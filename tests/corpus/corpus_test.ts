@@ -1,0 +1,57 @@
+/**
+ * What real clients send and real servers answer, through edge, bus and worker: a file
+ * below `chat/` for each case. `case_file.ts` describes the format.
+ */
+import assert from "node:assert/strict";
+import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
+import {
+  type ScriptedServer,
+  startScriptedServer,
+} from "../support/scripted_server.ts";
+import { CLOSE } from "../support/model_answers.ts";
+import { chat, type OpenGateway } from "../support/gateway/open.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { readSources } from "../support/source_files.ts";
+import { assembled } from "./assembled.ts";
+import { type CorpusCase, parseCase } from "./case_file.ts";
+
+const backends = [
+  { type: "openai", base_url: "http://127.0.0.1:9/v1", model: "theirs" },
+];
+
+/** The default model with these members. */
+const catalogOf = (members: CorpusCase["model"]) =>
+  parseCatalog({ models: [{ id: DEFAULT_MODEL_ID, ...members, backends }] });
+
+Deno.test("every case of the corpus is read through the gateway", async (t) => {
+  await using server = startScriptedServer({ reply: () => [CLOSE] });
+  const door = { catalog: catalogOf({}) };
+  await using gateway = await startGateway("open", { door });
+  await gateway.addWorker({ baseUrl: server.baseUrl });
+  const files = readSources(["tests/corpus/chat"], /\.txt$/);
+  assert.ok(files.length > 0);
+  for (const { path, text } of files) {
+    const name = path.replace(/^.*\/|\.txt$/g, "");
+    await t.step(name, () => check(parseCase(text), { gateway, server }));
+  }
+});
+
+async function check(
+  given: CorpusCase,
+  { gateway, server }: { gateway: OpenGateway; server: ScriptedServer },
+): Promise<void> {
+  const { model, request, response, status, answer, forwarded } = given;
+  const before = server.requests.length;
+  server.reply = () => [{ send: response ?? "" }, CLOSE];
+  const edge = Object.keys(model).length === 0
+    ? gateway.edge
+    : await gateway.addEdge({ door: { catalog: catalogOf(model) } });
+  const reply = await chat(edge, request);
+  const text = await reply.text();
+  assert.equal(reply.status, status, text.slice(0, 500));
+  assert.partialDeepStrictEqual(assembled(text), answer);
+  const received = server.requests.slice(before);
+  // More than one would cost the work of the model twice.
+  assert.equal(received.length, response === null ? 0 : 1);
+  assert.partialDeepStrictEqual(received[0]?.json() ?? {}, forwarded);
+}
