@@ -34,4 +34,5 @@ export class AnswerMemory {
   }
 }
 
+/** What one answer holds, see {@link AnswerMemory.open}. */
 export type HeldBytes = ReturnType<AnswerMemory["open"]>;

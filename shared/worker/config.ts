@@ -1,20 +1,49 @@
+/** The configuration that the workers of all families have in common. */
 import type { Catalog } from "../models/catalog.ts";
-import * as catalogVariables from "../models/catalog_variables.ts";
+import {
+  CATALOG_VARIABLES,
+  catalogOf,
+  UPSTREAM_KEY_ENV,
+} from "../models/catalog_variables.ts";
 import { familyOf } from "../models/kinds.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import { ConfigError, type ConfigOf, type Env } from "../process/env.ts";
-import * as serviceVariables from "../process/service_variables.ts";
+import type { LogLevel } from "../process/log.ts";
+import {
+  type BusAccess,
+  busAccess,
+  COMMON_VARIABLES,
+  NATS_VARIABLES,
+  REQUEST_LOG_VARIABLES,
+} from "../process/service_variables.ts";
 
 const MS_PER_SECOND = 1_000;
 
+/** The variables of every worker, each with its meaning and default. */
 export const WORKER_VARIABLES = {
-  ...serviceVariables.COMMON_VARIABLES,
-  ...serviceVariables.REQUEST_LOG_VARIABLES,
-  ...serviceVariables.NATS_VARIABLES,
-  ...catalogVariables.CATALOG_VARIABLES,
+  ...COMMON_VARIABLES,
+  ...REQUEST_LOG_VARIABLES,
+  ...NATS_VARIABLES,
+  ...CATALOG_VARIABLES,
 };
 
-export type WorkerConfig = ReturnType<typeof workerConfig>;
+/** What {@link workerConfig} makes of the variables. */
+export interface WorkerConfig {
+  readonly logLevel: LogLevel;
+  /** The share of requests that end well whose lines are written. */
+  readonly logSample: number;
+  /** Where the operations port listens. */
+  readonly ops: { hostname: string; port: number };
+  readonly bus: BusAccess;
+  /** The models of this family. */
+  readonly catalog: Catalog;
+  /** Keys of model servers by the name of the variable that holds them. */
+  readonly backendKeys: ReadonlyMap<string, string>;
+  /** Jobs that run at once. */
+  readonly slots: number;
+  /** How long running jobs may take to end after a signal. */
+  readonly drainMs: number;
+}
 
 /**
  * The configuration of a worker of this family. Throws a {@link ConfigError} with every
@@ -29,8 +58,8 @@ export function workerConfig(
     /** For `UPSTREAM_BASE_URL`. */
     upstreamKey?: string | undefined;
   },
-) {
-  const all = catalogVariables.catalogOf(settings, {
+): WorkerConfig {
+  const all = catalogOf(settings, {
     hasUpstreamKey: upstreamKey !== undefined,
   });
   const catalog: Catalog = new Map(
@@ -40,12 +69,11 @@ export function workerConfig(
     logLevel: settings.LOG_LEVEL,
     logSample: settings.LOG_SAMPLE,
     ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
-    bus: serviceVariables.busAccess(settings),
+    bus: busAccess(settings),
     catalog,
-    /** Keys of model servers by the name of the variable that holds them. */
     backendKeys: keysOf(catalog, {
       ...env,
-      [catalogVariables.UPSTREAM_KEY_ENV]: upstreamKey,
+      [UPSTREAM_KEY_ENV]: upstreamKey,
     }),
     slots,
     drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,

@@ -14,15 +14,16 @@ import {
   type UploadedRequest,
 } from "../bus/job.ts";
 import { StreamSender } from "../bus/stream_sender.ts";
+import type { WorkerFamily } from "../bus/subjects.ts";
 import { UPLOAD_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import { ApiError, type ErrorCode, internalError } from "../openai/error.ts";
 import { publicRequestId } from "../process/ids.ts";
-import { roundMs } from "../process/log.ts";
+import type { MonotonicNow, SteadyClock, WallNow } from "../process/clock.ts";
+import { type Log, roundMs } from "../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { BackendCall } from "../upstream/pool.ts";
-import type { Worker } from "./worker.ts";
 
 /** What a request needs to be run, apart from itself. */
 export interface JobCall extends BackendCall {
@@ -42,18 +43,53 @@ export interface JobCall extends BackendCall {
   pause(): Promise<void> | undefined;
 }
 
+/** What a request cost, as its model server states it or as it was counted. */
 export interface JobCost {
   /** Completion tokens, or the unit of a kind without tokens. */
   tokens: number;
+  /** Null for a kind without tokens. */
   usage: Usage | null;
 }
 
-export interface JobOptions {
+/** Where the frames of an answer go: an edge, and the request that it runs there. */
+export interface FrameTarget {
   edgeId: string;
   requestId: string;
+}
+
+/** A job as it came from the bus. */
+export interface JobOptions extends FrameTarget {
   message: JobMessage;
 }
-export type FrameTarget = Omit<JobOptions, "message">;
+
+/** What all jobs of a worker have in common. */
+export interface JobEnvironment {
+  family: WorkerFamily;
+  workerId: string;
+  /** By the id of the model. */
+  runners: ReadonlyMap<string, RunRequest>;
+  now: MonotonicNow;
+  wallNow: WallNow;
+  /** The clock of streams, which stands still while the process is stalled. */
+  steadyClock: Pick<SteadyClock, "now">;
+  log: Log;
+}
+
+/** What a job asks of the worker that gave it a slot, and reports to it. */
+export interface JobHost {
+  /** Sends a frame to the edge of a job. */
+  sendFrame(to: FrameTarget, frame: Uint8Array): void;
+  /** Counts bytes of an upload that a job holds. False if there is no room for them. */
+  growUploads(bytes: number): boolean;
+  /** If the worker is busy, resolves when streams may be read again. */
+  pause(): Promise<void> | undefined;
+  /** Runs this at once, or when the streams that pause have read what had arrived. */
+  afterPause(run: () => void): void;
+  /** The backend of a job has finished. */
+  onSlotFree(report: JobReport): void;
+  /** The edge has the whole answer or no longer needs it: the job can be forgotten. */
+  onFinished(job: Job): void;
+}
 
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
 export interface JobReport {
@@ -80,15 +116,30 @@ export type RunRequest<More extends unknown[] = []> = (
   ...more: More
 ) => Promise<JobCost>;
 
-export const corruptedRequest = (): ApiError =>
-  new ApiError("internal_error", "The request was corrupted in transit.");
+/** The error for a request that the edge has checked but that is malformed here. */
+export function corruptedRequest(): ApiError {
+  return new ApiError(
+    "internal_error",
+    "The request was corrupted in transit.",
+  );
+}
 
-const CANCELLED = ["worker_lost", "The request was cancelled."] as const;
+const CANCELLED = {
+  code: "worker_lost",
+  message: "The request was cancelled.",
+} as const;
 const MS_PER_SECOND = 1000;
 
+/**
+ * One attempt of a request at this worker, from its arrival until its edge has the
+ * answer. It holds a slot until its backend has stopped.
+ */
 export class Job {
+  readonly options: JobOptions;
   /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
+  readonly #host: JobHost;
+  readonly #environment: JobEnvironment;
   readonly #span: WorkSpan;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
@@ -102,11 +153,19 @@ export class Job {
   /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
 
-  constructor(readonly options: JobOptions, readonly worker: Worker) {
+  /** Throws if its parent in a trace cannot be read. */
+  constructor(
+    options: JobOptions,
+    { host, environment }: { host: JobHost; environment: JobEnvironment },
+  ) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
-    const { workerId, family, now } = worker.dependencies;
+    const { workerId, family, now } = environment;
+    this.options = options;
+    this.#host = host;
+    this.#environment = environment;
     this.#body = upload ? new UploadAssembly() : null;
-    this.#startedAtMs = this.#lastPieceAtMs = now();
+    this.#startedAtMs = now();
+    this.#lastPieceAtMs = this.#startedAtMs;
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
     this.#span = startWorkSpan(`${family} job`, {
       kind: "CONSUMER",
@@ -117,28 +176,28 @@ export class Job {
         "gateway.attempt": attempt,
       },
     });
-    const nowMs = worker.steadyNow();
+    const nowMs = this.#steadyMs();
     this.sender = new StreamSender({ attempt, workerId, nowMs }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
-        worker.sendFrame(options, frame);
+        host.sendFrame(options, frame);
       },
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
         if (reason !== null) this.#report.cancelReason = reason;
-        if (outcome !== "acked") this.stop(...CANCELLED);
-        worker.onFinished(this);
+        if (outcome !== "acked") this.stop(CANCELLED.code, CANCELLED.message);
+        host.onFinished(this);
       },
     });
   }
 
   /**
-   * Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick
-   * accepts it, if need be.
+   * Runs the request, or waits for its pieces. With `acceptance: "at once"` the edge
+   * hears of it before the answer begins; else the next tick tells it, if need be.
    */
-  start(mustAccept: boolean): void {
-    if (mustAccept || this.#body !== null) {
-      this.sender.accept(this.worker.steadyNow());
+  start({ acceptance }: { acceptance: "at once" | "by the next tick" }): void {
+    if (acceptance === "at once" || this.#body !== null) {
+      this.sender.accept(this.#steadyMs());
     }
     const { request } = this.options.message;
     if (request !== undefined) void this.#run({ request, files: [] });
@@ -148,7 +207,7 @@ export class Job {
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
-    this.#lastPieceAtMs = this.worker.dependencies.now();
+    this.#lastPieceAtMs = this.#environment.now();
     if (!this.#growUploads(piece.bytes.length)) {
       const message = "No worker has room for this upload at the moment.";
       return this.stop("overloaded", message);
@@ -169,15 +228,16 @@ export class Job {
    */
   stop(code: ErrorCode, message: string): void {
     const error = new ApiError(code, message);
-    this.worker.afterPause(() => this.#abort.abort(error));
+    this.#host.afterPause(() => this.#abort.abort(error));
     this.#resume(); // The run may be waiting for a slow client.
     if (this.#body === null) return;
     this.#body = null;
     this.#fail(error);
   }
 
+  /** Advances time: accepts the job if nothing has, and ends what takes too long. */
   onTick(nowMs: number): void {
-    if (!this.#hasSpoken) this.sender.accept(this.worker.steadyNow());
+    if (!this.#hasSpoken) this.sender.accept(this.#steadyMs());
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
       this.stop("deadline_exceeded", "The request took too long.");
     }
@@ -186,14 +246,14 @@ export class Job {
     if (this.#body !== null && silentMs >= UPLOAD_LIMITS.totalMs) {
       this.stop("worker_lost", "The request did not arrive in time.");
     }
-    this.sender.onTick(this.worker.steadyNow());
+    this.sender.onTick(this.#steadyMs());
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
-  async #run({ request, files }: UploadedRequest) {
+  async #run({ request, files }: UploadedRequest): Promise<void> {
     try {
       if (request === null) throw corruptedRequest();
-      const { runners, wallNow } = this.worker.dependencies;
+      const { runners, wallNow } = this.#environment;
       const run = runners.get(request.model);
       // A request that arrived in pieces was accepted before its model was known.
       if (run === undefined) {
@@ -207,29 +267,35 @@ export class Job {
         files,
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
-        pause: () => this.worker.pause(),
+        pause: () => this.#host.pause(),
         traceparent: this.#span.traceparent,
       });
       this.#setCost(usage, tokens);
       // Cancelled in its last moment: the edge still waits for what it cost.
-      if (this.sender.isFinished) throw new ApiError(...CANCELLED);
-      this.sender.end(usage, tokens, this.worker.steadyNow());
+      if (this.sender.isFinished) {
+        throw new ApiError(CANCELLED.code, CANCELLED.message);
+      }
+      this.sender.end(usage, tokens, this.#steadyMs());
       this.#freeSlot();
     } catch (error) {
       this.#fail(error);
     }
   }
 
-  #write(part: string | Uint8Array, tokens: number) {
+  #write(
+    part: string | Uint8Array,
+    tokens: number,
+  ): Promise<void> | undefined {
     this.#report.completionTokens = tokens;
     if (part.length === 0) return;
     this.#report.firstByteMs ??= roundMs(
-      this.worker.dependencies.now() - this.#startedAtMs,
+      this.#environment.now() - this.#startedAtMs,
     );
     const bytes = typeof part === "string" ? Buffer.from(part) : part;
-    this.sender.write(bytes, tokens, this.worker.steadyNow());
+    this.sender.write(bytes, tokens, this.#steadyMs());
     if (this.sender.isWritable || this.sender.isFinished) return;
-    return (this.#room ??= Promise.withResolvers()).promise;
+    this.#room ??= Promise.withResolvers();
+    return this.#room.promise;
   }
 
   #setCost(usage: Usage | null, tokens: number): void {
@@ -238,15 +304,15 @@ export class Job {
   }
 
   /**
-   * Why it was stopped comes before the cause. Unless a model server is at fault,
-   * another worker may succeed.
+   * Sends an error: the reason for which the job was stopped if it was, else the cause.
+   * Unless a model server is at fault, another worker may succeed.
    */
   #fail(cause: unknown): void {
     const usage = cause instanceof UpstreamError ? cause.usage : null;
     if (usage !== null) this.#setCost(usage, usage.completion_tokens);
     const { aborted, reason } = this.#abort.signal;
-    const known: unknown = aborted ? reason : cause;
-    const error = known instanceof ApiError ? known : this.#ourFault(cause);
+    const why: unknown = aborted ? reason : cause;
+    const error = why instanceof ApiError ? why : this.#ourFault(cause);
     const retryable = !(error instanceof UpstreamError);
     const { completionTokens: tokens } = this.#report;
     Object.assign(this.#report, { outcome: "failed", errorCode: error.code });
@@ -256,25 +322,25 @@ export class Job {
       const { attempt } = this.options.message;
       const header = { type: FrameType.ERR, sequence: 0, attempt, tokens };
       const failure = { error, retryable: false, usage: null };
-      const payload = encodeErr(this.sender.of.workerId, failure);
-      this.worker.sendFrame(this.options, encodeFrame(header, payload));
+      const payload = encodeErr(this.#environment.workerId, failure);
+      this.#host.sendFrame(this.options, encodeFrame(header, payload));
     } else {
       const failure = { error, retryable, usage };
-      this.sender.fail(failure, tokens, this.worker.steadyNow());
+      this.sender.fail(failure, tokens, this.#steadyMs());
     }
     this.#freeSlot();
   }
 
   #ourFault(error: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
-    this.worker.dependencies.log.error("job_fault", { requestId, error });
+    this.#environment.log.error("job_fault", { requestId, error });
     return internalError(error);
   }
 
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
     const { requestId, edgeId, message: { attempt } } = this.options;
-    const { log, family, now } = this.worker.dependencies;
+    const { log, family, now } = this.#environment;
     const report = this.#report;
     report.durationMs = roundMs(now() - this.#startedAtMs);
     this.#growUploads(-this.#uploadBytes);
@@ -297,13 +363,17 @@ export class Job {
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
       [traced]: completionTokens,
     }, report.errorCode);
-    this.worker.onSlotFree(report);
+    this.#host.onSlotFree(report);
   }
 
   #growUploads(bytes: number): boolean {
-    if (!this.worker.growUploads(bytes)) return false;
+    if (!this.#host.growUploads(bytes)) return false;
     this.#uploadBytes += bytes;
     return true;
+  }
+
+  #steadyMs(): number {
+    return this.#environment.steadyClock.now();
   }
 
   #resume(): void {

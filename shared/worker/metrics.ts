@@ -11,7 +11,6 @@ import {
 } from "../process/metrics.ts";
 import type { AttemptReport, BreakerState } from "../upstream/pool.ts";
 import type { JobReport } from "./job.ts";
-import type { Worker } from "./worker.ts";
 
 /** Every metric of the worker except those that all services have. */
 export const WORKER_METRICS = {
@@ -81,45 +80,77 @@ export const WORKER_METRICS = {
 
 const BREAKER_VALUES = { closed: 0, "half-open": 0.5, open: 1 } as const;
 
-export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
+/** Counts what a worker and its backends did. */
+export class WorkerMetrics {
+  readonly #recorders;
+  readonly #catalog: Catalog;
 
-export function createWorkerMetrics(
-  registry: MetricRegistry,
-  catalog: Catalog = new Map(),
-) {
-  const metrics = registry.record(WORKER_METRICS);
-  return {
-    ...metrics,
-    ended(report: JobReport): void {
-      const { model = "", outcome, errorCode = "" } = report;
-      metrics.jobs.with(model, outcome, errorCode).add();
-      metrics.jobSeconds.with(model).observeMs(report.durationMs);
-      const unit = UNIT_OF_KIND[catalog.get(model)?.kind ?? "chat"];
-      const made = unit === null
-        ? metrics.jobTokens.with(model)
-        : metrics.jobUnits.with(model, unitLabel(unit));
-      made.add(report.completionTokens);
+  /** `catalog` has the kinds of models; one that it lacks counts as a chat model. */
+  constructor(registry: MetricRegistry, catalog: Catalog = new Map()) {
+    this.#recorders = registry.record(WORKER_METRICS);
+    this.#catalog = catalog;
+  }
+
+  /** A job was rejected. */
+  rejected(reason: string): void {
+    this.#recorders.jobRejects.with(reason).add();
+  }
+
+  /** A job has freed its slot. */
+  ended(report: JobReport): void {
+    const { jobs, jobSeconds, jobTokens, jobUnits } = this.#recorders;
+    const { model = "", outcome, errorCode = "" } = report;
+    jobs.with(model, outcome, errorCode).add();
+    jobSeconds.with(model).observeMs(report.durationMs);
+    const unit = UNIT_OF_KIND[this.#catalog.get(model)?.kind ?? "chat"];
+    const made = unit === null
+      ? jobTokens.with(model)
+      : jobUnits.with(model, unitLabel(unit));
+    made.add(report.completionTokens);
+  }
+
+  /** An answer was forgotten, which took this many frames. */
+  sent(
+    { framesSent, framesRepeated }: {
+      framesSent: number;
+      framesRepeated: number;
     },
-    attempted(model: string, report: AttemptReport): void {
-      const { backend, outcome, durationMs, firstTokenMs } = report;
-      metrics.attempts.with(model, backend, outcome).add();
-      metrics.attemptSeconds.with(backend).observeMs(durationMs);
-      if (firstTokenMs === undefined) return;
-      metrics.firstTokenSeconds.with(backend).observeMs(firstTokenMs);
-    },
-  };
+  ): void {
+    this.#recorders.framesSent.add(framesSent);
+    this.#recorders.framesRepeated.add(framesRepeated);
+  }
+
+  /** The process was stalled for so long that jobs have piled up. */
+  wokeUp(): void {
+    this.#recorders.wakeUps.add();
+  }
+
+  /** A request to a model server of `model` has ended. */
+  attempted(model: string, report: AttemptReport): void {
+    const { attempts, attemptSeconds, firstTokenSeconds } = this.#recorders;
+    const { backend, outcome, durationMs, firstTokenMs } = report;
+    attempts.with(model, backend, outcome).add();
+    attemptSeconds.with(backend).observeMs(durationMs);
+    if (firstTokenMs === undefined) return;
+    firstTokenSeconds.with(backend).observeMs(firstTokenMs);
+  }
 }
 
+/** What {@link observeWorker} reads at each scrape. */
+export interface ObservedWorker {
+  worker: { readonly inFlight: number; readonly isDraining: boolean };
+  slots: number;
+  /** By the id of the model: the breakers of its backends, by their names. */
+  backends: ReadonlyMap<
+    string,
+    { breakerStates(): ReadonlyMap<string, BreakerState> }
+  >;
+}
+
+/** Registers the gauges of a worker. */
 export function observeWorker(
   registry: MetricRegistry,
-  { worker, slots, backends }: {
-    worker: Pick<Worker, "inFlight" | "isDraining">;
-    slots: number;
-    backends: ReadonlyMap<
-      string,
-      { breakerStates(): ReadonlyMap<string, BreakerState> }
-    >;
-  },
+  { worker, slots, backends }: ObservedWorker,
 ): void {
   const table = WORKER_METRICS;
   registry.gauge(table.slots, () => slots);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { parseCatalog } from "../models/catalog.ts";
 import { MODEL_KINDS } from "../models/kinds.ts";
 import { MetricRegistry } from "../process/metrics.ts";
-import { createWorkerMetrics, observeWorker } from "./metrics.ts";
+import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import type { JobReport } from "./job.ts";
 
 const COMPLETE: JobReport = {
@@ -23,16 +23,16 @@ function samples(registry: MetricRegistry): string[] {
 
 Deno.test("jobs, attempts and frames are counted at their end", () => {
   const registry = new MetricRegistry();
-  const metrics = createWorkerMetrics(registry);
+  const metrics = new WorkerMetrics(registry);
   metrics.ended(COMPLETE);
   const failed = { outcome: "failed", errorCode: "upstream_error" } as const;
   metrics.ended({ ...COMPLETE, ...failed, completionTokens: 2 });
   const { model: _, ...early } = COMPLETE;
   metrics.ended({ ...early, outcome: "cancelled", completionTokens: 0 });
-  metrics.framesSent.add(9);
-  const of = { requestId: "r", backend: "b", durationMs: 250, error: null };
-  metrics.attempted("m", { ...of, outcome: "success", firstTokenMs: 100 });
-  metrics.attempted("m", { ...of, outcome: "timeout" });
+  metrics.sent({ framesSent: 9, framesRepeated: 0 });
+  const ended = { requestId: "r", backend: "b", durationMs: 250, error: null };
+  metrics.attempted("m", { ...ended, outcome: "success", firstTokenMs: 100 });
+  metrics.attempted("m", { ...ended, outcome: "timeout" });
   assert.deepEqual(samples(registry), [
     'jobs_total{model="m",outcome="complete",code=""} 1',
     'jobs_total{model="m",outcome="failed",code="upstream_error"} 1',
@@ -57,7 +57,7 @@ Deno.test("the output of models without tokens is counted in their units", () =>
   const type = "openai" as const;
   const backends = [{ type, base_url: "http://127.0.0.1/v1", model: "b" }];
   const models = MODEL_KINDS.map((kind) => ({ id: kind, kind, backends }));
-  const metrics = createWorkerMetrics(registry, parseCatalog({ models }));
+  const metrics = new WorkerMetrics(registry, parseCatalog({ models }));
   for (const model of MODEL_KINDS) metrics.ended({ ...COMPLETE, model });
   const made = samples(registry);
   assert.deepEqual(made.filter((line) => /^job_(tokens|units)/.test(line)), [

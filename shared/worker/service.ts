@@ -5,7 +5,11 @@ import type { WorkerFamily } from "../bus/subjects.ts";
 import { monotonicNow, wallNow } from "../process/clock.ts";
 import { newInstanceId, publicRequestId } from "../process/ids.ts";
 import type { Log } from "../process/log.ts";
-import { runService, type ServiceTools } from "../process/service.ts";
+import {
+  type RunningService,
+  runService,
+  type ServiceTools,
+} from "../process/service.ts";
 import { INBOX_PREFIXES } from "../process/service_variables.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { ModelServerOptions } from "../upstream/model_server.ts";
@@ -16,91 +20,132 @@ import {
 } from "../upstream/pool.ts";
 import type { WorkerConfig } from "./config.ts";
 import type { RunRequest } from "./job.ts";
-import { createWorkerMetrics, observeWorker } from "./metrics.ts";
+import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 
+/** The backends of a model, of which `run` chooses one for each attempt. */
 export type Pool<Backend extends PoolBackend> = Pick<
   BackendPool<Backend>,
   "run"
 >;
 
+/** What differs between the services of the families. */
+export interface WorkerService<Backend extends PoolBackend> {
+  family: WorkerFamily;
+  /** Throws `ConfigError`. */
+  readConfig: () => WorkerConfig;
+  /** Called once for each backend of the models file. */
+  createBackend: (options: ModelServerOptions) => Backend;
+  /** Runs a request on the backends of its model. */
+  run: RunRequest<[Pool<Backend>]>;
+}
+
+/**
+ * Runs the worker of a family until a signal drains it; jobs that are still running
+ * after `DRAIN_SECONDS` are stopped. Ends the process.
+ */
 export function runWorkerService<Backend extends PoolBackend>(
-  { family, readConfig, createBackend, run }: {
-    family: WorkerFamily;
-    /** Throws `ConfigError`. */
-    readConfig: () => WorkerConfig;
-    createBackend: (options: ModelServerOptions) => Backend;
-    run: RunRequest<[Pool<Backend>]>;
-  },
+  service: WorkerService<Backend>,
 ): Promise<never> {
-  const name = `${family}-worker`;
-  const start = async (
-    config: WorkerConfig,
-    { log, registry }: ServiceTools,
-  ) => {
-    if (config.catalog.size === 0) {
-      log.warn("no_models", {
-        why: "MODELS_FILE has no models for this service",
-      });
-    }
-    const workerId = newInstanceId();
-    const bus = await connectBus({
-      ...config.bus,
-      inboxPrefix: INBOX_PREFIXES[family],
-      name: `${name} ${workerId}`,
-      log,
+  return runService({
+    name: nameOf(service.family),
+    readConfig: service.readConfig,
+    start: (config, tools) => startWorker(service, { config, tools }),
+  });
+}
+
+const nameOf = (family: WorkerFamily) => `${family}-worker`;
+
+async function startWorker<Backend extends PoolBackend>(
+  { family, createBackend, run }: WorkerService<Backend>,
+  { config, tools: { log, registry } }: {
+    config: WorkerConfig;
+    tools: ServiceTools;
+  },
+): Promise<RunningService> {
+  if (config.catalog.size === 0) {
+    log.warn("no_models", {
+      why: "MODELS_FILE has no models for this service",
+    });
+  }
+  const workerId = newInstanceId();
+  const bus = await connectBus({
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES[family],
+    name: `${nameOf(family)} ${workerId}`,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+  });
+  const metrics = new WorkerMetrics(registry, config.catalog);
+  const pools = createPools({ config, createBackend, log, metrics });
+  const runners = new Map<string, RunRequest>();
+  for (const [id, pool] of pools) {
+    runners.set(id, (request, call) => run(request, call, pool));
+  }
+  const worker = new Worker({
+    bus,
+    family,
+    workerId,
+    slots: config.slots,
+    runners,
+    now: monotonicNow,
+    wallNow,
+    log,
+    schedule,
+    metrics,
+  });
+  const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
+  await worker.start();
+  observeWorker(registry, { worker, slots: config.slots, backends: pools });
+  return {
+    bus,
+    ready: { workerId, slots: config.slots },
+    async stop() {
+      await worker.drain(config.drainMs);
+      clearInterval(ticker);
+      for (const pool of pools.values()) pool.close();
+      await bus.drain();
+    },
+  };
+}
+
+function schedule(run: () => void, waitMs: number): void {
+  if (waitMs === 0) setImmediate(run);
+  else setTimeout(run, waitMs);
+}
+
+/** The backends of each model, by its id. */
+function createPools<Backend extends PoolBackend>(
+  { config, createBackend, log, metrics }: {
+    config: WorkerConfig;
+    createBackend: WorkerService<Backend>["createBackend"];
+    log: Log;
+    metrics: WorkerMetrics;
+  },
+): ReadonlyMap<string, BackendPool<Backend>> {
+  const pools = new Map<string, BackendPool<Backend>>();
+  for (const [id, { backends }] of config.catalog) {
+    const pool = new BackendPool({
+      backends: backends.map((backend) =>
+        createBackend({
+          publicModel: id,
+          apiKey: config.backendKeys.get(backend.api_key_env ?? "") ?? null,
+          config: backend,
+          now: monotonicNow,
+        })
+      ),
       now: monotonicNow,
       random: Math.random,
-    });
-    const metrics = createWorkerMetrics(registry, config.catalog);
-    const pools = new Map<string, BackendPool<Backend>>();
-    const runners = new Map<string, RunRequest>();
-    for (const [id, { backends }] of config.catalog) {
-      const pool = new BackendPool({
-        backends: backends.map((backend) => {
-          const key = config.backendKeys.get(backend.api_key_env ?? "");
-          const of = { publicModel: id, apiKey: key ?? null };
-          return createBackend({ ...of, config: backend, now: monotonicNow });
-        }),
-        now: monotonicNow,
-        random: Math.random,
-        sleep: (ms, signal) => delay(ms, undefined, { signal }),
-        onAttempt: (report) => {
-          metrics.attempted(id, report);
-          logAttempt(log, id, report);
-        },
-      });
-      pools.set(id, pool);
-      runners.set(id, (request, call) => run(request, call, pool));
-    }
-    const worker = new Worker({
-      bus,
-      family,
-      workerId,
-      slots: config.slots,
-      runners,
-      now: monotonicNow,
-      wallNow,
-      log,
-      schedule: (flush, waitMs) =>
-        void (waitMs === 0 ? setImmediate(flush) : setTimeout(flush, waitMs)),
-      metrics,
-    });
-    const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
-    await worker.start();
-    observeWorker(registry, { worker, slots: config.slots, backends: pools });
-    return {
-      bus,
-      ready: { workerId, slots: config.slots },
-      stop: async () => {
-        await worker.drain(config.drainMs);
-        clearInterval(ticker);
-        for (const pool of pools.values()) pool.close();
-        await bus.drain();
+      sleep: (ms, signal) => delay(ms, undefined, { signal }),
+      onAttempt: (report) => {
+        metrics.attempted(id, report);
+        logAttempt(log, id, report);
       },
-    };
-  };
-  return runService({ name, readConfig, start });
+    });
+    pools.set(id, pool);
+  }
+  return pools;
 }
 
 function logAttempt(log: Log, model: string, report: AttemptReport): void {

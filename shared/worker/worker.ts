@@ -23,45 +23,34 @@ import {
 } from "../bus/link.ts";
 import type { BusLink } from "../bus/link_nats.ts";
 import { createOutbox, type Outbox } from "../bus/outbox.ts";
-import {
-  lastToken,
-  parseEdgeStream,
-  subjects,
-  type WorkerFamily,
-} from "../bus/subjects.ts";
+import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
-import {
-  type MonotonicNow,
-  SteadyClock,
-  type WallNow,
-} from "../process/clock.ts";
-import type { Log } from "../process/log.ts";
+import { SteadyClock } from "../process/clock.ts";
 import { LiveMap } from "../process/maps.ts";
 import { settlesWithin } from "../process/serve.ts";
 import {
   type FrameTarget,
   Job,
+  type JobEnvironment,
+  type JobHost,
   type JobReport,
-  type RunRequest,
 } from "./job.ts";
-import type { WorkerMetrics } from "./metrics.ts";
+import { StreamPauses } from "./stream_pauses.ts";
 
-export interface WorkerDependencies {
-  family: WorkerFamily;
-  workerId: string;
-  /** By the id of the model. */
-  runners: ReadonlyMap<string, RunRequest>;
-  now: MonotonicNow;
-  wallNow: WallNow;
-  log: Log;
+/** What a worker needs, apart from the bus and clocks that its jobs use, too. */
+export interface WorkerDependencies
+  extends Omit<JobEnvironment, "steadyClock"> {
   bus: Pick<
     BusLink,
     "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
   >;
+  /** Jobs that run at once. A further one is rejected. */
   slots: number;
-  metrics: WorkerMetrics;
-  /** Runs a function after so long; 0: at the end of this turn of the event loop. */
-  schedule: (flush: () => void, waitMs: number) => void;
+  metrics: WorkerCounters;
+  /**
+   * Runs a function after `waitMs`; 0 means at the end of this turn of the event loop.
+   */
+  schedule: (run: () => void, waitMs: number) => void;
   /**
    * Backends are stopped when the bus has been down for this long. Default
    * `DISPATCH_LIMITS.busLostMs`.
@@ -69,21 +58,20 @@ export interface WorkerDependencies {
   busLostMs?: number;
 }
 
+/** What a worker counts. */
+export interface WorkerCounters {
+  /** A job was rejected. */
+  rejected(reason: RejectReason): void;
+  /** The slot of a job became free. */
+  ended(report: JobReport): void;
+  /** An answer was forgotten, which took this many frames. */
+  sent(frames: { framesSent: number; framesRepeated: number }): void;
+  /** The process was stalled. */
+  wokeUp(): void;
+}
+
 /** How often {@link Worker.tick} must be called. */
 export const WORKER_TICK_MS = 50;
-/**
- * A busy worker pauses between two reads of a stream, for each running job this long: a
- * read then brings several tokens. A model generates one every 10 to 50 ms.
- */
-const PAUSE_MS_PER_JOB = 0.4;
-const PAUSE_MS_MAX = 80;
-/**
- * How long a stream that must stop may read what arrived during the pause, which
- * counts.
- */
-const LAST_READ_MS = 5;
-/** With fewer jobs than this, pauses are rarely worthwhile. */
-export const BUSY_JOBS_MIN = 16;
 /** A full worker asks edges to send nothing for this long, or until its next beat. */
 const FULL_RETRY_MS = 100;
 /**
@@ -94,20 +82,24 @@ const ABORT_MS = 1_000;
 
 const EMPTY = new Uint8Array(0);
 
-export class Worker {
-  inFlight = 0;
-  isDraining = false;
+/** One worker process on the bus, with its slots and the jobs that have them. */
+export class Worker implements JobHost {
+  readonly #dependencies: WorkerDependencies;
+  readonly #environment: JobEnvironment;
   /** By request id, until their edges have the whole answers. */
-  readonly jobs = new LiveMap<Job>();
+  readonly #jobs = new LiveMap<Job>();
   readonly #edgeSeenAtMs = new Map<string, number>();
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
+  readonly #pauses: StreamPauses;
   /**
    * Frames, by edge, that one message carries at the end of this turn of the event
    * loop.
    */
   readonly #outbox: Outbox<FrameOf<Uint8Array>>;
+  #inFlight = 0;
+  #isDraining = false;
   /**
    * Set until a flush proves that all jobs that piled up during a stall have been read.
    */
@@ -115,13 +107,16 @@ export class Worker {
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
   #uploadBytes = 0;
-  #onIdle: (() => void) | null = null;
-  #pausing: PromiseWithResolvers<void> | null = null;
+  /** Resolves when no job is left, for which a drain waits. */
+  #idle: PromiseWithResolvers<void> | null = null;
 
-  constructor(readonly dependencies: WorkerDependencies) {
+  constructor(dependencies: WorkerDependencies) {
     const { now } = dependencies;
+    this.#dependencies = dependencies;
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
+    this.#environment = { ...dependencies, steadyClock: this.#clock };
+    this.#pauses = new StreamPauses(dependencies.schedule);
     this.#flow = new FlowWatch(dependencies.bus, now);
     const schedule = (flush: () => void) => dependencies.schedule(flush, 0);
     this.#outbox = createOutbox(schedule, (edgeId, frames) => {
@@ -132,8 +127,19 @@ export class Worker {
     });
   }
 
-  steadyNow(): number {
-    return this.#clock.now();
+  /** Jobs that have a slot. */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Whether it accepts no more jobs, because the process will end. */
+  get isDraining(): boolean {
+    return this.#isDraining;
+  }
+
+  /** Jobs whose edges do not have the whole answers yet. */
+  get jobCount(): number {
+    return this.#jobs.size;
   }
 
   /** Counts bytes of uploads that jobs hold. False if there is no room for them. */
@@ -151,7 +157,7 @@ export class Worker {
 
   /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
   async start(): Promise<void> {
-    const { bus, family, workerId } = this.dependencies;
+    const { bus, family, workerId } = this.#dependencies;
     const onJob = (message: BusMessage) => this.#onJob(message);
     this.#jobSubscriptions.push(
       bus.subscribe(subjects.job(family, workerId), onJob),
@@ -168,17 +174,17 @@ export class Worker {
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
-    this.#beat(this.dependencies.now());
+    this.#beat(this.#dependencies.now());
   }
 
   /** Advances time: beats, deadlines, repeats, lost edges. */
   tick(): void {
-    const now = this.dependencies.now();
+    const now = this.#dependencies.now();
     this.#clock.tick();
     this.#wakeUpAt(now);
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
-    for (const job of this.jobs.values()) job.onTick(now);
+    for (const job of this.#jobs.values()) job.onTick(now);
     this.#followBus(now);
   }
 
@@ -188,10 +194,12 @@ export class Worker {
       const steadyMs = this.#clock.now();
       const seen = this.#edgeSeenAtMs;
       for (const edge of seen.keys()) seen.set(edge, steadyMs);
-      for (const { sender } of this.jobs.values()) sender.onReconnect(steadyMs);
+      for (const { sender } of this.#jobs.values()) {
+        sender.onReconnect(steadyMs);
+      }
       this.#beat(now);
     }
-    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.dependencies;
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#dependencies;
     const { lostForMs } = this.#flow;
     const isBusGone = lostForMs >= busLostMs;
     if (lostForMs > 0 && !isBusGone) return;
@@ -199,35 +207,18 @@ export class Worker {
     for (const [edge, seenAtMs] of this.#edgeSeenAtMs) {
       if (!isBusGone && seenAtMs > oldestMs) continue;
       this.#edgeSeenAtMs.delete(edge);
-      for (const { options, sender } of this.jobs.values()) {
+      for (const { options, sender } of this.#jobs.values()) {
         if (options.edgeId === edge) sender.cancel("edge_lost");
       }
     }
   }
 
-  /** All pauses end at once, so that one message carries what all streams read then. */
   pause(): Promise<void> | undefined {
-    if (this.inFlight < BUSY_JOBS_MIN) return;
-    if (this.#pausing === null) {
-      const waitMs = Math.min(this.inFlight * PAUSE_MS_PER_JOB, PAUSE_MS_MAX);
-      this.dependencies.schedule(() => this.#endPause(), waitMs);
-    }
-    return (this.#pausing ??= Promise.withResolvers()).promise;
+    return this.#pauses.pause(this.#inFlight);
   }
 
-  #endPause(): void {
-    this.#pausing?.resolve();
-    this.#pausing = null;
-  }
-
-  /**
-   * Ends a pause and runs this when its streams have read what had arrived; else runs
-   * it at once.
-   */
   afterPause(run: () => void): void {
-    if (this.#pausing === null) return run();
-    this.#endPause();
-    this.dependencies.schedule(run, LAST_READ_MS);
+    this.#pauses.after(run);
   }
 
   /**
@@ -235,10 +226,10 @@ export class Worker {
    * latest {@link ABORT_MS} later.
    */
   async drain(graceMs: number): Promise<void> {
-    this.isDraining = true;
-    this.#beat(this.dependencies.now());
+    this.#isDraining = true;
+    this.#beat(this.#dependencies.now());
     if (!await this.#isIdleWithin(graceMs)) {
-      for (const job of this.jobs.values()) {
+      for (const job of this.#jobs.values()) {
         job.stop("server_shutdown", "The server is shutting down.");
       }
       await this.#isIdleWithin(ABORT_MS);
@@ -249,7 +240,7 @@ export class Worker {
   }
 
   #onJob({ data, reply = "", subject }: BusMessage): void {
-    const { log, family } = this.dependencies;
+    const { log, family } = this.#dependencies;
     const target = parseEdgeStream(reply);
     const message = decodeJob(data);
     if (target === null || message === null) {
@@ -264,29 +255,34 @@ export class Worker {
     if (reason !== null) return this.#reject(target, message.attempt, reason);
     const { edgeId, requestId } = target;
     // May throw, so it comes before anything is counted.
-    const job = new Job({ edgeId, requestId, message }, this);
+    const job = new Job({ edgeId, requestId, message }, {
+      host: this,
+      environment: this.#environment,
+    });
     // An edge that sends a request again has abandoned the previous attempt.
-    this.jobs.get(requestId)?.sender.cancel("not_accepted");
-    this.jobs.set(requestId, job);
-    this.inFlight += 1;
+    this.#jobs.get(requestId)?.sender.cancel("not_accepted");
+    this.#jobs.set(requestId, job);
+    this.#inFlight += 1;
     this.#edgeSeenAtMs.set(edgeId, this.#clock.now());
-    job.start(subject === subjects.anyWorker(family));
+    // Its edge does not know yet which worker has it.
+    const isForAny = subject === subjects.anyWorker(family);
+    job.start({ acceptance: isForAny ? "at once" : "by the next tick" });
   }
 
   /** Why this job cannot run here now, or null. */
   #refusal(job: JobMessage): RejectReason | null {
-    const { now, slots, runners } = this.dependencies;
+    const { now, slots, runners } = this.#dependencies;
     this.#wakeUpAt(now());
     if (this.#isWaking) return "stale";
-    if (this.isDraining) return "draining";
-    if (this.inFlight >= slots) return "full";
+    if (this.#isDraining) return "draining";
+    if (this.#inFlight >= slots) return "full";
     const isUnknown = job.request && !runners.has(job.request.model);
     return isUnknown ? "unknown_model" : null;
   }
 
   #reject(to: FrameTarget, attempt: number, reason: RejectReason): void {
-    this.dependencies.metrics.jobRejects.with(reason).add();
-    const worker = this.dependencies.workerId;
+    const { metrics, workerId: worker } = this.#dependencies;
+    metrics.rejected(reason);
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
     this.sendFrame(to, encodeRejectFrame(attempt, payload));
@@ -296,33 +292,31 @@ export class Worker {
     this.#publish(reply, EMPTY); // Only a probe has a reply subject.
     const now = this.#clock.now();
     for (const record of decodeControl(data)) {
-      this.jobs.get(record.requestId)?.sender.onControl(record, now);
+      this.#jobs.get(record.requestId)?.sender.onControl(record, now);
     }
   }
 
   #onPiece({ data, reply = "", subject }: BusMessage): void {
     const piece = decodePiece(data);
-    const job = this.jobs.get(lastToken(subject));
+    const job = this.#jobs.get(lastToken(subject));
     if (piece) job?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
   /** The backend of a job has finished. */
   onSlotFree(report: JobReport): void {
-    this.inFlight -= 1;
-    this.dependencies.metrics.ended(report);
+    this.#inFlight -= 1;
+    this.#dependencies.metrics.ended(report);
   }
 
   /**
    * The edge has the whole answer or no longer needs it, so the job can be forgotten.
    */
   onFinished(job: Job): void {
-    const { metrics } = this.dependencies;
-    metrics.framesSent.add(job.sender.framesSent);
-    metrics.framesRepeated.add(job.sender.framesRepeated);
+    this.#dependencies.metrics.sent(job.sender);
     const { requestId } = job.options;
     // A second attempt may already have replaced it.
-    if (this.jobs.get(requestId) === job) this.jobs.delete(requestId);
-    if (this.jobs.size === 0) this.#onIdle?.();
+    if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
+    if (this.#jobs.size === 0) this.#idle?.resolve();
   }
 
   /**
@@ -333,8 +327,8 @@ export class Worker {
     const stalledMs = Math.round(nowMs - this.#lastTickMs);
     if (stalledMs <= DISPATCH_LIMITS.acceptMs || this.#isWaking) return;
     this.#isWaking = true;
-    const { metrics, log, bus } = this.dependencies;
-    metrics.wakeUps.add();
+    const { metrics, log, bus } = this.#dependencies;
+    metrics.wokeUp();
     log.warn("woke_up", {
       stalledMs,
       message: "This process stood still; it rejects the jobs that piled up",
@@ -342,32 +336,38 @@ export class Worker {
     bus.flush().catch((error: unknown) =>
       // Without the bus no jobs have piled up.
       log.debug("wake_up_flush_failed", { error })
-    ).finally(() => this.#isWaking = false);
+    ).finally(() => {
+      this.#isWaking = false;
+    });
   }
 
   #beat(now: number): void {
     this.#lastBeatMs = now;
-    const { workerId, family, slots, runners } = this.dependencies;
-    const { inFlight, isDraining: draining } = this;
-    const models = [...runners.keys()];
-    const beat = { family, slots, inFlight, draining, models };
+    const { workerId, family, slots, runners } = this.#dependencies;
+    const beat = {
+      family,
+      slots,
+      inFlight: this.#inFlight,
+      draining: this.#isDraining,
+      models: [...runners.keys()],
+    };
     this.#publish(subjects.workerBeat(workerId), encodeWorkerBeat(beat));
   }
 
   #publish(subject: string, payload: Uint8Array): void {
-    if (!this.dependencies.bus.isConnected || subject === "") return;
+    if (!this.#dependencies.bus.isConnected || subject === "") return;
     try {
-      this.dependencies.bus.publish(subject, payload);
+      this.#dependencies.bus.publish(subject, payload);
     } catch (error) {
       // Frames are repeated from the replay buffer, beats by the next beat.
-      this.dependencies.log.debug("publish_failed", { subject, error });
+      this.#dependencies.log.debug("publish_failed", { subject, error });
     }
   }
 
   /** Whether every job ended and was acknowledged in time. */
   #isIdleWithin(timeoutMs: number): Promise<boolean> {
-    if (this.jobs.size === 0) return Promise.resolve(true);
-    const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
-    return settlesWithin(idle, timeoutMs);
+    if (this.#jobs.size === 0) return Promise.resolve(true);
+    this.#idle ??= Promise.withResolvers();
+    return settlesWithin(this.#idle.promise, timeoutMs);
   }
 }

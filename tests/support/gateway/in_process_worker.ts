@@ -12,7 +12,7 @@ import { newInstanceId } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
-import { createWorkerMetrics } from "@gateway/shared/worker/metrics";
+import { WorkerMetrics } from "@gateway/shared/worker/metrics";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { poolOf } from "../recorded_call.ts";
 import type { ModelServer } from "../scripted_model_server.ts";
@@ -70,7 +70,7 @@ export async function startWorker(
     now: () => monotonicNow() / (options.slower ?? 1),
     schedule: (flush, waitMs) =>
       waitMs === 0 ? void setImmediate(flush) : soon.schedule(flush, waitMs),
-    metrics: createWorkerMetrics(new MetricRegistry()),
+    metrics: new WorkerMetrics(new MetricRegistry()),
   });
   await worker.start();
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);

@@ -104,7 +104,7 @@ export class OpenGateway implements AsyncDisposable {
       await until(() => dispatcher.running + dispatcher.queue.length === 0);
     }
     for (const { worker } of this.#workers.filter((each) => each.isRunning)) {
-      await until(() => worker.inFlight + worker.jobs.size === 0);
+      await until(() => worker.inFlight + worker.jobCount === 0);
     }
   }
 

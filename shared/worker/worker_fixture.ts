@@ -1,0 +1,248 @@
+/** A worker on a bus and with clocks that a test moves by hand. */
+import assert from "node:assert/strict";
+import { type ControlRecord, encodeControl } from "../bus/control.ts";
+import {
+  decodeFrames,
+  encodeJson,
+  type Frame,
+  FrameType,
+  parseErr,
+  parseReject,
+} from "../bus/frame.ts";
+import {
+  encodePiece,
+  encodeUploadEnd,
+  JOB_VERSION,
+  type JobMessage,
+} from "../bus/job.ts";
+import type { BusHandler } from "../bus/link.ts";
+import { subjects } from "../bus/subjects.ts";
+import { silentLog } from "../process/log.ts";
+import { MetricRegistry } from "../process/metrics.ts";
+import type { JobCall, RunRequest } from "./job.ts";
+import { WorkerMetrics } from "./metrics.ts";
+import { Worker, WORKER_TICK_MS } from "./worker.ts";
+
+const WORKER = "w1";
+const EDGE = "e1";
+const MODEL = "m";
+const FAMILY = "media";
+/** What the edge asks for, unless a test names another model. */
+export const REQUEST = { model: MODEL, stream: true };
+
+const idOf = (number: number) => number.toString(16).padStart(32, "0");
+
+/** Resolves when what is ready to run has run. */
+export const turns = () => new Promise<void>((resolve) => setTimeout(resolve));
+
+/** A backend that sends one line, and ends when it is stopped and released. */
+export class SilentBackend {
+  readonly calls: JobCall[] = [];
+  readonly run: RunRequest;
+
+  /** `released`: when it ends once it was stopped. Default: at once. */
+  constructor(released: Promise<void> = Promise.resolve()) {
+    this.run = async (_request, call) => {
+      this.calls.push(call);
+      void call.write("a\n", 1);
+      await abortOf(call.signal);
+      await released;
+      throw new Error("stopped");
+    };
+  }
+
+  /** Which calls were stopped. */
+  aborted(): boolean[] {
+    return this.calls.map((call) => call.signal.aborted);
+  }
+}
+
+/** Resolves when the signal aborts. */
+export function abortOf(signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  signal.addEventListener("abort", () => resolve());
+  return promise;
+}
+
+/** The bus of one worker: keeps what it publishes, and delivers when asked to. */
+class FakeBus {
+  readonly isConnected = true;
+  flowingSinceMs: number | null = 0;
+  readonly frames: Frame[] = [];
+  readonly #handlers = new Map<string, BusHandler>();
+  readonly #flushes: (() => void)[] = [];
+
+  publish(subject: string, payload: Uint8Array): void {
+    // Anything else is a beat or the answer to a piece.
+    if (subject !== subjects.edgeFrames(EDGE)) return;
+    const sent = decodeFrames(payload) ?? [];
+    this.frames.push(...sent.map(([, frame]) => frame));
+  }
+
+  subscribe(subject: string, handler: BusHandler) {
+    this.#handlers.set(subject, handler);
+    return { drain: () => Promise.resolve() };
+  }
+
+  flush(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#flushes.push(resolve);
+    return promise;
+  }
+
+  async endFlushes(): Promise<void> {
+    for (const resolve of this.#flushes.splice(0)) resolve();
+    await turns();
+  }
+
+  deliver(
+    subscription: string,
+    data: Uint8Array,
+    { subject = subscription, reply = "" } = {},
+  ): void {
+    this.#handlers.get(subscription)?.({ subject, data, reply });
+  }
+}
+
+/** A function that the worker wants to be run later. */
+interface Scheduled {
+  run: () => void;
+  waitMs: number;
+}
+
+/** A worker that has started. Requests are known by small numbers. */
+export class WorkerRig {
+  nowMs = 0;
+  readonly scheduled: Scheduled[] = [];
+  readonly worker: Worker;
+  readonly #bus = new FakeBus();
+
+  private constructor(
+    { slots = 2, run = new SilentBackend().run }: RigOptions,
+  ) {
+    this.worker = new Worker({
+      bus: this.#bus,
+      family: FAMILY,
+      workerId: WORKER,
+      slots,
+      runners: new Map([[MODEL, run]]),
+      now: () => this.nowMs,
+      wallNow: () => 0,
+      schedule: (run, waitMs) => {
+        if (waitMs === 0) run();
+        else this.scheduled.push({ run, waitMs });
+      },
+      metrics: new WorkerMetrics(new MetricRegistry()),
+      log: silentLog,
+    });
+  }
+
+  static async start(options: RigOptions = {}): Promise<WorkerRig> {
+    const rig = new WorkerRig(options);
+    const started = rig.worker.start();
+    await rig.endFlushes();
+    await started;
+    return rig;
+  }
+
+  /** The frames that its edge got. */
+  get frames(): readonly Frame[] {
+    return this.#bus.frames;
+  }
+
+  /** The reasons of the rejections that its edge got. */
+  get rejections() {
+    return this.frames.filter(({ type }) => type === FrameType.REJECT)
+      .map(({ payload }) => parseReject(payload)?.reason);
+  }
+
+  /** The errors that its edge got. */
+  get errors() {
+    return this.frames.filter(({ type }) => type === FrameType.ERR)
+      .map(({ payload }) => parseErr(payload) ?? assert.fail("malformed"));
+  }
+
+  get errorCodes() {
+    return this.errors.map(({ error }) => error.code);
+  }
+
+  endFlushes(): Promise<void> {
+    return this.#bus.endFlushes();
+  }
+
+  /** From now on the worker hears nothing from the bus, until `hear`. */
+  deafen(): void {
+    this.#bus.flowingSinceMs = null;
+  }
+
+  hear(): void {
+    this.#bus.flowingSinceMs = this.nowMs;
+  }
+
+  edgeBeats(): void {
+    this.#bus.deliver(subjects.edgeBeats, Uint8Array.of(), {
+      subject: subjects.edgeBeat(EDGE),
+    });
+  }
+
+  job(id: number, { attempt = 1, model = MODEL } = {}): void {
+    this.#offer(id, { attempt, request: { ...REQUEST, model } });
+  }
+
+  /** A job whose request follows in pieces. */
+  announce(id: number): void {
+    this.#offer(id, { upload: true });
+  }
+
+  piece(id: number, bytes: Uint8Array, index: number): void {
+    this.#deliverPiece(id, encodePiece(bytes, 1, index));
+  }
+
+  endPieces(id: number): void {
+    this.#deliverPiece(id, encodeUploadEnd({ files: [] }, 1));
+  }
+
+  ack(id: number, sequence: number): void {
+    const requestId = idOf(id);
+    this.#control({ type: "ack", requestId, attempt: 1, sequence });
+  }
+
+  cancel(id: number, attempt = 1): void {
+    const requestId = idOf(id);
+    const reason = "client_gone";
+    this.#control({ type: "cancel", reason, requestId, attempt });
+  }
+
+  tickTo(ms: number): void {
+    while (this.nowMs < ms) {
+      this.nowMs = Math.min(ms, this.nowMs + WORKER_TICK_MS);
+      this.worker.tick();
+    }
+  }
+
+  #offer(id: number, job: Partial<JobMessage>): void {
+    const envelope = { version: JOB_VERSION, attempt: 1, deadlineMs: 60_000 };
+    const message = encodeJson({ ...envelope, ...job });
+    const reply = subjects.edgeStream(EDGE, idOf(id), 1);
+    this.#bus.deliver(subjects.job(FAMILY, WORKER), message, { reply });
+  }
+
+  #deliverPiece(id: number, message: Uint8Array): void {
+    this.#bus.deliver(subjects.bodies(FAMILY, WORKER), message, {
+      subject: subjects.body(FAMILY, WORKER, idOf(id)),
+    });
+  }
+
+  #control(record: ControlRecord): void {
+    const message = encodeControl([record]);
+    this.#bus.deliver(subjects.control(FAMILY, WORKER), message);
+  }
+}
+
+/** What a test may choose. */
+export interface RigOptions {
+  /** Default: 2. */
+  slots?: number;
+  /** Default: a {@link SilentBackend}. */
+  run?: RunRequest;
+}
