@@ -10,7 +10,8 @@ addEventListener("pageshow", ({ persisted }) => {
   if (persisted) location.reload();
 });
 
-// Times in the reader's zone and, as the pages are English, in the reader's variety of English.
+// Times in the reader's zone and, as the pages are English, in the reader's variety of
+// English.
 const locale = navigator.languages.find((tag) => /^en\b/i.test(tag)) ?? "en-GB";
 const day = { year: "numeric", month: "short", day: "numeric" };
 const minute = {
@@ -41,12 +42,16 @@ each("[data-time]", (element) => {
   element.textContent = textOf(time, as);
 });
 
-// Ignores a second click while the first is on its way. The server also accepts each form only once.
+// Ignores a second click while the first is on its way. The server also accepts each
+// form only once.
 each("form[data-once]", (form) =>
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent === "yes") event.preventDefault();
     form.dataset.sent = "yes";
   }));
+
+/** How long a button says that it has copied. */
+const COPIED_MS = 2_500;
 
 each("[data-copy]", (button) => {
   button.hidden = navigator.clipboard === undefined;
@@ -55,7 +60,9 @@ each("[data-copy]", (button) => {
     const source = document.getElementById(button.dataset.copy);
     await navigator.clipboard.writeText(source.textContent);
     button.textContent = "Copied";
-    setTimeout(() => button.textContent = "Copy", 2500);
+    setTimeout(() => {
+      button.textContent = "Copy";
+    }, COPIED_MS);
   });
 });
 
@@ -70,7 +77,9 @@ each("[data-reveal]", (box) => {
 // A full key pasted into the search stays out of the address: its end is enough.
 const KEYS = /sk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g;
 each("[data-key-search]", (input) => {
-  const shorten = () => input.value = input.value.replace(KEYS, "$1");
+  const shorten = () => {
+    input.value = input.value.replace(KEYS, "$1");
+  };
   input.form.addEventListener("submit", shorten);
 });
 

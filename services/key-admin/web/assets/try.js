@@ -20,7 +20,9 @@ let sent = "";
 let answer = {};
 
 const part = (name) => box.querySelector(`[data-part=${name}]`);
-const show = (name, text) => part(name).textContent = text;
+const show = (name, text) => {
+  part(name).textContent = text;
+};
 const seconds = (sinceMs) =>
   `${((performance.now() - sinceMs) / 1000).toFixed(2)} s`;
 const parse = (html) => new DOMParser().parseFromString(html, "text/html");
@@ -62,10 +64,11 @@ function add({ error, usage, choices: [choice] = [] }, startMs) {
   answer.content += content ?? "";
   answer.reasoning_content += reasoning_content ?? "";
   for (const { index, ...piece } of tool_calls) {
-    const call = answer.tool_calls[index] ??= {
+    answer.tool_calls[index] ??= {
       ...piece,
       function: { ...piece.function, arguments: "" },
     };
+    const call = answer.tool_calls[index];
     call.function.arguments += piece.function?.arguments ?? "";
   }
   show("content", answer.content);
@@ -95,8 +98,8 @@ async function* eventsOf(body) {
 
 /** Shows a page of the console: the answer, or why the form was refused. */
 function showAnswerOf(page) {
-  const given = page.getElementById("answer");
-  if (given) return box.replaceChildren(...given.childNodes);
+  const shown = page.getElementById("answer");
+  if (shown) return box.replaceChildren(...shown.childNodes);
   show("state", "");
   show("again", "");
   const fields = page.getElementById("fields");
@@ -133,7 +136,9 @@ async function send(path = isChat ? "/try/stream" : "/try") {
   const { signal } = running;
   sent = form.elements.message?.value ?? "";
   answer = {
-    ...{ role: "assistant", content: "", reasoning_content: "" },
+    role: "assistant",
+    content: "",
+    reasoning_content: "",
     tool_calls: [],
   };
   for (const shown of box.querySelectorAll("[data-part]")) {
@@ -181,9 +186,9 @@ function continueConversation() {
   const { history, message } = form.elements;
   const messages = JSON.parse(history.value.trim() || "[]");
   if (sent.trim() !== "") messages.push({ role: "user", content: sent });
-  const given = Object.entries(answer)
+  const members = Object.entries(answer)
     .filter(([name, value]) => name === "content" || value.length > 0);
-  messages.push(Object.fromEntries(given));
+  messages.push(Object.fromEntries(members));
   history.value = JSON.stringify(messages, null, 2);
   history.closest("details").open = true;
   message.value = "";
