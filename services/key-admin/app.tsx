@@ -1,3 +1,5 @@
+/** The console: its routes, what every request passes, and how refusals look. */
+
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono, type HonoRequest } from "hono";
 import { html } from "hono/html";
@@ -17,7 +19,13 @@ import {
   type SignedIn,
 } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
-import * as guards from "./web/guards.ts";
+import {
+  baseHeaders,
+  checkHost,
+  checkNoKey,
+  checkSite,
+  holdGuard,
+} from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes } from "./web/pages/keys_page.tsx";
 import { Page } from "./web/layout.tsx";
@@ -56,16 +64,20 @@ const ROUTES: Routes = {
   ...accountRoutes,
 };
 
+/**
+ * The console as a Hono application. Needs the client's address as the binding
+ * `remoteIp`. Refusals and faults are answered with a page, too, and logged.
+ */
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
-  app.use(guards.baseHeaders, async (c, next) => {
+  app.use(baseHeaders, async (c, next) => {
     c.set("deps", deps);
-    guards.checkHost(c);
-    guards.checkNoKey(c);
-    guards.checkSite(c);
+    checkHost(c);
+    checkNoKey(c);
+    checkSite(c);
     await next();
   });
-  app.use("/try", guards.holdGuard());
+  app.use("/try", holdGuard());
   app.use(formGuard());
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
   addRoutes(app, ROUTES);
@@ -112,9 +124,9 @@ export function addRoutes(
 
 /** Answers with the response of a handler, or with its page. */
 const answering = (handler: Handler) => async (c: ConsoleContext) => {
-  const given = await handler(c);
-  if (given instanceof Response) return given;
-  return await c.html(html`<!DOCTYPE html>${given}`);
+  const answer = await handler(c);
+  if (answer instanceof Response) return answer;
+  return await c.html(html`<!DOCTYPE html>${answer}`);
 };
 
 function asRefused(error: unknown, { method }: HonoRequest): Refused {

@@ -46,8 +46,8 @@ import { asTexts } from "./domain/store/redis.ts";
 import { createAskApi } from "./domain/try/edge.ts";
 import { isTryKind, tryFields, type TryKind } from "./domain/try/request.ts";
 import { createConsole } from "./app.tsx";
+import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
-import { readAssets } from "./web/server.ts";
 
 export const ORIGIN = "https://console.test";
 export const PASSWORD = "correct horse battery staple";

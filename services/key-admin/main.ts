@@ -17,9 +17,10 @@ import { connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
 import { createAskApi } from "./domain/try/edge.ts";
 import { createConsole } from "./app.tsx";
+import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
-import { createHandler, readAssets, type ServeHandler } from "./web/server.ts";
+import { createHandler, type ServeHandler } from "./web/server.ts";
 
 /** The service: connections, console, operations port, drain. */
 

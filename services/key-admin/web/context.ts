@@ -1,23 +1,29 @@
+/** What the handlers of the console share: what they get, and what they answer with. */
+
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { Log } from "@gateway/shared/process/log";
 import type { Context } from "hono";
 import type { HtmlEscapedString } from "hono/utils/html";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
+import type { Actor } from "../domain/audit/audit_log.ts";
 import type { Target } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { Operator } from "../domain/operators/operators.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
 import type { OidcClient } from "../domain/sign_in/oidc.ts";
 import type { PasswordHasher } from "../domain/sign_in/password.ts";
-import type { Session } from "../domain/sign_in/sessions.ts";
+import type { Client, Session } from "../domain/sign_in/sessions.ts";
 import type { Stores } from "../domain/stores.ts";
 import type { AskApi } from "../domain/try/edge.ts";
-import type { Assets } from "./server.ts";
+import type { Assets } from "./assets.ts";
 
+/** What the console works with: the stores, other services, and its configuration. */
 export interface ConsoleDeps extends Stores {
   hasher: PasswordHasher;
+  /** Tells the edges to stop the running requests of a key. */
   sendStop: SendStop;
+  /** The organisation's provider; null without one. */
   oidc: OidcClient | null;
   assets: Assets;
   log: Log;
@@ -25,6 +31,7 @@ export interface ConsoleDeps extends Stores {
   publicUrl: URL;
   /** Base URL of the API in examples. */
   apiUrl: string;
+  /** Sends the requests of the page "Try it" to an edge. */
   askApi: AskApi;
   /** Whether the model simulator answers, for the banner. */
   isSimulated: boolean;
@@ -38,41 +45,54 @@ export interface SignedIn {
   account: Account;
 }
 
+/** What Hono keeps for each request, in its own terms. */
 export interface ConsoleEnv {
+  /** The client's address, as the trusted proxies report it. */
   Bindings: { remoteIp: string };
   Variables: {
     deps: ConsoleDeps;
+    /** 32 hexadecimal digits, in the answer and in the log. */
     requestId: string;
     /** The posted form, read once by the form guard. */
     form: URLSearchParams;
     /** The file of an upload. */
     file: File | undefined;
+    /** Missing on routes that need no sign-in, until {@link SignedIn} is looked up. */
     signedIn: SignedIn;
   };
 }
 
+/** A request to the console while it is handled. */
 export type ConsoleContext = Context<ConsoleEnv>;
 
 /** A response, or a page to answer with. */
 type Answer = Response | HtmlEscapedString;
 
+/** Handles a request. Throws {@link Refused} if it cannot be granted. */
 export type Handler = (c: ConsoleContext) => Answer | Promise<Answer>;
 
-export type Routes = Readonly<
-  Record<string, { GET?: Handler; POST?: Handler }>
->;
+/** The handlers of a path by method. GET answers HEAD, too. */
+interface RouteHandlers {
+  GET?: Handler;
+  POST?: Handler;
+}
 
-/** Where a request came from, as the operator's proxies report it. */
-export const clientOf = (c: ConsoleContext) => ({
+/** Handlers by path pattern: `/keys/:id`. */
+export type Routes = Readonly<Record<string, RouteHandlers>>;
+
+/** The address and the browser that a request came from. */
+export const clientOf = (c: ConsoleContext): Client => ({
   ip: c.env.remoteIp,
   userAgent: c.req.header("user-agent") ?? "",
 });
 
-export const actorOf = (c: ConsoleContext) => ({
+/** Who makes a change and from where, for the audit log. */
+export const actorOf = (c: ConsoleContext): Actor => ({
   by: c.var.signedIn.account.email,
   ip: c.env.remoteIp,
 });
 
+/** The operator who changes something of another owner. */
 export const operatorOf = (c: ConsoleContext): Operator => ({
   ...actorOf(c),
   ownerId: c.var.signedIn.session.ownerId,
@@ -95,6 +115,15 @@ export const targetOf = (c: ConsoleContext, version: number): Target => ({
   actor: actorOf(c),
 });
 
+interface RefusedOptions extends ErrorOptions {
+  headers?: Readonly<Record<string, string>>;
+  /**
+   * Where the page's button leads; by default to the page of the key or owner, or to
+   * the section.
+   */
+  back?: string;
+}
+
 /**
  * An expected refusal. It becomes a page with this status and message, a sentence
  * without its full stop.
@@ -105,14 +134,7 @@ export class Refused extends Error {
   constructor(
     readonly status: ContentfulStatusCode,
     message: string,
-    readonly options: ErrorOptions & {
-      headers?: Readonly<Record<string, string>>;
-      /**
-       * Where the page's button leads; by default to the page of the key or owner, or
-       * to the section.
-       */
-      back?: string;
-    } = {},
+    readonly options: RefusedOptions = {},
   ) {
     super(message, options);
   }

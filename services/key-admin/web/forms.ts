@@ -1,7 +1,12 @@
+/** Posted forms: how they are read, within which bounds, and what their fields are. */
+
 import { createMiddleware } from "hono/factory";
 import { z } from "zod";
 import { graceSchema } from "../domain/keys/key_store.ts";
-import * as password from "../domain/sign_in/password.ts";
+import {
+  PASSWORD_CHARS_MAX,
+  passwordChars,
+} from "../domain/sign_in/password.ts";
 import { wholeBody } from "../domain/try/edge.ts";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { isTryKind, TRY_KINDS } from "../domain/try/request.ts";
@@ -26,13 +31,14 @@ export function parseForm<T extends z.ZodType>(c: ConsoleContext, schema: T) {
   throw new Refused(400, MALFORMED);
 }
 
+/** A field with a text of at most this many UTF-16 units. */
 export const text = (charsMax: number) => z.string().max(charsMax);
 
-/** A field that may be repeated or missing. */
-export const list = (charsMax: number, most: number) =>
+/** A field that may be missing, or repeated up to `countMax` times. */
+export const list = (charsMax: number, countMax: number) =>
   z.preprocess(
-    (given) => [given ?? []].flat(),
-    z.array(text(charsMax)).max(most),
+    (values) => [values ?? []].flat(),
+    z.array(text(charsMax)).max(countMax),
   );
 
 const ticked = z.literal("on");
@@ -47,10 +53,10 @@ export const FORM = z.strictObject({
    * none.
    */
   password: z.string().refine((text) =>
-    password.passwordChars(text) <= password.PASSWORD_CHARS_MAX
+    passwordChars(text) <= PASSWORD_CHARS_MAX
   ).default(""),
   /** Checked by `passwordProblem`. */
-  new_password: text(password.PASSWORD_CHARS_MAX * 4),
+  new_password: text(PASSWORD_CHARS_MAX * 4),
   code: text(60),
   /** Checked by `localPath`. */
   next: text(300).default(""),

@@ -1,9 +1,9 @@
+/** What every request passes, in the order of `app.tsx`. */
+
 import { newRequestId } from "@gateway/shared/process/ids";
 import { createMiddleware } from "hono/factory";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
-
-/** What every request passes, in the order of `app.tsx`. */
 
 /** What a page may load and do. `more`: other sources of images or audio. */
 export const securityPolicy = (more: Readonly<Record<string, string>> = {}) =>
@@ -58,8 +58,8 @@ export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
  */
 export function checkHost(c: ConsoleContext): void {
   const { host, origin } = c.var.deps.publicUrl;
-  const asked = [c.req.header("host"), URL.parse(c.req.url)?.host];
-  if (asked.some((name) => name !== host)) {
+  const names = [c.req.header("host"), URL.parse(c.req.url)?.host];
+  if (names.some((name) => name !== host)) {
     const message =
       `The console does not answer at this address. Use ${origin}`;
     throw new Refused(421, message, { back: origin });

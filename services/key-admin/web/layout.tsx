@@ -1,3 +1,5 @@
+/** The frame of every page: navigation, notices, warnings. */
+
 import { VERSION } from "@gateway/shared/version";
 import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
@@ -52,7 +54,7 @@ interface Props {
   lead?: Child;
   /** Links and buttons beside the title. */
   actions?: Child;
-  /** Why a form was refused; the status is then 400 unless given. */
+  /** Why a form was refused; the status is then 400 by default. */
   error?: string | null | undefined;
   status?: ContentfulStatusCode;
   headers?: Readonly<Record<string, string>>;

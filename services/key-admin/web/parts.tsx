@@ -1,3 +1,5 @@
+/** The parts that pages are made of: fields, forms, tables, notices. */
+
 import type { Child, JSX } from "hono/jsx";
 
 /** A notice. Screen readers announce warnings and errors at once. */
@@ -20,12 +22,15 @@ export const Copyable = (
   </div>
 );
 
-export const Facts = (
-  { facts, look = "" }: {
-    facts: Readonly<Record<string, Child>>;
-    look?: string;
-  },
-) => (
+interface FactsProps {
+  /** What is shown, by label. */
+  facts: Readonly<Record<string, Child>>;
+  /** More classes: `totals` for large numbers. */
+  look?: string;
+}
+
+/** Labelled values side by side. */
+export const Facts = ({ facts, look = "" }: FactsProps) => (
   <dl class={`card facts ${look}`}>
     {Object.entries(facts).map(([name, value]) => (
       <div>
@@ -36,20 +41,23 @@ export const Facts = (
   </dl>
 );
 
+interface ShownOnceProps {
+  label: string;
+  value: string;
+  /** Where "Done" leads. */
+  next: string;
+  /** What has to be ticked first. */
+  confirm?: string;
+  children?: Child;
+}
+
 /**
  * A value that is shown once. The script warns before the page is left, and clears the
  * value.
  */
 export const ShownOnce = (
-  { label, value, next, confirm = "I have stored it", children }: {
-    label: string;
-    value: string;
-    /** Where "Done" leads. */
-    next: string;
-    /** What has to be ticked first. */
-    confirm?: string;
-    children?: Child;
-  },
+  { label, value, next, confirm = "I have stored it", children }:
+    ShownOnceProps,
 ) => (
   <form method="get" action={next} data-secret="value">
     <Copyable id="value" label={label}>{value}</Copyable>
@@ -66,7 +74,7 @@ export const PostForm = (
   { hidden = {}, submit, look = "primary", cancel, more, children, ...form }: {
     id?: string;
     action: string;
-    /** Of a form with a file: `multipart/form-data`. */
+    /** Needed for a form with a file. */
     enctype?: "multipart/form-data" | undefined;
     hidden?: Record<string, string | number> | [string, string][];
     submit: Child;
@@ -148,6 +156,7 @@ export const Choices = ({ legend, id, error, children }: {
   </fieldset>
 );
 
+/** A tick box or, with `type="radio"`, one of several choices, with its label. */
 export const Box = (
   { children, ...input }: JSX.IntrinsicElements["input"] & { children: Child },
 ) => (
@@ -156,6 +165,7 @@ export const Box = (
   </label>
 );
 
+/** The current password; with another `label`, that of signing in. */
 export const PasswordField = (
   { id = "password", ...input }: Partial<Parameters<typeof Field>[0]>,
 ) => (
@@ -203,7 +213,7 @@ export const Table = <T,>({ caption, title, columns, rows, empty }: {
   title?: Child;
   columns: readonly Column<T>[];
   rows: readonly T[];
-  empty?: Saying;
+  empty?: EmptyProps;
 }) =>
   (empty && rows.length === 0) ? <Empty {...empty} /> : (
     <div class="table-box">
@@ -235,13 +245,15 @@ export const Table = <T,>({ caption, title, columns, rows, empty }: {
     </div>
   );
 
-interface Saying {
+interface EmptyProps {
   title: string;
   lead: string;
+  /** What to do about it. */
   children?: Child;
 }
 
-export const Empty = ({ title, lead, children }: Saying) => (
+/** Stands where there is nothing to show yet, and says what would appear. */
+export const Empty = ({ title, lead, children }: EmptyProps) => (
   <section class="card empty">
     <h2>{title}</h2>
     <p class="lead">{lead}</p>
@@ -298,6 +310,6 @@ export const Search = ({ action, search, placeholder, hidden = {} }: {
 
 /** An address of the console with a query; empty values are left out. */
 export function address(path: string, query: Record<string, string>): string {
-  const given = Object.entries(query).filter(([, value]) => value !== "");
-  return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
+  const pairs = Object.entries(query).filter(([, value]) => value !== "");
+  return pairs.length === 0 ? path : `${path}?${new URLSearchParams(pairs)}`;
 }

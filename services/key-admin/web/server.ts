@@ -1,12 +1,12 @@
-import { createHash } from "node:crypto";
+/** The console as an HTTP server: its metrics, and a log line per request. */
+
 import type { ClientAddress } from "@gateway/shared/process/client_address";
 import type { Log } from "@gateway/shared/process/log";
 import { counter, type MetricRegistry } from "@gateway/shared/process/metrics";
 import type { Hono } from "hono";
 import type { ConsoleEnv } from "./context.ts";
 
-/** The console as an HTTP server: its files, its metrics, a log line per request. */
-
+/** What the console counts, for `/metrics` of the operations port. */
 export const CONSOLE_METRICS = {
   responses: counter("gateway_console_responses_total", {
     help: "Responses of the console by status class: `2xx` to `5xx`.",
@@ -14,22 +14,26 @@ export const CONSOLE_METRICS = {
   }),
 } as const;
 
+/** Answers a request of `Deno.serve`. */
 export type ServeHandler = (
   request: Request,
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,
 ) => Promise<Response>;
 
+/** What a handler works with besides the console. */
+interface HandlerOptions {
+  clientAddress: ClientAddress;
+  log: Log;
+  registry: MetricRegistry;
+}
+
 /**
- * Finds the client's address, counts the response and logs the request, unless it got a
- * file of the console.
+ * Serves the console: finds the client's address, counts the response and logs the
+ * request, unless it got a file of the console.
  */
 export function createHandler(
   app: Hono<ConsoleEnv>,
-  { clientAddress, log, registry }: {
-    clientAddress: ClientAddress;
-    log: Log;
-    registry: MetricRegistry;
-  },
+  { clientAddress, log, registry }: HandlerOptions,
 ): ServeHandler {
   const { responses } = registry.record(CONSOLE_METRICS);
   // Start at zero, so that a rate can be computed.
@@ -63,31 +67,4 @@ export function createHandler(
 function loggedPath(url: string): string {
   const path = URL.canParse(url) ? new URL(url).pathname : "";
   return path.replace(/^\/link\/.*/s, "/link/…").slice(0, 200);
-}
-
-/**
- * The console's own files. Their paths change with their content, so browsers may keep
- * them forever.
- */
-export type Assets = Awaited<ReturnType<typeof readAssets>>;
-
-const VERSION_CHARS = 12;
-
-export async function readAssets() {
-  const files = new Map<string, { body: string; type: string }>();
-  const add = async (name: string, mediaType: string) => {
-    const file = new URL(`assets/${name}`, import.meta.url);
-    const body = await Deno.readTextFile(file);
-    const digest = createHash("sha256").update(body).digest("hex");
-    const path = `/assets/${digest.slice(0, VERSION_CHARS)}/${name}`;
-    files.set(path, { body, type: `${mediaType}; charset=utf-8` });
-    return path;
-  };
-  return {
-    stylesheet: await add("console.css", "text/css"),
-    script: await add("console.js", "text/javascript"),
-    tryScript: await add("try.js", "text/javascript"),
-    icon: await add("icon.svg", "image/svg+xml"),
-    files,
-  };
 }

@@ -1,8 +1,15 @@
+/** The session of a request: its cookies, who has signed in, and who gets through. */
+
 import { getCookie, setCookie } from "hono/cookie";
 import { DEVICE_SECONDS } from "../domain/sign_in/attempts.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
-import type { SignedIn } from "../domain/sign_in/sign_in.ts";
-import { type ConsoleContext, type Handler, Refused } from "./context.ts";
+import type { SignedIn as Admitted } from "../domain/sign_in/sign_in.ts";
+import {
+  type ConsoleContext,
+  type Handler,
+  Refused,
+  type SignedIn,
+} from "./context.ts";
 import { signInAgain } from "./layout.tsx";
 
 /** Our cookies and how long browsers keep them, in seconds. */
@@ -56,7 +63,13 @@ export const behindSignIn = (handler: Handler): Handler => async (c) => {
   return c.redirect(`/sign-in?next=${next}`, 302);
 };
 
-export async function findSignedIn(c: ConsoleContext) {
+/**
+ * Who has signed in, by the cookie; null without a session that lasts, or when the
+ * account is disabled. Counts as a use of the session.
+ */
+export async function findSignedIn(
+  c: ConsoleContext,
+): Promise<SignedIn | null> {
   const { sessions, owners } = c.var.deps;
   const session = await sessions.find(readCookie(c, "sid"));
   if (session === null) return null;
@@ -92,7 +105,7 @@ const FAILURES_REPORTED = 5;
  */
 export async function enter(
   c: ConsoleContext,
-  { cookie, device, failedBefore }: SignedIn,
+  { cookie, device, failedBefore }: Admitted,
   next: string,
 ): Promise<Response> {
   const before = await findSignedIn(c);
@@ -109,7 +122,7 @@ export async function enter(
 const LOCAL_PATH = /^\/(?![/\\])[A-Za-z0-9_\-/.?=&%:+]{0,200}$/;
 
 /**
- * The given path if it is one of the console's, else `/keys`: no redirects to other
+ * The path if it is one of the console's, else `/keys`: no redirects to other
  * sites (ASVS 3.7.2).
  */
 export function localPath(text: string | undefined): string {

@@ -1,9 +1,9 @@
+/** How pages show names, numbers, times, and the state of a key. */
+
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
 import { isExpired, minuteText } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
-
-/** How pages show names, numbers, times, and what is known of a key. */
 
 /** Labels of names that are not clear enough. */
 const LABELS: Readonly<Record<string, string>> = {
@@ -102,8 +102,8 @@ export function lastUseOf(
   key: KeyRecord,
   { ms, nowMs }: { ms: number | null; nowMs: number },
 ) {
-  const knownMs = nowMs - LAST_USE_DAYS_KEPT * 86_400_000;
-  return ms === null && key.createdAtMs < knownMs
+  const keptSinceMs = nowMs - LAST_USE_DAYS_KEPT * 86_400_000;
+  return ms === null && key.createdAtMs < keptSinceMs
     ? <span class="faint">Not in {LAST_USE_DAYS_KEPT} days</span>
     : <Moment ms={ms} nowMs={nowMs} />;
 }

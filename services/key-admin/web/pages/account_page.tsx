@@ -1,15 +1,22 @@
+/** The owner's own account: password, second factor, sessions. */
+
 import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
 import { renderSVG } from "uqr";
 import type { AuditAction } from "../../domain/audit/audit_log.ts";
 import { passwordProblem } from "../../domain/sign_in/password.ts";
 import { type Session, SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
-import * as totp from "../../domain/sign_in/totp.ts";
+import {
+  mintTotpSecret,
+  totpStep,
+  totpUri,
+} from "../../domain/sign_in/totp.ts";
 import {
   actorOf,
   type ConsoleContext,
   type Handler,
   Refused,
+  type Routes,
 } from "../context.ts";
 import { FORM, parseForm } from "../forms.ts";
 import { Page } from "../layout.tsx";
@@ -17,8 +24,6 @@ import { Box, Field, PasswordField, PostForm, ShownOnce } from "../parts.tsx";
 import { Time } from "../texts.tsx";
 import { writeCookie } from "../session.ts";
 import { checkPassword, NewPasswordField } from "./sign_in_page.tsx";
-
-/** The owner's own account: password, second factor, sessions. */
 
 const changePassword: Handler = async (c) => {
   const { deps, signedIn: { session, account } } = c.var;
@@ -42,7 +47,7 @@ const setUpSecondFactor: Handler = async (c) => {
   if (account.passwordHash === null || account.totpSecret !== null) {
     return c.redirect("/account", 302);
   }
-  const secret = totp.mintTotpSecret(deps.randomBytes);
+  const secret = mintTotpSecret(deps.randomBytes);
   await deps.sessions.update(session.id, { totpSecret: secret });
   return await showSetUp(c, secret);
 };
@@ -54,7 +59,7 @@ const turnOnSecondFactor: Handler = async (c) => {
   if (secret === "" || account.totpSecret !== null) {
     return c.redirect("/account", 303);
   }
-  const step = totp.totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
+  const step = totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
   const error = await checkPassword(c, form.password);
   if (error !== null || step === null) {
     return await showSetUp(c, secret, error ?? WRONG_CODE);
@@ -116,7 +121,8 @@ const signOut = (isEverywhere: boolean): Handler => async (c) => {
   return c.redirect("/sign-in", 303);
 };
 
-export const accountRoutes = {
+/** The routes of the own account, and signing out. */
+export const accountRoutes: Routes = {
   "/account": { GET: (c: ConsoleContext) => showAccount(c) },
   "/account/password": { POST: changePassword },
   "/account/second-factor": {
@@ -210,7 +216,7 @@ async function showAccount(c: ConsoleContext, error?: string) {
 
 /** Shows the secret for the app and asks for a code as proof. */
 function showSetUp(c: ConsoleContext, secret: string, error?: string) {
-  const uri = totp.totpUri(secret, c.var.signedIn.account.email, ISSUER);
+  const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
   return (
     <Page c={c} title="Two-step sign-in" error={error} isCard>
       <p>

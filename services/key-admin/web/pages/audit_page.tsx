@@ -1,10 +1,15 @@
+/** Who did what, when and from where. */
+
 import type { AuditRow } from "../../domain/audit/audit_log.ts";
-import { answerCsv, type ConsoleContext, type Handler } from "../context.ts";
+import {
+  answerCsv,
+  type ConsoleContext,
+  type Handler,
+  type Routes,
+} from "../context.ts";
 import { Page } from "../layout.tsx";
 import { address, Noted, Pager, Table, Tabs } from "../parts.tsx";
 import { keyName, labelOf, Time } from "../texts.tsx";
-
-/** Who did what, when and from where. */
 
 const AUDIT_ROWS = 50;
 
@@ -40,9 +45,14 @@ const showAudit: Handler = async (c) => {
         tabs={FILTERS}
         to={(action) => address("/audit", { action })}
       />
-      <AuditTable caption="Audit log, newest first" {...{ rows, present }} />
+      <AuditTable
+        caption="Audit log, newest first"
+        rows={rows}
+        present={present}
+      />
       <Pager
-        {...{ after: before, next }}
+        after={before}
+        next={next}
         to={(before) => address("/audit", { action, before })}
       />
     </Page>
@@ -54,14 +64,15 @@ const auditCsv: Handler = (c) => {
   return answerCsv(c, "audit.csv", audit.csv(session.ownerId, actionOf(c)));
 };
 
-export const auditRoutes = {
+/** The routes of the audit log. */
+export const auditRoutes: Routes = {
   "/audit": { GET: showAudit },
   "/audit.csv": { GET: auditCsv },
 };
 
 function actionOf(c: ConsoleContext): string {
-  const asked = c.req.query("action");
-  return FILTERS.find(([prefix]) => prefix === asked)?.[0] ?? "";
+  const wanted = c.req.query("action");
+  return FILTERS.find(([prefix]) => prefix === wanted)?.[0] ?? "";
 }
 
 /**
@@ -80,6 +91,7 @@ const LABELS: Readonly<Record<string, string>> = {
   "account.second_factor_off": "Two-step sign-in turned off",
 };
 
+/** A table of entries, newest first as they come. */
 export const AuditTable = ({ rows, caption, present = new Set() }: {
   rows: readonly AuditRow[];
   caption: string;

@@ -1,3 +1,5 @@
+/** Creating and editing a key, and first requests with it. */
+
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
@@ -21,6 +23,7 @@ import {
   findKey,
   type Handler,
   Refused,
+  type Routes,
   targetOf,
 } from "../context.ts";
 import { FORM, list, parseForm, text } from "../forms.ts";
@@ -37,8 +40,6 @@ import {
 import { limitFields } from "./limits_view.tsx";
 import { labelOf, number, permissionOf, unitsText } from "../texts.tsx";
 import { behindPassword } from "./sign_in_page.tsx";
-
-/** Creating and editing a key, and first requests with it. */
 
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
@@ -66,7 +67,8 @@ type Values = z.infer<typeof KEY_FORM>;
 const newKey: Handler = (c) => {
   const { defaultLimits, randomBytes } = c.var.deps;
   const values = valuesOf(newSettings(defaultLimits));
-  return showForm(c, null, values, { nonce: mintSecret(randomBytes) });
+  const hidden = { nonce: mintSecret(randomBytes) };
+  return showForm(c, { key: null, values, hidden });
 };
 
 const createKey: Handler = async (c) => {
@@ -74,23 +76,31 @@ const createKey: Handler = async (c) => {
   const { nonce, ...values } = parseForm(c, NEW_KEY);
   const { settings, errors } = parse(values, c.var.deps, null);
   if (settings === undefined) {
-    return showForm(c, null, values, { nonce }, errors);
+    return showForm(c, { key: null, values, hidden: { nonce }, errors });
   }
   const input = { ownerId, settings, actor: actorOf(c) };
   const create = (once: string) => keys.create({ ...input, once });
-  return await answerCreated(c, nonce, create);
+  return await answerCreated(c, { nonce, create });
 };
 
+/** How a key is created. */
+interface Creation {
+  /** Of the form, so that one that is sent twice creates one key. */
+  nonce: string;
+  /** Creates the key unless one was created with the same `once`. */
+  create: (once: string) => Promise<CreatedKey>;
+  /** What happens to the old key of a rotation, in a sentence. */
+  replaced?: string;
+}
+
 /**
- * Creates a key once for each nonce and answers with the only page that shows its
- * full value. The page is not cached and cannot be loaded again. `replaced` says
- * what happens to the old key of a rotation.
+ * Creates a key and answers with the only page that shows its full value. The page is
+ * not cached and cannot be loaded again. Throws a {@link Refused} with 429 beyond
+ * {@link CREATION_RATE}.
  */
 export async function answerCreated(
   c: ConsoleContext,
-  nonce: string,
-  create: (once: string) => Promise<CreatedKey>,
-  replaced?: string,
+  { nonce, create, replaced }: Creation,
 ) {
   const { deps, signedIn: { session: { ownerId } } } = c.var;
   const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
@@ -129,7 +139,8 @@ export async function answerCreated(
 
 const editForm: Handler = async (c) => {
   const key = await findKey(c);
-  return showForm(c, key, valuesOf(key), { version: key.version });
+  const hidden = { version: key.version };
+  return showForm(c, { key, values: valuesOf(key), hidden });
 };
 
 const editKey: Handler = async (c) => {
@@ -138,8 +149,9 @@ const editKey: Handler = async (c) => {
   const { settings, errors } = parse(values, c.var.deps, key);
   const isOld = version !== key.version;
   if (isOld || settings === undefined) {
-    const found = isOld ? new Map([["key", CHANGED]]) : errors;
-    return showForm(c, key, values, { version: key.version }, found);
+    const hidden = { version: key.version };
+    const problems = isOld ? new Map([["key", CHANGED]]) : errors;
+    return showForm(c, { key, values, hidden, errors: problems });
   }
   await c.var.deps.keys.edit(targetOf(c, version), settings);
   return c.redirect(`/keys/${key.id}?done=edited`, 303);
@@ -149,7 +161,8 @@ const MARKED = "Correct the marked fields.";
 const CHANGED =
   "This key was changed after you had opened the form. Look at its page, then save again to replace its settings with these.";
 
-export const keyFormRoutes = {
+/** The routes of the form for a new key and an existing one. */
+export const keyFormRoutes: Routes = {
   "/keys/new": { GET: newKey, POST: behindPassword(createKey) },
   "/keys/:id/edit": { GET: editForm, POST: editKey },
 };
@@ -196,8 +209,8 @@ export function parse(
   if (isLimited && named.length === 0) {
     errors.set("models", "Choose at least one model, or all models");
   }
-  const known = [...catalog.keys(), ...kept?.models ?? []];
-  const unknown = data && unknownModel(data.models, known);
+  const allowed = [...catalog.keys(), ...kept?.models ?? []];
+  const unknown = data && unknownModel(data.models, allowed);
   if (unknown !== undefined) errors.set("models", unknown);
   if (data === undefined || errors.size > 0) return { errors };
   const { description, scopes, models, expires: _, ...limits } = data;
@@ -232,12 +245,19 @@ export function tryLink({ catalog }: Offer, key: Rights) {
   return kind && <a class="button small" href={to}>Try it</a>;
 }
 
+/** The form of a key as it is shown. */
+interface ShownForm {
+  /** The key that is edited; null: a new one. */
+  key: KeyRecord | null;
+  values: Values;
+  hidden: { nonce: string } | { version: number };
+  /** Mistakes by field; `key`: one of the whole form. */
+  errors?: ReadonlyMap<string, string>;
+}
+
 async function showForm(
   c: ConsoleContext,
-  key: KeyRecord | null,
-  values: Values,
-  hidden: { nonce: string } | { version: number },
-  errors: ReadonlyMap<string, string> = new Map(),
+  { key, values, hidden, errors = new Map() }: ShownForm,
 ) {
   const { deps: { owners, catalog }, signedIn: { session } } = c.var;
   const ownerLimits = await owners.limits(session.ownerId);

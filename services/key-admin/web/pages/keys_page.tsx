@@ -1,3 +1,8 @@
+/**
+ * The list of keys, and one key: its page, and enabling, disabling, deleting and
+ * rotating it.
+ */
+
 import { isKeyId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord } from "@gateway/shared/keys/record";
@@ -16,6 +21,7 @@ import {
   type ConsoleContext,
   findKey,
   type Handler,
+  type Routes,
   targetOf,
 } from "../context.ts";
 import { FORM, parseForm } from "../forms.ts";
@@ -54,12 +60,7 @@ import {
 } from "./key_form.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { behindPassword } from "./sign_in_page.tsx";
-import { usageView } from "./usage_page.tsx";
-
-/**
- * The list of keys, and one key: its page, and enabling, disabling, deleting and
- * rotating it.
- */
+import { rangeOf, usageView } from "./usage_page.tsx";
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {
@@ -68,8 +69,8 @@ const listKeys: Handler = async (c) => {
   if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
     return c.redirect(`/keys/${search}`, 302);
   }
-  const asked = c.req.query("filter");
-  const filter = KEY_FILTERS.find((name) => name === asked) ?? "all";
+  const wanted = c.req.query("filter");
+  const filter = KEY_FILTERS.find((name) => name === wanted) ?? "all";
   const after = c.req.query("after") ?? "";
   const nowMs = deps.now();
   const day = usageDay(nowMs);
@@ -105,7 +106,8 @@ const listKeys: Handler = async (c) => {
               <Search
                 action="/keys"
                 placeholder="Description or last 4 characters"
-                {...{ search, hidden: { filter } }}
+                search={search}
+                hidden={{ filter }}
               />
             </div>
             <Table
@@ -129,8 +131,12 @@ const listKeys: Handler = async (c) => {
                 ["Change", ({ key }) => switchOf(key, "small", here)],
               ]}
             />
-            <Pager {...{ after, next }} to={(after) => to(filter, after)} />
-            {await limitsCard(c)}
+            <Pager
+              after={after}
+              next={next}
+              to={(after) => to(filter, after)}
+            />
+            {await limitsCard(deps, session.ownerId)}
           </>
         )}
     </Page>
@@ -144,6 +150,7 @@ export const cleanSearch = (search: string): string =>
 
 const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
 
+/** The columns that lists of keys have in common: state, times, use of today. */
 export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
   ["Status", ({ key }) => statusOf(key, nowMs)],
   ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
@@ -190,8 +197,8 @@ const showKey: Handler = async (c) => {
   const others = [replaces, replacedBy].flatMap((name) => name?.[0] ?? []);
   const here = `/keys/${id}`;
   const [usage, limits, ms, history, present] = await Promise.all([
-    usageView(c, { ownerId, keyId: id, base: here }),
-    limitsCard(c, key),
+    usageView(deps, { ownerId, keyId: id, base: here, range: rangeOf(c) }),
+    limitsCard(deps, ownerId, key),
     readLastUse(redis, key),
     audit.read(ownerId, about),
     keys.present(ownerId, others),
@@ -344,8 +351,8 @@ const rotateKey: Handler = async (c) => {
   const target = targetOf(c, version);
   const rotate = (once: string) =>
     c.var.deps.keys.rotate({ ...target, once }, ms);
-  const told = `The old key ${hint} stops working ${text}.`;
-  return await answerCreated(c, nonce, rotate, told);
+  const replaced = `The old key ${hint} stops working ${text}.`;
+  return await answerCreated(c, { nonce, create: rotate, replaced });
 };
 
 /** Stops running requests. Returns the name of the notice to show. */
@@ -365,7 +372,8 @@ async function stopRunning(
   return "stopping";
 }
 
-export const keyRoutes = {
+/** The routes of the list of keys and of what is done with one. */
+export const keyRoutes: Routes = {
   "/keys": { GET: listKeys },
   "/keys/:id": { GET: showKey },
   "/keys/:id/ask/disable": { GET: ask("disable") },

@@ -1,3 +1,8 @@
+/**
+ * Limits in forms; and use against them as bars, of a key and its owner, or of the
+ * owner alone.
+ */
+
 import type { Child } from "hono/jsx";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import {
@@ -6,14 +11,9 @@ import {
   readMeters,
 } from "../../domain/keys/limit_use.ts";
 import { LIMIT_NAMES, MEDIA_LIMIT_NAMES } from "../../domain/keys/settings.ts";
-import type { ConsoleContext } from "../context.ts";
+import type { ConsoleDeps } from "../context.ts";
 import { Field } from "../parts.tsx";
 import { labelOf, number, Time } from "../texts.tsx";
-
-/**
- * Limits in forms; and use against them as bars, of a key and its owner, or of the
- * owner alone.
- */
 
 type LimitInput = Omit<Parameters<typeof Field>[0], "id" | "label">;
 
@@ -45,12 +45,18 @@ const WARN_SHARE = 0.8;
 
 const WHOSE = { key: "This key", owner: "All your keys" } as const;
 
+/** What the card needs to read limits and their use. */
+type LimitStores = Pick<ConsoleDeps, "redis" | "owners">;
+
 /**
  * A card with use against the limits of a key and its owner, or of the owner alone; the
  * latter only if the operator has set any.
  */
-export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
-  const { deps: { redis, owners }, signedIn: { session: { ownerId } } } = c.var;
+export async function limitsCard(
+  { redis, owners }: LimitStores,
+  ownerId: string,
+  key?: KeyRecord,
+) {
   const limits = await owners.limits(ownerId);
   const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
   if (key === undefined && meters.length === 0) return null;

@@ -1,3 +1,5 @@
+/** What operators see of all owners, and what they change about an account. */
+
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
@@ -19,6 +21,7 @@ import {
   type Handler,
   operatorOf,
   Refused,
+  type Routes,
 } from "../context.ts";
 import { FORM, parseForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
@@ -36,9 +39,7 @@ import { limitFields } from "./limits_view.tsx";
 import { keyName, labelOf, Moment, number, Time } from "../texts.tsx";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
 import { behindPassword, EmailField } from "./sign_in_page.tsx";
-import { usageView } from "./usage_page.tsx";
-
-/** What operators see of all owners, and what they change about an account. */
+import { rangeOf, usageView } from "./usage_page.tsx";
 
 /**
  * The views by address. `top` names a total and its days: the owners who use most come
@@ -54,12 +55,19 @@ const VIEWS = [
 ] as const;
 const TOP = /^(tokens|requests)-(1|30)$/;
 
-/** One view with its search: the page of it that the address asks for. */
-async function showView<T>(
+/** A list for operators. */
+interface View<Row> {
+  /** What its search looks for. */
+  placeholder: string;
+  /** Reads a page of it; `next` is the cursor of the page after. */
+  read: (query: PeopleQuery) => Promise<{ rows: Row[]; next: string | null }>;
+  columns: readonly Column<Row>[];
+}
+
+/** The page of a view that the address asks for, with its search. */
+async function showView<Row>(
   c: ConsoleContext,
-  placeholder: string,
-  read: (query: PeopleQuery) => Promise<{ rows: T[]; next: string | null }>,
-  columns: readonly Column<T>[],
+  { placeholder, read, columns }: View<Row>,
 ) {
   const { path } = c.req;
   const search = cleanSearch(c.req.query("search") ?? "");
@@ -89,15 +97,17 @@ async function showView<T>(
           current={address(path, { top })}
           to={(view) => view}
         />
-        <Search action={path} {...{ search, placeholder }} />
+        <Search action={path} search={search} placeholder={placeholder} />
       </div>
       <Table
         caption={`${TOP.test(top) ? "Most" : "Newest"} first, days in UTC`}
         empty={{ title: "Nothing found", lead: "Try fewer or shorter words." }}
-        {...{ rows, columns }}
+        rows={rows}
+        columns={columns}
       />
       <Pager
-        {...{ after, next }}
+        after={after}
+        next={next}
         to={(after) => address(path, { search, after })}
       />
     </Page>
@@ -107,35 +117,38 @@ async function showView<T>(
 const listOwners: Handler = (c) => {
   const { people, now } = c.var.deps;
   const [, by, days = "1"] = TOP.exec(c.req.query("top") ?? "") ?? [];
-  return showView(
-    c,
-    "Part of an e-mail address",
-    by === "tokens" || by === "requests"
+  return showView(c, {
+    placeholder: "Part of an e-mail address",
+    read: by === "tokens" || by === "requests"
       ? () => people.top(by, Number(days))
-      : people.list,
-    ownerColumns(now(), days === "1" ? "today" : "in 30 days"),
-  );
+      : (query) => people.list(query),
+    columns: ownerColumns(now(), days === "1" ? "today" : "in 30 days"),
+  });
 };
 
 const listKeys: Handler = (c) => {
   const { people, now } = c.var.deps;
-  const placeholder = "Description, owner, id or last 4";
-  return showView(c, placeholder, people.keys, [
-    ["Key", ({ key }) => (
-      <>
-        {keyName(key)}
-        <p class="help">{key.id}</p>
-      </>
-    )],
-    ["Owner", (row) => <a href={`/people/${row.ownerId}`}>{row.email}</a>],
-    ...stateColumns(now()),
-  ]);
+  return showView(c, {
+    placeholder: "Description, owner, id or last 4",
+    read: (query) => people.keys(query),
+    columns: [
+      ["Key", ({ key }) => (
+        <>
+          {keyName(key)}
+          <p class="help">{key.id}</p>
+        </>
+      )],
+      ["Owner", (row) => <a href={`/people/${row.ownerId}`}>{row.email}</a>],
+      ...stateColumns(now()),
+    ],
+  });
 };
 
 const invite: Handler = async (c) => {
   const email = parseEmail(parseForm(c, FORM.pick({ email: true })).email);
   if (email === null) throw new Refused(400, "This is not an e-mail address");
-  return answerLink(c, await c.var.deps.operators.invite(operatorOf(c), email));
+  const link = await c.var.deps.operators.invite(operatorOf(c), email);
+  return answerLink(c, link);
 };
 
 const ownerColumns = (nowMs: number, used: string): Column<OwnerRow>[] => [
@@ -203,7 +216,7 @@ async function showPerson(
   values?: Readonly<Record<keyof Limits, string>>,
   error?: string,
 ) {
-  const { deps: { owners, now }, signedIn } = c.var;
+  const { deps, deps: { owners, now }, signedIn } = c.var;
   const row = await findPerson(c);
   const { ownerId, email } = row.account;
   const limits = values ?? await owners.limits(ownerId);
@@ -253,7 +266,7 @@ async function showPerson(
             );
           })}
       </section>
-      {await usageView(c, { ownerId, base: here })}
+      {await usageView(deps, { ownerId, base: here, range: rangeOf(c) })}
     </Page>
   );
 }
@@ -309,7 +322,8 @@ const answerLink = (
   </Page>
 );
 
-export const peopleRoutes = {
+/** The routes for operators. */
+export const peopleRoutes: Routes = {
   "/people": { GET: listOwners, POST: behindPassword(invite) },
   "/people/keys": { GET: listKeys },
   "/people/:id": {

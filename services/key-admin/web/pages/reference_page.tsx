@@ -1,15 +1,15 @@
+/**
+ * The API reference, made from the OpenAPI document. Like that, it needs no sign-in.
+ */
+
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
-import type { Handler } from "../context.ts";
+import type { Handler, Routes } from "../context.ts";
 import { Page } from "../layout.tsx";
 import { Copyable, Facts, Noted, Table } from "../parts.tsx";
 import { labelOf } from "../texts.tsx";
 import { recognize } from "../session.ts";
-
-/**
- * The API reference, made from the OpenAPI document. Like that, it needs no sign-in.
- */
 
 /** JSON Schema, as far as the description uses it; the other keywords are bounds. */
 interface Schema {
@@ -77,7 +77,8 @@ const showReference: Handler = async (c) => {
   );
 };
 
-export const referenceRoutes = { "/reference": { GET: showReference } };
+/** The route of the API reference, which needs no sign-in. */
+export const referenceRoutes: Routes = { "/reference": { GET: showReference } };
 
 /** An operation, and the schemas that it uses for the first time. */
 function sectionOf(name: string, operation: Operation, names: string[]) {

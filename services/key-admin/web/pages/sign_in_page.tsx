@@ -1,8 +1,16 @@
+/**
+ * Signing in with a password, a link or the organisation's provider, and entering the
+ * password again.
+ */
+
 import { EMAIL_CHARS_MAX, parseEmail } from "../../domain/owners/email.ts";
 import { takeRates } from "../../domain/sign_in/attempts.ts";
 import type { Link } from "../../domain/sign_in/links.ts";
 import { NotAllowed, type OidcClient } from "../../domain/sign_in/oidc.ts";
-import * as password from "../../domain/sign_in/password.ts";
+import {
+  PASSWORD_CHARS_MIN,
+  passwordProblem,
+} from "../../domain/sign_in/password.ts";
 import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
 import {
   clientOf,
@@ -10,6 +18,7 @@ import {
   type ConsoleDeps,
   type Handler,
   Refused,
+  type Routes,
 } from "../context.ts";
 import { FORM, parseForm } from "../forms.ts";
 import { HeldForm, Page, signInAgain } from "../layout.tsx";
@@ -24,11 +33,6 @@ import {
   writeCookie,
 } from "../session.ts";
 import { unitsText } from "../texts.tsx";
-
-/**
- * Signing in with a password, a link or the organisation's provider, and entering the
- * password again.
- */
 
 const openSignIn: Handler = async (c) => {
   if (await findSignedIn(c) !== null) return c.redirect("/keys", 302);
@@ -46,10 +50,16 @@ const trySignIn: Handler = async (c) => {
   const { waitMs, isDisabled } = result;
   if (waitMs > 0) {
     c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
-    return await showSignIn(c, form, waitText(waitMs), 429);
+    return await showSignIn(c, {
+      ...form,
+      error: waitText(waitMs),
+      status: 429,
+    });
   }
-  const wrong = "E-mail, password or code is wrong.";
-  return await showSignIn(c, form, isDisabled ? `${DISABLED}.` : wrong, 401);
+  const error = isDisabled
+    ? `${DISABLED}.`
+    : "E-mail, password or code is wrong.";
+  return await showSignIn(c, { ...form, error, status: 401 });
 };
 
 const DISABLED = "Your account is disabled. Ask your operator";
@@ -62,7 +72,7 @@ function waitText(ms: number): string {
 
 const openLink: Handler = async (c) => {
   const { kind, account: { email } } = await findLink(c, "peek");
-  return showLink(c, kind, email);
+  return showLink(c, { kind, email });
 };
 
 const useLink: Handler = async (c) => {
@@ -71,13 +81,14 @@ const useLink: Handler = async (c) => {
   const form = parseForm(c, FORM.pick({ email: true, new_password: true }));
   const email = kind === "set_up" ? parseEmail(form.email) : before.email;
   if (email === null) {
-    return showLink(c, kind, form.email, "This is not an e-mail address.");
+    const error = "This is not an e-mail address.";
+    return showLink(c, { kind, email: form.email, error });
   }
   const holder = await owners.find(email) ?? ownerId;
   const problem = holder !== ownerId
     ? "This address belongs to another owner."
-    : await password.passwordProblem(form.new_password, { email });
-  if (problem !== null) return showLink(c, kind, email, problem);
+    : await passwordProblem(form.new_password, { email });
+  if (problem !== null) return showLink(c, { kind, email, error: problem });
   const passwordHash = await hasher.hash(form.new_password);
   await findLink(c, "use");
   if (!await owners.claim(ownerId, email)) throw new Refused(404, LINK_OVER);
@@ -186,18 +197,22 @@ export const behindPassword = (handler: Handler): Handler => async (c) => {
  * The problem with the current password, or null. An account without a password must
  * have signed in recently.
  */
-export async function checkPassword(c: ConsoleContext, given: string) {
+export async function checkPassword(
+  c: ConsoleContext,
+  password: string,
+): Promise<string | null> {
   const { deps, signedIn: { account } } = c.var;
   if (account.passwordHash === null) {
     return isFresh(c) ? null : "Sign in again first.";
   }
   const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
-  const { ok, waitMs } = await checkAgain(deps, account, given, from);
+  const { ok, waitMs } = await checkAgain(deps, account, password, from);
   if (ok) return null;
   return waitMs === 0 ? "The password is wrong." : waitText(waitMs);
 }
 
-export const signInRoutes = {
+/** The routes that lead to a session, which need none. */
+export const signInRoutes: Routes = {
   "/sign-in": { GET: openSignIn, POST: trySignIn },
   "/sign-in/oidc": { GET: beginOidc },
   [CALLBACK]: { GET: finishOidc },
@@ -228,12 +243,18 @@ function providerOf({ oidc }: ConsoleDeps): OidcClient {
   return oidc;
 }
 
+interface SignInForm {
+  email: string;
+  /** Where it leads; checked by `localPath`. */
+  next: string;
+  error?: string;
+  status?: 200 | 401 | 429;
+}
+
 /** One form for everything, so that it does not reveal which part was wrong. */
 async function showSignIn(
   c: ConsoleContext,
-  { email, next }: { email: string; next: string },
-  error?: string,
-  status: 200 | 401 | 429 = 200,
+  { email, next, error, status = 200 }: SignInForm,
 ) {
   const { oidc, owners } = c.var.deps;
   const isSetUp = await owners.setUpAccount() !== null;
@@ -289,12 +310,14 @@ const LINK_TEXTS = {
   ],
 } as const;
 
-function showLink(
-  c: ConsoleContext,
-  kind: Link["kind"],
-  email: string,
-  error?: string | null,
-) {
+interface LinkForm {
+  kind: Link["kind"];
+  email: string;
+  error?: string;
+}
+
+/** What a one-time link leads to: choosing a password. */
+function showLink(c: ConsoleContext, { kind, email, error }: LinkForm) {
   const [title, lead] = LINK_TEXTS[kind];
   return (
     <Page c={c} title={title} lead={lead} error={error} isCard>
@@ -332,9 +355,9 @@ export const NewPasswordField = (
       id="new_password"
       type="password"
       required
-      minlength={password.PASSWORD_CHARS_MIN}
+      minlength={PASSWORD_CHARS_MIN}
       autocomplete="new-password"
-      help={`At least ${password.PASSWORD_CHARS_MIN} characters. A few words in a row are fine.`}
+      help={`At least ${PASSWORD_CHARS_MIN} characters. A few words in a row are fine.`}
       {...props}
     />
     <div data-reveal="new_password" hidden>

@@ -1,3 +1,9 @@
+/**
+ * Sends a request through an edge, as callers do. It goes through key-admin, so that
+ * its key never reaches a browser. The form leads to a page with the whole answer; the
+ * script puts that answer into this page, and streams chats.
+ */
+
 import { z } from "zod";
 import {
   readAnswer,
@@ -23,6 +29,7 @@ import {
   type ConsoleDeps,
   type Handler,
   Refused,
+  type Routes,
 } from "../context.ts";
 import { parseForm, text } from "../forms.ts";
 import { securityPolicy } from "../guards.ts";
@@ -30,12 +37,6 @@ import { Page } from "../layout.tsx";
 import { address, Copyable, Facts, Field, PostForm, Tabs } from "../parts.tsx";
 import { readCookie } from "../session.ts";
 import { labelOf } from "../texts.tsx";
-
-/**
- * Sends a request through an edge, as callers do. It goes through key-admin, so that
- * its key never reaches a browser. The form leads to a page with the whole answer; the
- * script puts that answer into this page, and streams chats.
- */
 
 /** The form guard bounds the whole form. */
 const CHARS_MAX = 32_768;
@@ -62,8 +63,8 @@ function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, string[]> {
  */
 function askedFor(c: ConsoleContext) {
   const kinds = [...offered(c.var.deps)];
-  const { kind: asked = "", model = "" } = c.req.query();
-  const [kind, models] = kinds.find(([kind]) => kind === asked) ??
+  const { kind: wanted = "", model = "" } = c.req.query();
+  const [kind, models] = kinds.find(([kind]) => kind === wanted) ??
     kinds.find(([, models]) => models.includes(model)) ?? kinds[0] ?? [];
   if (kind === undefined) throw new Refused(404, "There is no model to try");
   return { kind, model: models?.find((id) => id === model) ?? models?.[0] };
@@ -71,7 +72,8 @@ function askedFor(c: ConsoleContext) {
 
 const openTry: Handler = (c) => {
   const { kind, model = "" } = askedFor(c);
-  return showTry(c, kind, { model, ...TRY_KINDS[kind].example });
+  const values = { model, ...TRY_KINDS[kind].example };
+  return showTry(c, { kind, values });
 };
 
 /** The posted form, its request and its mistakes. */
@@ -96,13 +98,13 @@ const showAnswer: Handler = async (c) => {
   const { kind, show, values, request, errors } = readTry(c);
   const isRefresh = c.req.param("id") !== undefined;
   if (!isRefresh && (errors.size > 0 || show)) {
-    return showTry(c, kind, values, { errors });
+    return showTry(c, { kind, values, errors });
   }
   const startMs = performance.now();
   const response = await (isRefresh ? askVideo(c) : send(c, kind, request));
   const answer = await readAnswer(response, startMs);
   const again = isRefresh && !response.ok ? c.req.path : answer.again;
-  return showTry(c, kind, values, { answer: { ...answer, again } });
+  return showTry(c, { kind, values, answer: { ...answer, again } });
 };
 
 /**
@@ -111,7 +113,7 @@ const showAnswer: Handler = async (c) => {
  */
 const streamAnswer: Handler = async (c) => {
   const { kind, values, request, errors } = readTry(c);
-  if (errors.size > 0) return showTry(c, kind, values, { errors });
+  if (errors.size > 0) return showTry(c, { kind, values, errors });
   const sent = { ...request, ...TRY_KINDS[kind].streamed };
   return passOn(await send(c, kind, sent));
 };
@@ -136,7 +138,8 @@ const sendVideo: Handler = async (c) => {
   return response;
 };
 
-export const tryRoutes = {
+/** The routes of "Try it": pages, streams, and the files of videos. */
+export const tryRoutes: Routes = {
   "/try": { GET: openTry, POST: showAnswer },
   "/try/stream": { POST: streamAnswer },
   "/try/videos/:id": { POST: showAnswer },
@@ -170,33 +173,25 @@ async function ask(c: ConsoleContext, call: TryCall): Promise<Response> {
   return await deps.askApi(call, { key, signal });
 }
 
+/** What the page shows. */
+interface ShownTry {
+  kind: TryKind;
+  /** What the form has in its fields. */
+  values: TryValues;
+  /** Mistakes by field. */
+  errors?: ReadonlyMap<string, string>;
+  answer?: TryAnswer;
+}
+
 /** The page with a form and, once it was sent, with its mistakes or the answer. */
 function showTry(
   c: ConsoleContext,
-  kind: TryKind,
-  values: TryValues,
-  { errors, answer }: {
-    errors?: ReadonlyMap<string, string>;
-    answer?: TryAnswer;
-  } = {},
+  { kind, values, errors, answer }: ShownTry,
 ) {
   const { deps } = c.var;
-  const { streamed, isUpload, fields } = TRY_KINDS[kind];
+  const { streamed, isUpload } = TRY_KINDS[kind];
   const sent = { ...tryRequest(kind, values).request, ...streamed };
-  const code = codeOf(kind, sent, deps.apiUrl);
   const kinds = offered(deps);
-  const field = ([name, label, input]: TryField) => (
-    <Field
-      id={name}
-      label={label}
-      value={values[name]}
-      error={errors?.get(name)}
-      autocomplete="off"
-      {...input}
-    />
-  );
-  const isUsed = ([name]: TryField) => errors?.has(name) || values[name];
-  const models = kinds.get(kind) ?? [];
   return (
     <Page
       c={c}
@@ -229,49 +224,86 @@ function showTry(
               </>
             }
           >
-            {/* The script replaces these fields when one has a mistake. */}
-            <div id="fields">
-              {field([
-                "model",
-                "Model",
-                { options: models.map((id) => [id, id]) },
-              ])}
-              {fields.map(([title, ...fields]) => {
-                const row = <div class="pair">{fields.map(field)}</div>;
-                return title === "" ? row : (
-                  <details open={fields.some(isUsed)}>
-                    <summary>{title}</summary>
-                    {row}
-                  </details>
-                );
-              })}
-            </div>
+            <Fields
+              kind={kind}
+              models={kinds.get(kind) ?? []}
+              values={values}
+              errors={errors ?? new Map()}
+            />
           </PostForm>
         </section>
         <div>
           <Answer kind={kind} answer={answer} subject={values.prompt ?? ""} />
-          <section class="card">
-            <div>
-              <h2>The same request as code</h2>
-              <p class="help">
-                It uses the key in <code>OPENAI_API_KEY</code>.
-              </p>
-            </div>
-            {LANGUAGES.map((language, at) => (
-              <details name="code" open={at === 0}>
-                <summary>{language}</summary>
-                <Copyable id={`code-${language}`} label={language}>
-                  {code[language]}
-                </Copyable>
-              </details>
-            ))}
-          </section>
+          <Code code={codeOf(kind, sent, deps.apiUrl)} />
         </div>
       </div>
       <script src={deps.assets.tryScript} defer />
     </Page>
   );
 }
+
+/**
+ * The fields of a kind, of which seldom used ones are folded. The script replaces them
+ * when one has a mistake.
+ */
+function Fields({ kind, models, values, errors }: {
+  kind: TryKind;
+  models: readonly string[];
+  values: TryValues;
+  errors: ReadonlyMap<string, string>;
+}) {
+  const field = ([name, label, input]: TryField) => (
+    <Field
+      id={name}
+      label={label}
+      value={values[name]}
+      error={errors.get(name)}
+      autocomplete="off"
+      {...input}
+    />
+  );
+  const isUsed = ([name]: TryField) => errors.has(name) || values[name];
+  return (
+    <div id="fields">
+      {field([
+        "model",
+        "Model",
+        { options: models.map((id) => [id, id]) },
+      ])}
+      {TRY_KINDS[kind].fields.map(([title, ...fields]) => {
+        const row = <div class="pair">{fields.map(field)}</div>;
+        return title === "" ? row : (
+          <details open={fields.some(isUsed)}>
+            <summary>{title}</summary>
+            {row}
+          </details>
+        );
+      })}
+    </div>
+  );
+}
+
+/** The same request for programs. */
+const Code = (
+  { code }: { code: Readonly<Record<typeof LANGUAGES[number], string>> },
+) => (
+  <section class="card">
+    <div>
+      <h2>The same request as code</h2>
+      <p class="help">
+        It uses the key in <code>OPENAI_API_KEY</code>.
+      </p>
+    </div>
+    {LANGUAGES.map((language, at) => (
+      <details name="code" open={at === 0}>
+        <summary>{language}</summary>
+        <Copyable id={`code-${language}`} label={language}>
+          {code[language]}
+        </Copyable>
+      </details>
+    ))}
+  </section>
+);
 
 /**
  * The answer, or the empty elements in which the script shows it. The style sheet hides

@@ -1,3 +1,5 @@
+/** What was used, and which requests were refused or failed, and why. */
+
 import {
   type FailedRequest,
   FAILURE_REASONS,
@@ -17,26 +19,26 @@ import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import {
   answerCsv,
   type ConsoleContext,
+  type ConsoleDeps,
   findKey,
   type Handler,
+  type Routes,
 } from "../context.ts";
 import { Page } from "../layout.tsx";
 import { type Column, Empty, Facts, Noted, Table, Tabs } from "../parts.tsx";
 import { labelOf, number, Time, unitsText } from "../texts.tsx";
 import { limitsCard } from "./limits_view.tsx";
 
-/** What was used, and which requests were refused or failed, and why. */
-
 const showUsage: Handler = async (c) => {
-  const { ownerId } = c.var.signedIn.session;
+  const { deps, signedIn: { session: { ownerId } } } = c.var;
   return (
     <Page
       c={c}
       title="Usage"
       lead="All your keys together, including deleted ones. Each key's page shows its own numbers."
     >
-      {await limitsCard(c)}
-      {await usageView(c, { ownerId, base: "/usage" })}
+      {await limitsCard(deps, ownerId)}
+      {await usageView(deps, { ownerId, base: "/usage", range: rangeOf(c) })}
     </Page>
   );
 };
@@ -99,7 +101,8 @@ const FAILED_COLUMNS: readonly Column<FailedRequest>[] = [
   ["Model", ({ model }) => model ?? "–"],
 ];
 
-export const usageRoutes = {
+/** The routes of usage, and of the requests of a key that failed. */
+export const usageRoutes: Routes = {
   "/usage": { GET: showUsage },
   "/usage/export.csv": { GET: exportUsage },
   "/keys/:id/export.csv": { GET: exportUsage },
@@ -143,7 +146,7 @@ const countColumns = (head: string, total: Counts): readonly Column<Row>[] => [
 type Series = readonly [
   label: string,
   color: string,
-  of: (counts: Counts) => number,
+  countIn: (counts: Counts) => number,
 ];
 const MADE = "var(--accent)";
 const REQUESTS: readonly Series[] = [
@@ -162,20 +165,28 @@ const TOKENS: readonly Series[] = [
   ["Output", MADE, ({ outputTokens = 0 }) => outputTokens],
 ];
 
-/**
- * Totals, charts and tables of a key or of all keys of an owner. `base` is the address
- * of the page.
- */
+/** The time whose usage is shown. */
+type Range = keyof typeof RANGES;
+
+/** The range in the address; by default a day. */
+export const rangeOf = (c: ConsoleContext): Range =>
+  c.req.query("range") === "30d" ? "30d" : "24h";
+
+/** Whose usage of what time is shown, and where. */
+interface UsageQuery {
+  ownerId: string;
+  /** Null: all keys of the owner. */
+  keyId?: string | null;
+  /** The address of the page, to which links to other ranges lead. */
+  base: string;
+  range: Range;
+}
+
+/** Totals, charts and tables of a key or of all keys of an owner. */
 export async function usageView(
-  c: ConsoleContext,
-  { ownerId, keyId = null, base }: {
-    ownerId: string;
-    keyId?: string | null;
-    base: string;
-  },
+  { redis, now }: Pick<ConsoleDeps, "redis" | "now">,
+  { ownerId, keyId = null, base, range }: UsageQuery,
 ) {
-  const { redis, now } = c.var.deps;
-  const range = c.req.query("range") === "30d" ? "30d" : "24h";
   const usage = await readUsage(redis, ownerId, keyId, range, now());
   const { total, models, buckets } = usage;
   const { name, unit, head } = RANGES[range];
@@ -185,11 +196,11 @@ export async function usageView(
     ["Tokens", TOKENS],
     ...units.map((unit) => {
       const label = labelOf(unit);
-      const of = (counts: Counts) => counts[unit] ?? 0;
-      return [label, [[label, MADE, of]]] as const;
+      const countIn = (counts: Counts) => counts[unit] ?? 0;
+      return [label, [[label, MADE, countIn]]] as const;
     }),
   ];
-  const ofModels = [...models].sort(([, a], [, b]) =>
+  const byModel = [...models].sort(([, a], [, b]) =>
     (b.requests ?? 0) - (a.requests ?? 0)
   );
   return (
@@ -224,7 +235,7 @@ export async function usageView(
             <Table
               caption="Usage by model, the most used first"
               title={<strong>By model</strong>}
-              rows={ofModels.map(([model, counts]): Row => [
+              rows={byModel.map(([model, counts]): Row => [
                 model || <span key="" class="faint">No known model</span>,
                 counts,
               ])}
@@ -298,6 +309,20 @@ const DAY = new Intl.DateTimeFormat("en", {
   timeZone: "UTC",
 });
 
+/** Of the room of a bucket, whose width is 1. */
+const BAR_WIDTH = 0.7;
+
+/** The parts of a bar, from the bottom up, each with the counts of those below it. */
+function stacked(bucket: Counts, series: readonly Series[]) {
+  let below = 0;
+  return series.map(([, fill, countIn]) => {
+    const count = countIn(bucket);
+    const part = { fill, count, below };
+    below += count;
+    return part;
+  });
+}
+
 /**
  * A bar chart as SVG, one unit wide for each bucket and one high for each count, and
  * stretched to its box. The table below it has the same numbers for screen readers.
@@ -311,7 +336,7 @@ function barChart(
   const isHourly = range === "24h";
   const title = `${what} per ${unit}`;
   const sums = buckets.map((bucket) =>
-    series.reduce((sum, [, , of]) => sum + of(bucket), 0)
+    series.reduce((sum, [, , countIn]) => sum + countIn(bucket), 0)
   );
   const most = Math.max(1, ...sums);
   return (
@@ -339,10 +364,9 @@ function barChart(
       >
         {buckets.map((bucket, at) => {
           const { startMs } = bucket;
-          const counts = series.map(([label, , of]) =>
-            `${label} ${number(of(bucket))}`
+          const counts = series.map(([label, , countIn]) =>
+            `${label} ${number(countIn(bucket))}`
           );
-          let y = most;
           return (
             <g>
               {/* SVG has no `<time>`: the hour stays in UTC. */}
@@ -350,13 +374,13 @@ function barChart(
                 {isHourly ? minuteText(startMs) : DAY.format(startMs)}
                 {`: ${counts.join(", ")}`}
               </title>
-              {series.map(([, fill, of]) => (
+              {stacked(bucket, series).map(({ fill, count, below }) => (
                 <rect
                   fill={fill}
-                  x={at + 0.15}
-                  y={y -= of(bucket)}
-                  width={0.7}
-                  height={of(bucket)}
+                  x={at + (1 - BAR_WIDTH) / 2}
+                  y={most - below - count}
+                  width={BAR_WIDTH}
+                  height={count}
                 />
               ))}
             </g>

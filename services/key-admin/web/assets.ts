@@ -1,0 +1,55 @@
+/**
+ * The console's own files: read once at the start, and served under paths that change
+ * with their content, so that browsers may keep them forever.
+ */
+
+import { createHash } from "node:crypto";
+
+/** A file as it is served. */
+interface Asset {
+  body: string;
+  /** The media type with its charset. */
+  type: string;
+}
+
+/** The paths of the console's files, and the files by their paths. */
+export interface Assets {
+  /** The one style sheet of all pages. */
+  stylesheet: string;
+  /** The script of all pages. */
+  script: string;
+  /** The script of the page "Try it". */
+  tryScript: string;
+  icon: string;
+  files: ReadonlyMap<string, Asset>;
+}
+
+/** The parts of the style sheet. A later one overrides those before it. */
+const STYLES = ["elements", "controls", "words", "layout", "pages", "tables"]
+  .map((name) => `console/${name}.css`);
+
+const VERSION_CHARS = 12;
+
+/** Reads the files beside this module. Throws if one of them is missing. */
+export async function readAssets(): Promise<Assets> {
+  const files = new Map<string, Asset>();
+  /** Adds a file that is made of these parts. Returns its path. */
+  const add = async (name: string, mediaType: string, parts = [name]) => {
+    const texts = await Promise.all(parts.map(readPart));
+    const body = texts.join("\n");
+    const digest = createHash("sha256").update(body).digest("hex");
+    const path = `/assets/${digest.slice(0, VERSION_CHARS)}/${name}`;
+    files.set(path, { body, type: `${mediaType}; charset=utf-8` });
+    return path;
+  };
+  return {
+    stylesheet: await add("console.css", "text/css", STYLES),
+    script: await add("console.js", "text/javascript"),
+    tryScript: await add("try.js", "text/javascript"),
+    icon: await add("icon.svg", "image/svg+xml"),
+    files,
+  };
+}
+
+const readPart = (name: string): Promise<string> =>
+  Deno.readTextFile(new URL(`assets/${name}`, import.meta.url));
