@@ -12,35 +12,34 @@ export type FormFields = {
 
 /**
  * Encodes the fields and then the files, in this order, under a random boundary.
- * Quotes and line ends in names are percent-encoded, as browsers do.
+ * Quotes and line ends in names are percent-encoded, as browsers do. The body refers to
+ * the bytes of the files: it copies none of them.
  */
 export function encodeForm(
   fields: FormFields,
   files: readonly UploadedFile[],
-): { contentType: string; body: Uint8Array } {
+): { contentType: string; body: readonly Uint8Array[] } {
   // Its 128 random bits occur in no part.
   const boundary = newRequestId();
-  const parts: Uint8Array[] = [];
-  const add = (head: string, content: Uint8Array) => {
-    const start = `--${boundary}\r\ncontent-disposition: form-data; ${head}`;
-    parts.push(Buffer.from(`${start}\r\n\r\n`), content, Buffer.from("\r\n"));
-  };
+  const body: Uint8Array[] = [];
+  const start = `--${boundary}\r\ncontent-disposition: form-data; `;
+  /** What comes before the next file. */
+  let text = "";
   for (const [name, value] of Object.entries(fields)) {
     for (const each of [value ?? []].flat()) {
-      add(`name="${quoted(name)}"`, Buffer.from(String(each)));
+      text += `${start}name="${quoted(name)}"\r\n\r\n${each}\r\n`;
     }
   }
   for (const { field, name, type, content } of files) {
-    add(
-      `name="${quoted(field)}"; filename="${quoted(name)}"\r\n` +
-        `content-type: ${type || "application/octet-stream"}`,
-      content,
-    );
+    text += `${start}name="${quoted(field)}"; filename="${quoted(name)}"\r\n` +
+      `content-type: ${type || "application/octet-stream"}\r\n\r\n`;
+    body.push(Buffer.from(text), content);
+    text = "\r\n";
   }
-  parts.push(Buffer.from(`--${boundary}--\r\n`));
+  body.push(Buffer.from(`${text}--${boundary}--\r\n`));
   return {
     contentType: `multipart/form-data; boundary=${boundary}`,
-    body: Buffer.concat(parts),
+    body,
   };
 }
 

@@ -54,7 +54,7 @@ function tooComplex(): ApiError {
  * The index of the quote that closes the string starting at `from`, or the length of
  * the text.
  */
-function endOfString(text: string, from: number): number {
+export function endOfString(text: string, from: number): number {
   for (let at = from;;) {
     const quote = text.indexOf('"', at);
     if (quote < 0) return text.length;

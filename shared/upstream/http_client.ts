@@ -11,6 +11,9 @@ import {
   parseResponseHead,
   type ResponseHead,
 } from "./http_framing.ts";
+import { type ByteConnection, openTunnel, type Proxy } from "./proxy.ts";
+
+export type { ByteConnection } from "./proxy.ts";
 
 /**
  * Size of a connection's read buffer, once a read has filled a smaller one, and
@@ -28,50 +31,70 @@ const IDLE_PERIOD_MS = 20_000;
 const DRAIN_BYTES_MAX = 64 * 1024;
 const DRAIN_MS = 1_000;
 
-/** A byte stream in both directions. `Deno.Conn` is one. */
-export type ByteConnection = Pick<Deno.Conn, "read" | "write" | "close">;
-
 /**
  * Opens a connection to one server; if the signal aborts, rejects and leaves nothing
  * open.
  */
 export type Connect = (signal: AbortSignal) => Promise<ByteConnection>;
 
+/** How connections to a server are made. */
+export interface ConnectOptions {
+  /** PEM certificates trusted in addition to the usual ones. */
+  caCerts?: string[];
+  /** Leads to the server; by default it is reached directly. */
+  proxy?: Proxy | null;
+}
+
 /**
- * TCP_NODELAY, set before the first byte, saves small requests the peer's delayed
- * acknowledgement of 40 ms.
+ * Makes connections to the server of a URL. TCP_NODELAY, set before the first byte,
+ * saves small requests the peer's delayed acknowledgement of 40 ms.
  */
 export function createConnect(
   url: URL,
-  /** PEM certificates trusted in addition to the usual ones. */
-  caCerts: string[] = [],
+  { caCerts = [], proxy = null }: ConnectOptions = {},
 ): Connect {
   const isTls = url.protocol === "https:";
   // An IPv6 address without its brackets.
   const hostname = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  const port = Number(url.port || (isTls ? 443 : 80));
+  const target = { hostname, port: Number(url.port || (isTls ? 443 : 80)) };
   return async (signal) => {
+    const { hostname, port } = proxy ?? target;
     const tcp = await Deno.connect({ hostname, port, signal });
     tcp.setNoDelay(true);
     tcp.setKeepAlive(true);
+    if (proxy !== null) {
+      await untilAborted(openTunnel(tcp, proxy, target), { on: tcp, signal });
+    }
     if (!isTls) return tcp;
     // A server that also offers HTTP/2 must not select it.
-    const options = { hostname, alpnProtocols: ["http/1.1"], caCerts };
+    const options = {
+      hostname: target.hostname,
+      alpnProtocols: ["http/1.1"],
+      caCerts,
+    };
     const tls = await Deno.startTls(tcp, options);
-    const abort = Promise.withResolvers<never>();
-    const onAbort = () => abort.reject(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      signal.throwIfAborted();
-      await Promise.race([tls.handshake(), abort.promise]);
-      return tls;
-    } catch (error) {
-      tls.close();
-      throw error;
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-    }
+    await untilAborted(tls.handshake(), { on: tls, signal });
+    return tls;
   };
+}
+
+/** Waits for a step of a connection, which is closed if it fails or is aborted. */
+async function untilAborted(
+  step: Promise<unknown>,
+  { on, signal }: { on: ByteConnection; signal: AbortSignal },
+): Promise<void> {
+  const abort = Promise.withResolvers<never>();
+  const onAbort = () => abort.reject(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    signal.throwIfAborted();
+    await Promise.race([step, abort.promise]);
+  } catch (error) {
+    on.close();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
 }
 
 const decoder = new TextDecoder();
@@ -103,11 +126,14 @@ export class HttpConnection {
   ) {}
 
   /**
-   * Sends a request and resolves with the first head that is not interim, or with null
-   * if the connection was idle and the server has closed it instead. Rejects with the
-   * reason for the attempt's end, or an `UpstreamError`.
+   * Sends the pieces of a request and resolves with the first head that is not interim,
+   * or with null if the connection was idle and the server has closed it instead.
+   * Rejects with the reason for the attempt's end, or an `UpstreamError`.
    */
-  async exchange(request: Uint8Array, deadlines: AttemptDeadlines) {
+  async exchange(
+    request: readonly Uint8Array[],
+    deadlines: AttemptDeadlines,
+  ): Promise<ResponseHead | null> {
     this.#deadlines = deadlines;
     this.#isSent = false;
     this.#isKeepAlive = false;
@@ -206,10 +232,12 @@ export class HttpConnection {
     this.raw.close();
   }
 
-  async #write(bytes: Uint8Array): Promise<void> {
+  async #write(pieces: readonly Uint8Array[]): Promise<void> {
     try {
-      for (let at = 0; at < bytes.length;) {
-        at += await this.raw.write(at === 0 ? bytes : bytes.subarray(at));
+      for (const bytes of pieces) {
+        for (let at = 0; at < bytes.length;) {
+          at += await this.raw.write(at === 0 ? bytes : bytes.subarray(at));
+        }
       }
       this.#isSent = true;
     } catch {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { monotonicNow } from "../process/clock.ts";
 import { Deadlines } from "../process/deadlines.ts";
+import type { Proxy } from "./proxy.ts";
 import {
   connectTo,
   type Reply,
@@ -70,7 +71,7 @@ async function begin(
 ): Promise<HttpConnection & { status: number }> {
   const connection = await client.connection(deadlines);
   try {
-    const head = await connection.exchange(request, deadlines);
+    const head = await connection.exchange([request], deadlines);
     return Object.assign(connection, { status: head?.status ?? 0 });
   } catch (error) {
     connection.close();
@@ -311,9 +312,14 @@ Deno.test("close() ends idle connections, and running ones are not kept", async 
 
 const reply = () => jsonResponse({});
 
-async function firstWord(url: string, caCerts?: string[]): Promise<string> {
+async function firstWord(
+  url: string,
+  caCerts: string[] = [],
+  proxy: Proxy | null = null,
+): Promise<string> {
   const { signal } = new AbortController();
-  const connection = await createConnect(new URL(url), caCerts)(signal);
+  const connect = createConnect(new URL(url), { caCerts, proxy });
+  const connection = await connect(signal);
   try {
     await connection.write(REQUEST);
     const buffer = new Uint8Array(4);
@@ -358,4 +364,45 @@ Deno.test("createConnect() gives up a TLS handshake when it is aborted", async (
   await using server = startScriptedServer({ reply: () => [] });
   const connect = createConnect(new URL(`https://localhost:${server.port}`));
   await assert.rejects(connect(AbortSignal.timeout(50)));
+});
+
+/** A proxy that opens the first tunnel it is asked for, and says where it led. */
+function startProxy() {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const asked: string[] = [];
+  const serving = (async () => {
+    const client = await listener.accept();
+    const buffer = new Uint8Array(1_024);
+    const bytes = await client.read(buffer) ?? 0;
+    const [head = ""] = decoder.decode(buffer.subarray(0, bytes)).split("\r\n");
+    asked.push(head);
+    const [, hostname = "", port] = /^CONNECT (.*):(\d+) /.exec(head) ?? [];
+    const server = await Deno.connect({ hostname, port: Number(port) });
+    await client.write(new TextEncoder().encode("HTTP/1.1 200 OK\r\n\r\n"));
+    await Promise.allSettled([
+      client.readable.pipeTo(server.writable),
+      server.readable.pipeTo(client.writable),
+    ]);
+  })();
+  const { port } = listener.addr;
+  return {
+    proxy: { hostname: "127.0.0.1", port, authorization: null },
+    asked,
+    async [Symbol.asyncDispose]() {
+      listener.close();
+      await serving;
+    },
+  };
+}
+
+Deno.test("createConnect() passes through a proxy, with TLS inside of the tunnel too", async () => {
+  for (const tls of [undefined, await makeSelfSigned("localhost")]) {
+    await using server = startScriptedServer({ reply, ...(tls && { tls }) });
+    await using tunnel = startProxy();
+    const { proxy } = tunnel;
+    const caCerts = tls ? [tls.cert] : [];
+    assert.equal(await firstWord(server.baseUrl, caCerts, proxy), "HTTP");
+    const { host } = new URL(server.baseUrl);
+    assert.deepEqual(tunnel.asked, [`CONNECT ${host} HTTP/1.1`]);
+  }
 });

@@ -3,6 +3,7 @@ import { Buffer } from "node:buffer";
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import { Deadlines } from "../process/deadlines.ts";
+import { VERSION } from "../version.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer } from "./errors.ts";
 import {
@@ -13,12 +14,15 @@ import {
 } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
+import { proxyOf, type ProxyVariables } from "./proxy.ts";
 import {
   createRedact,
   readErrorResponse,
   type Redact,
 } from "./error_response.ts";
 
+/** Some hosted servers refuse requests without one (RFC 9110, section 10.1.5). */
+const USER_AGENT = `chat-completion-gateway/${VERSION}`;
 const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
 
 /** The kind of a request, by default `POST` of JSON. */
@@ -41,12 +45,26 @@ export interface ModelServerOptions {
   now: MonotonicNow;
   /** Opens connections. Default: to `config.base_url`. */
   connect?: Connect;
+  /** The proxies that may lead to the server. */
+  proxies?: ProxyVariables;
 }
+
+/**
+ * Text, or pieces that are sent one after the other as they are: an upload is neither
+ * joined nor copied, and a repeat sends the same pieces.
+ */
+export type RequestBody = string | readonly Uint8Array[];
+
+/** Encodes requests of one kind; returns the pieces to send. */
+export type RequestEncoder = (
+  body: RequestBody,
+  call: Omit<BackendCall, "signal">,
+) => readonly Uint8Array[];
 
 /** One request to a model server, encoded but for its body. */
 export interface ServerRequest {
-  encode: ReturnType<ModelServer["encoder"]>;
-  body: string | Uint8Array;
+  encode: RequestEncoder;
+  body: RequestBody;
   call: BackendCall;
   /** Ends the request when it aborts. Default: that of the call. */
   signal?: AbortSignal;
@@ -96,7 +114,9 @@ export class ModelServer {
       ? {}
       : { authorization: `Bearer ${apiKey}` };
     this.#client = new HttpClient(
-      options.connect ?? createConnect(this.#baseUrl),
+      options.connect ?? createConnect(this.#baseUrl, {
+        proxy: options.proxies ? proxyOf(this.#baseUrl, options.proxies) : null,
+      }),
       config.deadlines.connect_ms,
     );
     this.redact = createRedact({
@@ -118,32 +138,32 @@ export class ModelServer {
       contentType = method === "POST" ? "application/json" : null,
       headers,
     }: RequestOptions,
-  ) {
+  ): RequestEncoder {
     const url = typeof to === "string"
       ? new URL(`${this.config.base_url}${to}`)
       : to;
     const sent = Object.entries({
       host: url.host,
       accept,
+      "user-agent": USER_AGENT,
       "accept-encoding": "identity",
       ...contentType !== null && { "content-type": contentType },
       ...this.#credential,
-      ...this.config.headers,
+      ...inLowerCase(this.config.headers),
       ...headers,
-    }).map(([name, value]) => `${name.toLowerCase()}: ${value}\r\n`);
+    }).map(([name, value]) => `${name}: ${value}\r\n`);
     const fixed = `${method} ${url.pathname}${url.search} HTTP/1.1\r\n` +
       `${sent.join("")}content-length: `;
-    return (
-      body: string | Uint8Array,
-      { requestId, traceparent }: Omit<BackendCall, "signal">,
-    ): Uint8Array => {
-      const bytes = Buffer.byteLength(body);
+    return (body, { requestId, traceparent }) => {
+      const bytes = typeof body === "string"
+        ? Buffer.byteLength(body)
+        : body.reduce((sum, piece) => sum + piece.length, 0);
       let head = `${fixed}${bytes}\r\nx-request-id: ${requestId}\r\n`;
       if (traceparent !== undefined) head += `traceparent: ${traceparent}\r\n`;
       head += "\r\n";
       return typeof body === "string"
-        ? Buffer.from(head + body)
-        : Buffer.concat([Buffer.from(head), body]);
+        ? [Buffer.from(head + body)]
+        : [Buffer.from(head), ...body];
     };
   }
 
@@ -204,4 +224,13 @@ export class ModelServer {
     this.#client.close();
     this.#deadlines.closeWhenIdle();
   }
+}
+
+/** So that a header of the models file replaces the usual one of its name. */
+function inLowerCase(
+  headers: { readonly [name: string]: string },
+): { [name: string]: string } {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
+  );
 }

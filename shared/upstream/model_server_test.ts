@@ -1,5 +1,7 @@
+import { Buffer } from "node:buffer";
 import assert from "node:assert/strict";
 import { backendAt } from "../../tests/support/scripted_server.ts";
+import { VERSION } from "../version.ts";
 import { ModelServer, type RequestOptions } from "./model_server.ts";
 
 const TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -21,13 +23,14 @@ function encode(
     now: () => 0,
   });
   const encodeRequest = server.encoder("/x?api-version=1", options);
-  const bytes = encodeRequest(body, { requestId: "r1", ...call });
-  return new TextDecoder().decode(bytes).split("\r\n");
+  const pieces = encodeRequest(body, { requestId: "r1", ...call });
+  return Buffer.concat(pieces).toString().split("\r\n");
 }
 
 const host = (accept: string) => [
   "host: gpu:8000",
   `accept: ${accept}`,
+  `user-agent: chat-completion-gateway/${VERSION}`,
   "accept-encoding: identity",
 ];
 

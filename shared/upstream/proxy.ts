@@ -3,7 +3,6 @@
  * too: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, and how a connection passes through
  * it: with CONNECT, also to servers without TLS (RFC 9110, section 9.3.6).
  */
-import type { ByteConnection } from "./http_client.ts";
 import { findHeadEnd } from "./http_framing.ts";
 
 /** The head of a proxy's answer; a longer one is no answer to CONNECT. */
@@ -14,6 +13,15 @@ const PORT_OF_SCHEME: { readonly [scheme: string]: string } = {
   "http:": "80",
   "https:": "443",
 };
+
+/** A byte stream in both directions; a TCP or TLS connection is one. */
+export interface ByteConnection {
+  /** Reads into a buffer; resolves with the number of bytes, or null at the end. */
+  read(buffer: Uint8Array): Promise<number | null>;
+  /** Writes some of the bytes; resolves with their number. */
+  write(bytes: Uint8Array): Promise<number>;
+  close(): void;
+}
 
 /** The variables, as the environment has them; absent ones are undefined. */
 export interface ProxyVariables {

@@ -1,7 +1,7 @@
 // Which proxy leads to a server, and what passes through it.
 import assert from "node:assert/strict";
-import type { ByteConnection } from "./http_client.ts";
 import {
+  type ByteConnection,
   openTunnel,
   parseProxy,
   proxyOf,

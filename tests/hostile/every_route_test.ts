@@ -163,7 +163,7 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   const model = scriptedModelServer(hello);
   const models = [...catalogFromSimulator("http://127.0.0.1:9/v1")];
   const seeing = models.map(([id, entry]) =>
-    [id, { ...entry, vision: true }] as const
+    [id, { ...entry, vision: true, fetches_urls: true }] as const
   );
   const door = { catalog: new Map(seeing) };
   await using gateway = await startGateway("open", { door });

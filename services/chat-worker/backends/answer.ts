@@ -9,7 +9,7 @@ import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { HeldBytes } from "@gateway/shared/worker/answer_memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 import { type CallFragment, ToolCallFragments } from "./tool_calls.ts";
-import type { StatedUsage } from "./usage.ts";
+import { type StatedUsage, TOKENS_MAX } from "./usage.ts";
 
 /**
  * Characters of the request id in the id of a tool call: some servers accept at most 40
@@ -153,7 +153,8 @@ export class ChatAnswer {
   }
 
   #tokens(): number {
-    return this.counters.reduce((sum, { tokens }) => sum + tokens, 0);
+    const sum = this.counters.reduce((sum, { tokens }) => sum + tokens, 0);
+    return Math.min(sum, TOKENS_MAX);
   }
 
   /**

@@ -62,6 +62,7 @@ export class ChunkReader {
   #endsWithUsage = false;
   #pieces = 0;
   #estimate = 0;
+  #tokensShown = 0;
 
   constructor({ answer, choices, redact, sentBytes = 0 }: ReaderOptions) {
     this.#answer = answer;
@@ -91,7 +92,7 @@ export class ChunkReader {
    */
   get tokens(): number {
     const stated = this.#usage?.counted.completion_tokens ?? 0;
-    return Math.max(stated, this.#pieces, Math.ceil(this.#estimate));
+    return Math.max(stated, this.#tokensShown);
   }
 
   /**
@@ -275,8 +276,11 @@ export class ChunkReader {
   /** Whether there is any text. */
   #count(text: string): boolean {
     if (text === "") return false;
+    const tokens = textTokens(text);
     this.#pieces += 1;
-    this.#estimate += textTokens(text);
+    this.#estimate += tokens;
+    // A piece is at least a token; a long one is several.
+    this.#tokensShown += Math.max(1, Math.floor(tokens));
     return true;
   }
 
