@@ -19,10 +19,9 @@ const publicUrl = z.string().refine(isSafeOrigin)
   .transform((text) => new URL(text));
 
 /** Whoever reads along could sign in as anybody: the issuer vouches for people. */
-const issuerUrl = z.string().refine((text) => {
-  const url = URL.parse(text);
-  return url !== null && url.hostname !== "" && isSafeUrl(url);
-});
+const issuerUrl = z.string().refine((text) =>
+  env.isUrl(text, ["http:", "https:"]) && isSafeUrl(new URL(text))
+);
 
 /** An e-mail address, or a domain behind `@`, in lower case; null if it is neither. */
 function allowedOf(text: string): string | null {

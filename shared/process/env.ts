@@ -154,8 +154,11 @@ export function hidden<T>(shown: Variable<T>): Variable<T> {
   return variable(shown, { ...aboutOf(shown), isSecret: true });
 }
 
-/** Whether clients can use it: they decode the user and the password. */
-function isUrl(text: string, protocols: readonly string[]): boolean {
+/**
+ * Whether a text is a URL of one of these protocols, as in "https:", that clients can
+ * use: they decode the user and the password.
+ */
+export function isUrl(text: string, protocols: readonly string[]): boolean {
   const url = URL.parse(text);
   if (url === null) return false;
   try {

@@ -60,12 +60,9 @@ export function proxyOf(target: URL, variables: ProxyVariables): Proxy | null {
   return isExempt ? null : parseProxy(text);
 }
 
-/**
- * Reads a proxy's URL; the scheme `http://` may be left out. Throws a `TypeError` if it
- * is of another kind.
- */
+/** Reads a proxy's URL. Throws a `TypeError` if it is of another kind. */
 export function parseProxy(text: string): Proxy {
-  const url = URL.parse(text.includes("://") ? text : `http://${text}`);
+  const url = URL.parse(text);
   if (url === null || url.protocol !== "http:" || url.hostname === "") {
     throw new TypeError(
       "Cannot use the proxy: expected a URL like http://proxy.example:3128",

@@ -11,7 +11,7 @@ import {
 const PROXY = "http://proxy.example:3128";
 const BOTH: ProxyVariables = {
   httpsProxy: PROXY,
-  httpProxy: "plain.example:8080",
+  httpProxy: "http://plain.example:8080",
   noProxy: undefined,
 };
 
@@ -72,8 +72,15 @@ Deno.test("parseProxy() reads host, port and credentials, and refuses other kind
     port: 80,
     authorization: `Basic ${btoa("us@er:p:w")}`,
   });
-  assert.equal(parseProxy("proxy:3128").authorization, null);
-  for (const text of ["socks5://proxy:1080", "https://proxy", "http://", ":"]) {
+  assert.equal(parseProxy("http://proxy:3128").authorization, null);
+  for (
+    const text of [
+      "socks5://proxy:1080",
+      "https://proxy",
+      "http://",
+      "proxy:3128",
+    ]
+  ) {
     assert.throws(() => parseProxy(text), /expected a URL like/, text);
   }
 });

@@ -7,7 +7,14 @@ import {
 } from "../models/catalog_variables.ts";
 import { familyOf } from "../models/kinds.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
-import { ConfigError, type ConfigOf, type Env } from "../process/env.ts";
+import {
+  ConfigError,
+  type ConfigOf,
+  type Env,
+  hidden,
+  text,
+  url,
+} from "../process/env.ts";
 import type { LogLevel } from "../process/log.ts";
 import {
   type BusAccess,
@@ -16,8 +23,25 @@ import {
   NATS_VARIABLES,
   REQUEST_LOG_VARIABLES,
 } from "../process/service_variables.ts";
+import type { ProxyVariables } from "../upstream/proxy.ts";
 
 const MS_PER_SECOND = 1_000;
+
+/** A proxy's URL, which may contain a password. */
+const proxyUrl = () => hidden(url(["http:"])).optional();
+
+/** The proxies through which model servers are reached, as other programs obey them. */
+const MODEL_PROXY_VARIABLES = {
+  HTTPS_PROXY: proxyUrl().describe(
+    "HTTP proxy through which model servers with https are reached",
+  ),
+  HTTP_PROXY: proxyUrl().describe(
+    "HTTP proxy through which model servers with http are reached, in a tunnel (CONNECT) too",
+  ),
+  NO_PROXY: text().optional().describe(
+    "Model servers that are reached without a proxy, separated by commas: names, which include all below them, addresses, IPv4 blocks such as 10.0.0.0/8, or * for all; this machine always is",
+  ),
+};
 
 /** The variables of every worker, each with its meaning and default. */
 export const WORKER_VARIABLES = {
@@ -25,6 +49,7 @@ export const WORKER_VARIABLES = {
   ...REQUEST_LOG_VARIABLES,
   ...NATS_VARIABLES,
   ...CATALOG_VARIABLES,
+  ...MODEL_PROXY_VARIABLES,
 };
 
 /** What {@link workerConfig} makes of the variables. */
@@ -43,6 +68,8 @@ export interface WorkerConfig {
   readonly slots: number;
   /** How long running jobs may take to end after a signal. */
   readonly drainMs: number;
+  /** The proxies through which model servers are reached. */
+  readonly proxies: ProxyVariables;
 }
 
 /**
@@ -77,6 +104,11 @@ export function workerConfig(
     }),
     slots,
     drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,
+    proxies: {
+      httpsProxy: settings.HTTPS_PROXY,
+      httpProxy: settings.HTTP_PROXY,
+      noProxy: settings.NO_PROXY,
+    },
   };
 }
 

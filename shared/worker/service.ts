@@ -133,6 +133,7 @@ function createPools<Backend extends PoolBackend>(
           apiKey: config.backendKeys.get(backend.api_key_env ?? "") ?? null,
           config: backend,
           now: monotonicNow,
+          proxies: config.proxies,
         })
       ),
       now: monotonicNow,
