@@ -10,7 +10,7 @@
  * show that this program detects them.
  */
 import { randomBytes } from "@gateway/shared/process/ids";
-import { createKeyStore } from "../services/key-admin/domain/keys/key_store.ts";
+import { KeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
   emptyLedger,
@@ -86,7 +86,7 @@ appendfsync ${fsync} ${but}, promise "${promise}"
 
 async function openStore(redis: TestRedis) {
   const [link, writer] = [await redis.connect(), await redis.connect()];
-  return { link, keys: createKeyStore({ redis: link, writer, randomBytes }) };
+  return { link, keys: new KeyStore({ redis: link, writer, randomBytes }) };
 }
 
 const folder = await Deno.makeTempDir({ prefix: "power-loss-" });

@@ -11,7 +11,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisAddress } from "@gateway/shared/redis/link";
-import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
+import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
   emptyLedger,
@@ -226,7 +226,7 @@ Deno.test("a Redis master that was cut off", async (t) => {
       return link;
     };
     const [redis, writer] = [await open(), await open()];
-    return createKeyStore({ redis, writer, randomBytes });
+    return new KeyStore({ redis, writer, randomBytes });
   };
   const kept = await makeKey(admin);
   const limited = await makeKey(admin, `--rpm=${LIMIT}`);

@@ -2,8 +2,8 @@
 // added later: the routes are read from the code.
 import assert from "node:assert/strict";
 import { ROUTES } from "../../services/edge-auth/app.ts";
-import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
-import { createSessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
+import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
+import { SessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
@@ -85,10 +85,10 @@ Deno.test("what holds on every route of the API", async (t) => {
   const key = await gateway.addKey();
   const bearer = { authorization: `Bearer ${key.value}` };
   const redis = gateway.world.link;
-  const keys = createKeyStore({ redis, writer: redis, randomBytes });
+  const keys = new KeyStore({ redis, writer: redis, randomBytes });
   const base = { redis, randomBytes, keys, now: wallNow };
   const client = { ip: "192.0.2.1", userAgent: "" };
-  const session = await createSessionStore(base).start(key.ownerId, client);
+  const session = await new SessionStore(base).start(key.ownerId, client);
 
   await t.step("API5: a session of the console is 401", async () => {
     const ways: Record<string, string>[] = [

@@ -1,30 +1,40 @@
-import { createAuditLog } from "./audit/audit_log.ts";
-import { createKeyStore } from "./keys/key_store.ts";
-import { createOperators } from "./operators/operators.ts";
-import { createPeople } from "./operators/people.ts";
-import { createOwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
-import { createLinkStore } from "./sign_in/links.ts";
-import { createSessionStore } from "./sign_in/sessions.ts";
+/** The stores behind the console and the command line, wired together. */
+import { AuditLog } from "./audit/audit_log.ts";
+import { KeyStore } from "./keys/key_store.ts";
+import { Operators } from "./operators/operators.ts";
+import { People } from "./operators/people.ts";
+import { OwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
+import { LinkStore } from "./sign_in/links.ts";
+import { SessionStore } from "./sign_in/sessions.ts";
 
 /**
- * The stores behind the console and the command line, and what they work with.
- * ARCHITECTURE.md has their Redis keys.
+ * The stores, and what they work with. ARCHITECTURE.md has their Redis keys.
  */
-export type Stores = ReturnType<typeof createStores>;
+export interface Stores extends OwnerStoreDeps {
+  keys: KeyStore;
+  owners: OwnerStore;
+  sessions: SessionStore;
+  links: LinkStore;
+  audit: AuditLog;
+  operators: Operators;
+  people: People;
+}
 
-export function createStores(deps: OwnerStoreDeps) {
-  const keys = createKeyStore(deps);
-  const stores = {
+/** Makes the stores, which share the connections. Nothing is read or written yet. */
+export function createStores(deps: OwnerStoreDeps): Stores {
+  const keys = new KeyStore(deps);
+  const owners = new OwnerStore(deps);
+  const sessions = new SessionStore({ ...deps, keys });
+  const links = new LinkStore(deps);
+  const audit = new AuditLog(deps.redis);
+  return {
     ...deps,
     keys,
-    owners: createOwnerStore(deps),
-    sessions: createSessionStore({ ...deps, keys }),
-    links: createLinkStore(deps),
-    audit: createAuditLog(deps.redis),
-  };
-  return {
-    ...stores,
-    operators: createOperators(stores),
-    people: createPeople(stores),
+    owners,
+    sessions,
+    links,
+    audit,
+    operators: new Operators({ owners, sessions, links, audit }),
+    people: new People({ ...deps, owners, keys }),
   };
 }

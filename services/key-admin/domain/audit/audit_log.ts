@@ -1,3 +1,4 @@
+/** The audit log of each owner: who did what to which key or account, and when. */
 import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
@@ -34,6 +35,7 @@ export type AuditAction =
   | `account.second_factor_${"on" | "off" | "removed"}`
   | "account.recovery_code_used";
 
+/** Who did something, as the audit log records it. */
 export interface Actor {
   /** An e-mail address, or `command line`. */
   by: string;
@@ -63,7 +65,13 @@ type AuditEntry =
   & { action: AuditAction }
   & Partial<z.output<typeof stored>>;
 
-export type AuditRow = ReturnType<typeof decode>;
+/** An entry as it is read. */
+export interface AuditRow extends z.output<typeof stored> {
+  /** Id of the entry in the stream, which is its cursor as well. */
+  id: string;
+  /** In ms since 1970 by the clock of Redis. */
+  timeMs: number;
+}
 
 interface AuditQuery {
   /** Only actions that begin with this: `key.`, `session.refused`; empty for all. */
@@ -81,73 +89,90 @@ export const encodeAudit = ({ keyId, ...entry }: AuditEntry): string[] =>
     .flatMap(([field, value]) => value ? [field, value] : []);
 
 /** An owner's audit log: a stream that only grows, with times by the clock of Redis. */
-export type AuditLog = ReturnType<typeof createAuditLog>;
+export class AuditLog {
+  readonly #redis: RedisLink;
 
-export function createAuditLog(redis: RedisLink) {
-  const log = {
-    /** Adds an entry. Those about keys are written together with the key instead. */
-    async add(ownerId: string, entry: AuditEntry): Promise<void> {
-      const most = String(AUDIT_ENTRIES_MAX);
-      const stream = ["XADD", auditKey(ownerId), "MAXLEN", "~", most, "*"];
-      await redis.command([...stream, ...encodeAudit(entry)]);
-    },
+  constructor(redis: RedisLink) {
+    this.#redis = redis;
+  }
 
-    /**
-     * Reads one page, newest first, in bounded time. `next` is the cursor of the next
-     * page; null at the end.
-     */
-    async read(
-      ownerId: string,
-      { action, keyId, before, rows: rowsMax }: AuditQuery,
-    ): Promise<RowPage<AuditRow>> {
-      // Cursors come from URLs.
-      if (before !== "" && !STREAM_ID.test(before)) throw new BadCursor();
-      const rows: AuditRow[] = [];
-      let from = before === "" ? "+" : `(${before}`;
-      for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {
-        const range = ["XREVRANGE", auditKey(ownerId), from, "-", "COUNT"];
-        const reply = asList(await redis.command([...range, String(BATCH)]));
-        for (const row of reply.map(decode)) {
-          if (rows.length === rowsMax) {
-            return { rows, next: rows.at(-1)?.id ?? null };
-          }
-          const isWanted = row.action.startsWith(action) &&
-            (keyId === "" || row.keyId === keyId);
-          if (isWanted) rows.push(row);
-          from = `(${row.id}`;
+  /** Adds an entry. Those about keys are written together with the key instead. */
+  async add(ownerId: string, entry: AuditEntry): Promise<void> {
+    const entriesMax = String(AUDIT_ENTRIES_MAX);
+    const stream = ["XADD", auditKey(ownerId), "MAXLEN", "~", entriesMax, "*"];
+    await this.#redis.command([...stream, ...encodeAudit(entry)]);
+  }
+
+  /**
+   * Reads one page, newest first, in bounded time. `next` is the cursor of the next
+   * page; null at the end. Throws {@link BadCursor}.
+   */
+  async read(
+    ownerId: string,
+    { action, keyId, before, rows: rowsMax }: AuditQuery,
+  ): Promise<RowPage<AuditRow>> {
+    // Cursors come from URLs.
+    if (before !== "" && !STREAM_ID.test(before)) throw new BadCursor();
+    const rows: AuditRow[] = [];
+    let from = before === "" ? "+" : `(${before}`;
+    for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {
+      const range = ["XREVRANGE", auditKey(ownerId), from, "-", "COUNT"];
+      const reply = await this.#redis.command([...range, String(BATCH)]);
+      const entries = asList(reply).map(decode);
+      for (const row of entries) {
+        if (rows.length === rowsMax) {
+          return { rows, next: rows.at(-1)?.id ?? null };
         }
-        if (reply.length < BATCH) return { rows, next: null };
+        const isWanted = row.action.startsWith(action) &&
+          (keyId === "" || row.keyId === keyId);
+        if (isWanted) rows.push(row);
+        from = `(${row.id}`;
       }
-      return { rows, next: from.slice(1) };
-    },
+      if (entries.length < BATCH) return { rows, next: null };
+    }
+    return { rows, next: from.slice(1) };
+  }
 
-    /** The whole log as a file, page by page to bound memory. */
-    async *csv(ownerId: string, action: string): AsyncGenerator<string> {
-      const names = "time,action,by,ip,key_id,key,description,detail";
-      yield csvHead(names.split(","));
-      const query = { action, keyId: "", rows: BATCH };
-      for (let before: string | null = ""; before !== null;) {
-        const { rows, next } = await log.read(ownerId, { ...query, before });
-        yield rows.map(({ timeMs, keyId, hint, description, ...row }) =>
-          csvLine([
-            new Date(timeMs).toISOString(),
-            row.action,
-            row.by,
-            row.ip,
-            keyId,
-            hint,
-            description,
-            row.detail,
-          ])
-        ).join("");
-        before = next;
-      }
-    },
-  };
-  return log;
+  /** The whole log as a CSV file, in parts of one page to bound memory. */
+  async *csv(ownerId: string, action: string): AsyncGenerator<string> {
+    yield csvHead(CSV_COLUMNS);
+    const query = { action, keyId: "", rows: BATCH };
+    let before: string | null = "";
+    while (before !== null) {
+      const page: RowPage<AuditRow> = await this.read(ownerId, {
+        ...query,
+        before,
+      });
+      yield page.rows.map(csvLineOf).join("");
+      before = page.next;
+    }
+  }
 }
 
-function decode(reply: unknown) {
+const CSV_COLUMNS = [
+  "time",
+  "action",
+  "by",
+  "ip",
+  "key_id",
+  "key",
+  "description",
+  "detail",
+];
+
+const csvLineOf = (row: AuditRow): string =>
+  csvLine([
+    new Date(row.timeMs).toISOString(),
+    row.action,
+    row.by,
+    row.ip,
+    row.keyId,
+    row.hint,
+    row.description,
+    row.detail,
+  ]);
+
+function decode(reply: unknown): AuditRow {
   const [idReply, flat] = asList(reply);
   const id = asText(idReply);
   const fields = stored.parse(asFields(flat));

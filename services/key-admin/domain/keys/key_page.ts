@@ -1,3 +1,4 @@
+/** Pages of an owner's keys, with a search and filters. */
 import { isKeyId } from "@gateway/shared/keys/key";
 import {
   KEY_FIELDS,
@@ -16,10 +17,11 @@ import {
   type RowPage,
 } from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
-import { readLastUse, readTotals } from "./usage.ts";
+import { readLastUse, readTotals, type Totals } from "./usage.ts";
 
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
+/** Rows of the largest page. */
 export const PAGE_ROWS_MAX = 200;
 /** How many keys a search examines for one page, and how many it reads at a time. */
 const SCAN_MAX = 10_000;
@@ -29,10 +31,15 @@ const CURSOR = /^(\d{1,16})-(key_\w{1,64})$/;
 
 /** Which keys to list. `with_expiry` are those that have expired or will. */
 export const KEY_FILTERS = [
-  ...["all", "enabled", "disabled", "with_expiry"] as const,
-];
+  "all",
+  "enabled",
+  "disabled",
+  "with_expiry",
+] as const;
+/** One of the {@link KEY_FILTERS}. */
 export type KeyFilter = typeof KEY_FILTERS[number];
 
+/** Which page of which keys to read. */
 export interface PageQuery {
   filter: KeyFilter;
   /**
@@ -45,14 +52,23 @@ export interface PageQuery {
   rows: number;
   /** Today in UTC as `yyyymmdd`, for the counters. */
   day: string;
+  /** How many keys a search examines for this page. Default: `SCAN_MAX`. */
   examinedMax?: number;
 }
 
-export type KeyRow = Awaited<ReturnType<typeof readRow>>;
+/** A key in a list. */
+export interface KeyRow {
+  key: KeyRecord;
+  /** In ms since 1970; null: never, or too long ago to be known. */
+  lastUsedAtMs: number | null;
+  /** What was used on the day of the query. */
+  totals: Totals;
+}
 
 /**
  * Reads one page with a bounded amount of work. A search or filter examines keys
- * in batches; if few match, the page is short and `next` continues from there.
+ * in batches; if few match, the page is short and `next` continues from there. Throws
+ * {@link BadCursor}.
  */
 export async function readPage(
   redis: RedisLink,
@@ -64,13 +80,13 @@ export async function readPage(
   const batch = isSearch ? BATCH : rows + 1;
   const start = await positionAfter(redis, ownerId, after);
   const found: KeyRecord[] = [];
-  const page = async (next: string | null) => ({
+  const page = async (next: string | null): Promise<RowPage<KeyRow>> => ({
     rows: await Promise.all(found.map((key) => readRow(redis, key, day))),
     next,
   });
   let examined = 0;
   let last = "";
-  const listed = keysFrom(redis, ownerId, start, batch);
+  const listed = keysFrom(redis, ownerId, { position: start, batch });
   for await (const { keyId, cursor, fields } of listed) {
     if (found.length === rows || examined === examinedMax) return page(last);
     examined++;
@@ -97,13 +113,21 @@ async function positionAfter(
   return asNumber(await redis.command(["ZCOUNT", list, `(${time}`, "+inf"]));
 }
 
+/** A key of {@link keysFrom}. */
+export interface ListedKey {
+  keyId: string;
+  /** A page after this cursor begins with the next key. */
+  cursor: string;
+  /** The record, not decoded; no fields if the key has just been deleted. */
+  fields: Fields;
+}
+
 /** The keys of an owner from a position on, 0 being the newest, read in batches. */
 export async function* keysFrom(
   redis: RedisLink,
   ownerId: string,
-  position = 0,
-  batch = BATCH,
-) {
+  { position = 0, batch = BATCH }: { position?: number; batch?: number } = {},
+): AsyncGenerator<ListedKey> {
   for (let start = position;; start += batch) {
     const ends = [start, start + batch - 1].map(String);
     const range = ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"];
@@ -111,7 +135,6 @@ export async function* keysFrom(
     yield* await Promise.all(times.map(async ([keyId, time]) => ({
       keyId,
       cursor: `${time}-${keyId}`,
-      // None if the key has just been deleted.
       fields: await readHash(redis, recordKey({ ownerId, keyId })) ?? {},
     })));
     if (times.length < batch) return;
@@ -136,7 +159,12 @@ function isWanted(fields: Fields, filter: KeyFilter, words: string[]): boolean {
     );
 }
 
-export async function readRow(redis: RedisLink, key: KeyRecord, day: string) {
+/** Reads what a list shows of a key beside its record. `day` is `yyyymmdd` in UTC. */
+export async function readRow(
+  redis: RedisLink,
+  key: KeyRecord,
+  day: string,
+): Promise<KeyRow> {
   const counters = usageKey({ ...key, keyId: key.id }, day);
   return {
     key,

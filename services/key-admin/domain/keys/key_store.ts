@@ -1,3 +1,4 @@
+/** The keys in Redis, and everything that can happen to one. */
 import {
   hashKeyValue,
   isKeyId,
@@ -19,7 +20,8 @@ import {
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { keysOf } from "@gateway/shared/process/env";
-import { defineScript } from "@gateway/shared/redis/link";
+import type { RandomBytes } from "@gateway/shared/process/ids";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import {
   type Actor,
@@ -28,14 +30,20 @@ import {
   encodeAudit,
 } from "../audit/audit_log.ts";
 import { createPersist } from "../store/durability.ts";
-import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
-import { type PageQuery, readPage } from "./key_page.ts";
+import {
+  asTexts,
+  readHash,
+  type RowPage,
+  type StoreDeps,
+} from "../store/redis.ts";
+import { type KeyRow, type PageQuery, readPage } from "./key_page.ts";
 import {
   decodeKey,
   describeChange,
   encodeKey,
   minuteText,
 } from "./key_record.ts";
+import commitLua from "./lua/commit.lua" with { type: "text" };
 import type { KeySettings } from "./settings.ts";
 
 /** When the old key of a rotation stops working: how long after it, and in words. */
@@ -46,6 +54,7 @@ export const GRACES = {
   "7d": { ms: 7 * 86_400_000, text: "in 7 days" },
 } as const;
 
+/** The name of one of the {@link GRACES}, as forms and the command line take it. */
 export const graceSchema = z.enum(
   keysOf(GRACES),
   `One of ${keysOf(GRACES).join(", ")}`,
@@ -71,6 +80,7 @@ interface Creation extends Origin {
   unlisted?: { lifeMs: number; mintValue: (keyId: string) => string };
 }
 
+/** The key that a change is about. */
 export interface Target extends Origin {
   keyId: string;
   /** Null: any version. Concurrent changes of other fields are kept. */
@@ -93,6 +103,7 @@ const REFUSALS = {
 type Refusal = keyof typeof REFUSALS;
 const refusal = z.enum(keysOf(REFUSALS));
 
+/** A change was refused, and nothing was changed. The message is for users. */
 export class KeyRefused extends Error {
   override name = "KeyRefused";
 
@@ -101,16 +112,32 @@ export class KeyRefused extends Error {
   }
 }
 
-/** `value` is the full key value. It exists nowhere else. */
-export type CreatedKey = { key: KeyRecord; value: string };
+/** A new key. */
+export interface CreatedKey {
+  key: KeyRecord;
+  /** The full key value, which exists nowhere else. */
+  value: string;
+}
 
-/** One step of a change. A rotation has two: it retires one key and creates another. */
+/** The key that a new one replaces. */
+interface Retired {
+  old: KeyRecord;
+  /** The version that the stored key must have. */
+  version: number;
+  /** When the old key stops working. */
+  expiresAtMs: number;
+}
+
+/**
+ * One step of a change, as `lua/commit.lua` takes it. A rotation has two: it retires
+ * one key and creates another.
+ */
 interface Step {
   action: AuditAction;
   keyId: string;
   /** The version that the stored key must have; 0: any. */
   version: number;
-  /** Of an unlisted key: when Redis deletes its record. */
+  /** When Redis deletes the record of an unlisted key. */
   untilMs?: number;
   /**
    * What is written to the record and to the audit log, as arguments of HSET and XADD.
@@ -119,51 +146,14 @@ interface Step {
   audit: string[];
 }
 
-/**
- * One lifecycle change, all or nothing.
- *
- * KEYS: 1 `keys:{owner}`, 2 `audit:{owner}`, 3 the `once` key, then a record per step.
- * ARGV: 1 the plan as JSON, see `commit`.
- */
-const COMMIT_SCRIPT = defineScript(
-  "key-admin/commit",
-  `
-local plan = cjson.decode(ARGV[1])
-if plan.isOnce and redis.call('EXISTS', KEYS[3]) == 1 then return 'already_made' end
-for i, step in ipairs(plan.steps) do
-  if step.action == 'key.created' then
-    if not step.untilMs and redis.call('ZCARD', KEYS[1]) >= ${KEY_LIMITS.keysPerOwnerMax} then return 'too_many' end
-  else
-    local stored = redis.call('HMGET', KEYS[3 + i], '${KEY_FIELDS.version}', '${KEY_FIELDS.state}', '${KEY_FIELDS.expiresAtMs}')
-    local version, expiry = tonumber(stored[1]), tonumber(stored[3])
-    if not version then return 'not_found' end
-    if step.version > 0 and step.version ~= version then return 'changed' end
-    local isOver = expiry > 0 and expiry <= tonumber(plan.nowMs)
-    if step.action == 'key.rotated' and (isOver or stored[2] ~= 'enabled') then return 'not_rotatable' end
-    step.next = version + 1
-  end
-end
-for i, step in ipairs(plan.steps) do
-  if step.action == 'key.deleted' then
-    redis.call('DEL', KEYS[3 + i])
-    redis.call('ZREM', KEYS[1], step.keyId)
-  else
-    redis.call('HSET', KEYS[3 + i], unpack(step.fields))
-    if step.action == 'key.enabled' then redis.call('DEL', KEYS[3 + i] .. ':stop') end
-    if step.untilMs then
-      redis.call('PEXPIREAT', KEYS[3 + i], step.untilMs)
-    elseif step.action == 'key.created' then
-      redis.call('ZADD', KEYS[1], plan.nowMs, step.keyId)
-    else
-      redis.call('HSET', KEYS[3 + i], '${KEY_FIELDS.version}', step.next)
-    end
-  end
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ${AUDIT_ENTRIES_MAX}, '*', unpack(step.audit))
-end
-if plan.isOnce then redis.call('SET', KEYS[3], '1', 'EX', ${ONCE_SECONDS}) end
-return 'done'
-`,
-);
+const COMMIT_SCRIPT = defineScript("key-admin/commit", commitLua, {
+  KEYS_PER_OWNER_MAX: KEY_LIMITS.keysPerOwnerMax,
+  AUDIT_ENTRIES_MAX,
+  ONCE_S: ONCE_SECONDS,
+  VERSION_FIELD: KEY_FIELDS.version,
+  STATE_FIELD: KEY_FIELDS.state,
+  EXPIRES_AT_FIELD: KEY_FIELDS.expiresAtMs,
+});
 
 /**
  * The lifecycle of API keys. Each change is one atomic script over the owner's slot and
@@ -174,41 +164,113 @@ return 'done'
  * deleted after it: a crash between the two leaves at most a lookup without a record,
  * which admission answers with 401. Key ids are never reused.
  */
-export type KeyStore = ReturnType<typeof createKeyStore>;
+export class KeyStore {
+  readonly #redis: RedisLink;
+  readonly #writer: RedisLink;
+  readonly #randomBytes: RandomBytes;
+  readonly #persist: () => Promise<void>;
 
-export function createKeyStore(
-  { redis, writer, randomBytes }: Omit<StoreDeps, "now">,
-) {
-  const persist = createPersist(writer);
+  constructor({ redis, writer, randomBytes }: Omit<StoreDeps, "now">) {
+    this.#redis = redis;
+    this.#writer = writer;
+    this.#randomBytes = randomBytes;
+    this.#persist = createPersist(writer);
+  }
 
-  /** Takes all of the steps or none. Resolves when they are on disk. */
-  async function commit(
-    { ownerId, once }: Origin,
-    steps: readonly Step[],
-    nowMs = 0,
-  ): Promise<void> {
-    const isOnce = once !== undefined;
-    const plan = { steps, nowMs: String(nowMs), isOnce };
-    const keys = [
-      keysKey(ownerId),
-      auditKey(ownerId),
-      `once:{${ownerId}}:${once ?? ""}`,
-      ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
-    ];
-    const args = [JSON.stringify(plan)];
-    const result = await writer.evalScript(COMMIT_SCRIPT, { keys, args });
-    if (result !== "done") throw new KeyRefused(refusal.parse(result));
-    await persist();
+  /** The key of this id if it is the owner's; null otherwise. */
+  async get(ownerId: string, keyId: string): Promise<KeyRecord | null> {
+    if (!isKeyId(keyId)) return null;
+    const ids = { ownerId, keyId };
+    const fields = await readHash(this.#redis, recordKey(ids));
+    return fields === null ? null : decodeKey(ids, fields);
+  }
+
+  /** The same, but throws {@link KeyRefused} if there is no such key. */
+  async find(ownerId: string, keyId: string): Promise<KeyRecord> {
+    const key = await this.get(ownerId, keyId);
+    if (key === null) throw new KeyRefused("not_found");
+    return key;
+  }
+
+  /** Those of the ids that are keys of the owner. */
+  async present(ownerId: string, ids: Iterable<string>): Promise<Set<string>> {
+    const reads = Array.from(new Set(ids), (id) => this.get(ownerId, id));
+    const found = await Promise.all(reads);
+    return new Set(found.flatMap((key) => key?.id ?? []));
+  }
+
+  /** One page of the owner's keys, newest first. */
+  list(ownerId: string, query: PageQuery): Promise<RowPage<KeyRow>> {
+    return readPage(this.#redis, ownerId, query);
+  }
+
+  /** Creates a key. */
+  async create(creation: Creation): Promise<CreatedKey> {
+    return await this.#make(creation, await this.#redisTimeMs());
+  }
+
+  /**
+   * Creates a key with the same settings; the old one expires after `graceMs`. Only an
+   * enabled key that has not expired can be rotated.
+   */
+  async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
+    const nowMs = await this.#redisTimeMs();
+    const old = await this.find(target.ownerId, target.keyId);
+    const endMs = nowMs + graceMs;
+    return await this.#make({ ...target, settings: old }, nowMs, {
+      old,
+      version: target.version ?? old.version,
+      expiresAtMs: Math.min(old.expiresAtMs ?? endMs, endMs),
+    });
+  }
+
+  /** Replaces the given settings, and returns the key with them. */
+  edit(target: Target, settings: Partial<KeySettings>): Promise<KeyRecord> {
+    return this.#update(target, "key.edited", settings);
+  }
+
+  /** Refuses every request with the key from the next one on. */
+  disable(target: Target): Promise<KeyRecord> {
+    return this.#update(target, "key.disabled", { state: "disabled" });
+  }
+
+  /** Accepts requests with the key again. */
+  enable(target: Target): Promise<KeyRecord> {
+    return this.#update(target, "key.enabled", { state: "enabled" });
+  }
+
+  /** Deletes a key for good, and returns what it was. */
+  async delete(target: Target): Promise<KeyRecord> {
+    const key = await this.find(target.ownerId, target.keyId);
+    const { actor, version } = target;
+    const transition = { actor, version, before: key, changed: {} };
+    await this.#commit(target, [stepOf("key.deleted", transition)]);
+    // Only cleans up: without the record the lookup is useless.
+    await this.#writer.command(["DEL", hashKey(key.hash)]);
+    await this.#writer.command(["DEL", failedKey(target)]);
+    return key;
+  }
+
+  async #update(
+    target: Target,
+    action: AuditAction,
+    changed: Partial<KeyRecord>,
+  ): Promise<KeyRecord> {
+    const { ownerId, keyId, actor, version } = target;
+    const before = await this.find(ownerId, keyId);
+    const step = stepOf(action, { actor, version, before, changed });
+    await this.#commit(target, [step]);
+    return { ...before, ...changed, version: before.version + 1 };
   }
 
   /** Creates a key, and retires the one that it replaces, if any. */
-  async function make(
+  async #make(
     { settings, unlisted, ...origin }: Creation,
     nowMs: number,
-    retired?: { old: KeyRecord; version: number; expiresAtMs: number },
+    retired?: Retired,
   ): Promise<CreatedKey> {
-    const id = mintKeyId(randomBytes);
-    const value = unlisted?.mintValue(id) ?? mintKey(randomBytes);
+    const id = mintKeyId(this.#randomBytes);
+    const value = unlisted?.mintValue(id) ?? mintKey(this.#randomBytes);
     const untilMs = unlisted && nowMs + unlisted.lifeMs;
     const key: KeyRecord = {
       ...settings,
@@ -223,119 +285,104 @@ export function createKeyStore(
       replaces: retired ? [retired.old.id, retired.old.hint] : null,
       replacedBy: null,
     };
-    const lookup = hashKey(key.hash);
-    const end = untilMs ? ["PXAT", String(untilMs)] : [];
-    const { actor } = origin;
-    let detail = retired ? `replaces ${retired.old.id}` : "";
-    if (untilMs) detail = `until ${minuteText(untilMs)}`;
-    const created = stepOf("key.created", { actor }, key, key, detail);
-    const steps = [{ ...created, ...untilMs && { untilMs } }];
-    if (retired !== undefined) {
-      const { old, version, expiresAtMs } = retired;
-      const replacedBy: KeyName = [key.id, key.hint];
-      const changed = { expiresAtMs, replacedBy };
-      steps.push(stepOf("key.rotated", { actor, version }, old, changed));
-    }
-    // The very first key names the store: edges trust lookups only in a named store.
-    const storeName = mintStoreName(randomBytes);
-    await writer.command(["SET", STORE_KEY, storeName, "NX"]);
-    await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
+    const steps = creationSteps(key, { actor: origin.actor, untilMs, retired });
+    await this.#writeLookup(key, untilMs);
     try {
-      await commit(origin, steps, nowMs);
+      await this.#commit(origin, steps, nowMs);
     } catch (error) {
-      if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
+      if (error instanceof KeyRefused) {
+        await this.#writer.command(["DEL", hashKey(key.hash)]);
+      }
       throw error;
     }
     return { key, value };
   }
 
-  async function update(
-    target: Target,
-    action: AuditAction,
-    changed: Partial<KeyRecord>,
-  ): Promise<KeyRecord> {
-    const before = await store.find(target.ownerId, target.keyId);
-    await commit(target, [stepOf(action, target, before, changed)]);
-    return { ...before, ...changed, version: before.version + 1 };
+  async #writeLookup(key: KeyRecord, untilMs: number | undefined) {
+    // The very first key names the store: edges trust lookups only in a named store.
+    const storeName = mintStoreName(this.#randomBytes);
+    await this.#writer.command(["SET", STORE_KEY, storeName, "NX"]);
+    const lookup = ["SET", hashKey(key.hash), `${key.id}:${key.ownerId}`];
+    if (untilMs) lookup.push("PXAT", String(untilMs));
+    await this.#writer.command(lookup);
+  }
+
+  /** Takes all of the steps or none. Resolves when they are on disk. */
+  async #commit(
+    { ownerId, once }: Origin,
+    steps: readonly Step[],
+    nowMs = 0,
+  ): Promise<void> {
+    const isOnce = once !== undefined;
+    const plan = { steps, nowMs: String(nowMs), isOnce };
+    const keys = [
+      keysKey(ownerId),
+      auditKey(ownerId),
+      `once:{${ownerId}}:${once ?? ""}`,
+      ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
+    ];
+    const args = [JSON.stringify(plan)];
+    const result = await this.#writer.evalScript(COMMIT_SCRIPT, { keys, args });
+    if (result !== "done") throw new KeyRefused(refusal.parse(result));
+    await this.#persist();
   }
 
   /** The time by Redis' clock, which decides when keys expire. */
-  async function redisTimeMs(): Promise<number> {
-    const [seconds, micros] = asTexts(await redis.command(["TIME"]));
+  async #redisTimeMs(): Promise<number> {
+    const [seconds, micros] = asTexts(await this.#redis.command(["TIME"]));
     return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
   }
+}
 
-  const store = {
-    async get(ownerId: string, keyId: string) {
-      if (!isKeyId(keyId)) return null;
-      const ids = { ownerId, keyId };
-      const fields = await readHash(redis, recordKey(ids));
-      return fields === null ? null : decodeKey(ids, fields);
-    },
+/** The steps that create a key and retire the one that it replaces. */
+function creationSteps(
+  key: KeyRecord,
+  { actor, untilMs, retired }: {
+    actor: Actor;
+    untilMs: number | undefined;
+    retired: Retired | undefined;
+  },
+): Step[] {
+  let detail = retired ? `replaces ${retired.old.id}` : "";
+  if (untilMs) detail = `until ${minuteText(untilMs)}`;
+  const transition = { actor, before: key, changed: key, detail };
+  const created = stepOf("key.created", transition);
+  if (untilMs) created.untilMs = untilMs;
+  if (retired === undefined) return [created];
+  const { old, version, expiresAtMs } = retired;
+  const replacedBy: KeyName = [key.id, key.hint];
+  const changed = { expiresAtMs, replacedBy };
+  return [
+    created,
+    stepOf("key.rotated", { actor, version, before: old, changed }),
+  ];
+}
 
-    async find(ownerId: string, keyId: string): Promise<KeyRecord> {
-      const key = await store.get(ownerId, keyId);
-      if (key === null) throw new KeyRefused("not_found");
-      return key;
-    },
-
-    /** Those of the ids that are keys of the owner. */
-    async present(ownerId: string, ids: Iterable<string>) {
-      const reads = Array.from(new Set(ids), (id) => store.get(ownerId, id));
-      const found = await Promise.all(reads);
-      return new Set(found.flatMap((key) => key?.id ?? []));
-    },
-
-    list: (ownerId: string, query: PageQuery) =>
-      readPage(redis, ownerId, query),
-
-    create: async (creation: Creation) => make(creation, await redisTimeMs()),
-
-    /**
-     * Creates a key with the same settings; the old one expires after `graceMs`. Only
-     * an enabled key that has not expired can be rotated.
-     */
-    async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
-      const nowMs = await redisTimeMs();
-      const old = await store.find(target.ownerId, target.keyId);
-      const endMs = nowMs + graceMs;
-      const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
-      const version = target.version ?? old.version;
-      const retired = { old, version, expiresAtMs };
-      return await make({ ...target, settings: old }, nowMs, retired);
-    },
-
-    edit: (target: Target, settings: Partial<KeySettings>) =>
-      update(target, "key.edited", settings),
-
-    disable: (target: Target) =>
-      update(target, "key.disabled", { state: "disabled" }),
-
-    enable: (target: Target) =>
-      update(target, "key.enabled", { state: "enabled" }),
-
-    async delete(target: Target): Promise<KeyRecord> {
-      const key = await store.find(target.ownerId, target.keyId);
-      await commit(target, [stepOf("key.deleted", target, key, {})]);
-      // Only cleans up: without the record the lookup is useless.
-      await writer.command(["DEL", hashKey(key.hash)]);
-      await writer.command(["DEL", failedKey(target)]);
-      return key;
-    },
-  };
-  return store;
+/** What a step does to a key. */
+interface Transition {
+  actor: Actor;
+  /** The version that the stored key must have; null or none: any. */
+  version?: number | null;
+  before: KeyRecord;
+  /** The members that change. */
+  changed: Partial<KeyRecord>;
+  /** The change as the audit log words it; by default what differs. */
+  detail?: string;
 }
 
 /** The step that changes these members of a key, with its entry in the audit log. */
 function stepOf(
   action: AuditAction,
-  { actor, version }: { actor: Actor; version?: number | null },
-  before: KeyRecord,
-  changed: Partial<KeyRecord>,
-  detail: string = describeChange(before, { ...before, ...changed }),
+  { actor, version, before, changed, detail }: Transition,
 ): Step {
-  const { id: keyId, hint, description } = { ...before, ...changed };
-  const about = { keyId, hint, description, detail };
+  const after = { ...before, ...changed };
+  const { id: keyId, hint, description } = after;
+  const about = {
+    keyId,
+    hint,
+    description,
+    detail: detail ?? describeChange(before, after),
+  };
   return {
     action,
     keyId,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
 import * as record from "@gateway/shared/keys/record";
-import { createKeyStore, GRACES, type KeyStore } from "./key_store.ts";
+import { GRACES, KeyStore } from "./key_store.ts";
 import type { KeyFilter, PageQuery } from "./key_page.ts";
 import type { KeySettings } from "./settings.ts";
 import {
@@ -37,7 +37,7 @@ async function setup() {
   const server = await startRedis();
   const redis = await server.connect();
   const writer = await server.connect();
-  const store = createKeyStore({ redis, writer, randomBytes });
+  const store = new KeyStore({ redis, writer, randomBytes });
   const end = () => server[Symbol.asyncDispose]();
   return { server, redis, store, [Symbol.asyncDispose]: end };
 }
@@ -291,7 +291,7 @@ Deno.test("promise 8: every kind of acknowledged change survives kill -9", async
   await t.server.restart();
   const redis = await t.server.connect();
   const writer = await t.server.connect();
-  const store = createKeyStore({ redis, writer, randomBytes });
+  const store = new KeyStore({ redis, writer, randomBytes });
   const nothing = { lost: [], harmless: [] };
   assert.deepEqual(await findLost(redis, store, ledger), nothing);
 });

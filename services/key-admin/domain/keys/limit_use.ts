@@ -1,3 +1,4 @@
+/** How much of the limits of a key and of its owner is in use right now. */
 import {
   dayLimitField,
   LIMITER_EPOCH_MS,
@@ -18,6 +19,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber } from "../store/redis.ts";
+import metersLua from "./lua/meters.lua" with { type: "text" };
 import { LIMIT_NAMES } from "./settings.ts";
 
 /** Use against a limit of a key or of its owner, from the state that the edges keep. */
@@ -31,38 +33,10 @@ export interface Meter {
   exact: number;
 }
 
-/**
- * KEYS: `lim:…`, `lease:…` and `lease:…:video` of the owner, and of a key.
- * ARGV: the fields of units in the state.
- * Reply: unix ms, then the numbers of each: running requests, videos being made, the
- * first five of the state, day and count of each unit; 0: never used.
- */
-const METERS_SCRIPT = defineScript(
-  "key-admin/meters",
-  `
-local call = redis.call
-local time = call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local reply = {nowMs}
-for at = 1, #KEYS, 3 do
-  local numbers = {}
-  for leases = at + 1, at + 2 do
-    table.insert(numbers, call('ZCOUNT', KEYS[leases], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
-  end
-  local function read(field, count)
-    local packed = call('HGET', KEYS[at], field) or ''
-    for nth = 1, count do
-      local number = #packed < 8 * nth and 0 or struct.unpack('<d', packed, 8 * nth - 7)
-      table.insert(numbers, string.format('%.17g', number))
-    end
-  end
-  read('${LIMITER_FIELDS.state}', 5)
-  for _, field in ipairs(ARGV) do read(field, 2) end
-  table.insert(reply, numbers)
-end
-return reply
-`,
-);
+const METERS_SCRIPT = defineScript("key-admin/meters", metersLua, {
+  LIMITER_EPOCH_MS,
+  STATE_FIELD: LIMITER_FIELDS.state,
+});
 
 /** Sums of fractions are not exact: as at admission, a hundredth is nothing. */
 const TOLERANCE = 0.01;

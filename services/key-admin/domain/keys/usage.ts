@@ -1,31 +1,62 @@
-import * as limiterState from "@gateway/shared/keys/limiter_state";
-import * as record from "@gateway/shared/keys/record";
-import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
-import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
-
 /**
  * Usage from the counters that edges keep per key, owner, hour of the UTC day and
  * model; and the last requests that failed.
  */
+import {
+  type FailedRequest,
+  failedRequestSchema,
+  FAILURE_REASONS,
+  LIMITER_FIELDS,
+  parseUsageField,
+  USAGE_KINDS,
+  USAGE_UNITS,
+  usageDay,
+  usageHour,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  failedKey,
+  type KeyRecord,
+  limiterKey,
+  ownerUsageKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
+import totalsLua from "./lua/totals.lua" with { type: "text" };
 
 /**
  * What is counted of every model. `requests` ran, `failed` are those of them that
  * failed; `refused` did not run.
  */
 export const MAIN_COUNTS = [
-  ...["requests", "failed", "refused", "inputTokens", "outputTokens"] as const,
-];
-const { USAGE_KINDS, USAGE_UNITS, FAILURE_REASONS } = limiterState;
+  "requests",
+  "failed",
+  "refused",
+  "inputTokens",
+  "outputTokens",
+] as const;
+/** All counts: the main ones, the units of media, and why requests failed. */
 export const COUNTS = [...MAIN_COUNTS, ...USAGE_UNITS, ...FAILURE_REASONS];
 type CountName = typeof COUNTS[number];
 
+/** Numbers by their name; a missing one is 0. */
 export type Counts = { [Name in CountName]?: number };
 
+/** What was counted in an hour or a day. */
 export interface Bucket extends Counts {
+  /** When it began, in ms since 1970. */
   startMs: number;
 }
 
-export type KeyUsage = Awaited<ReturnType<typeof readUsage>>;
+/** The usage of a key or of an owner in a range of time. */
+export interface KeyUsage {
+  range: UsageRange;
+  /** Oldest first; the last one is still filling. */
+  buckets: Bucket[];
+  total: Counts;
+  /** By model; empty: a model that does not exist, or counted by an earlier version. */
+  models: Map<string, Counts>;
+}
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -34,45 +65,42 @@ const RANGES = {
   "30d": { bars: 30, bucketMs: DAY_MS },
 };
 
+/** The ranges that the console shows: hours of a day, or days of a month. */
 export type UsageRange = keyof typeof RANGES;
 
-/** The last days in UTC, today first. */
+/** The last days in UTC as `yyyymmdd`, today first. */
 export const lastDays = (count: number, nowMs: number): string[] =>
-  Array.from(
-    { length: count },
-    (_, n) => limiterState.usageDay(nowMs - n * DAY_MS),
-  );
+  Array.from({ length: count }, (_, n) => usageDay(nowMs - n * DAY_MS));
 
-/** Reads the usage of one key, or of all keys of the owner when `keyId` is null. */
+/** Whose usage to read: of one key, or of all keys of the owner when `keyId` is null. */
+export interface UsageScope {
+  ownerId: string;
+  keyId: string | null;
+}
+
+/** Reads the usage of a range of time that ends now. */
 export async function readUsage(
   redis: RedisLink,
-  ownerId: string,
-  keyId: string | null,
-  range: UsageRange,
-  nowMs: number,
-) {
+  scope: UsageScope,
+  { range, nowMs }: { range: UsageRange; nowMs: number },
+): Promise<KeyUsage> {
   const { bars, bucketMs } = RANGES[range];
   const lastMs = Math.floor(nowMs / bucketMs) * bucketMs;
-  /** Oldest first; the last one is still filling. */
   const buckets = Array.from({ length: bars }, (_, at): Bucket => ({
     startMs: lastMs - (bars - 1 - at) * bucketMs,
   }));
   const total: Counts = {};
-  /** By model; empty: a model that does not exist, or counted by an earlier version. */
   const models = new Map<string, Counts>();
-  const days = Map.groupBy(
-    buckets,
-    ({ startMs }) => limiterState.usageDay(startMs),
-  );
-  const rows = await readRows(redis, { ownerId, keyId }, [...days.keys()]);
+  const days = Map.groupBy(buckets, ({ startMs }) => usageDay(startMs));
+  const rows = await readRows(redis, scope, [...days.keys()]);
   for (const { day, hour, model, counts } of rows.values()) {
     const bucket = days.get(day)?.find(({ startMs }) =>
-      bucketMs !== HOUR_MS || limiterState.usageHour(startMs) === hour
+      bucketMs !== HOUR_MS || usageHour(startMs) === hour
     );
     if (bucket === undefined) continue;
-    const ofModel = models.get(model) ?? {};
-    models.set(model, ofModel);
-    for (const sum of [bucket, total, ofModel]) add(sum, counts);
+    const modelTotal = models.get(model) ?? {};
+    models.set(model, modelTotal);
+    for (const sum of [bucket, total, modelTotal]) add(sum, counts);
   }
   return { range, buckets, total, models };
 }
@@ -81,9 +109,11 @@ function add(sum: Counts, counts: Counts): void {
   for (const name of COUNTS) sum[name] = (sum[name] ?? 0) + (counts[name] ?? 0);
 }
 
-/** What was counted in an hour of a UTC day of requests for a model. */
+/** What was counted of requests for a model in an hour of a UTC day. */
 export interface UsageRow {
+  /** `yyyymmdd`. */
   day: string;
+  /** `00` to `23`. */
   hour: string;
   model: string;
   counts: Counts;
@@ -95,17 +125,17 @@ export interface UsageRow {
  */
 export async function readRows(
   redis: RedisLink,
-  { ownerId, keyId }: { ownerId: string; keyId: string | null },
+  { ownerId, keyId }: UsageScope,
   days: readonly string[],
 ): Promise<Map<string, UsageRow>> {
   const rows = new Map<string, UsageRow>();
   await Promise.all(days.map(async (day) => {
     const key = keyId === null
-      ? record.ownerUsageKey(ownerId, day)
-      : record.usageKey({ ownerId, keyId }, day);
+      ? ownerUsageKey(ownerId, day)
+      : usageKey({ ownerId, keyId }, day);
     const fields = Object.entries(await readHash(redis, key) ?? {});
     for (const [field, count] of fields) {
-      const { hour, counter, model } = limiterState.parseUsageField(field);
+      const { hour, counter, model } = parseUsageField(field);
       const name = NAME_OF_COUNTER.get(counter);
       // An edge of a later version may count more.
       if (name === undefined) continue;
@@ -131,38 +161,33 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
 /** The last requests of a key that were refused or failed, newest first. */
 export async function readFailed(
   redis: RedisLink,
-  { ownerId, id: keyId }: Pick<record.KeyRecord, "ownerId" | "id">,
-) {
-  const key = record.failedKey({ ownerId, keyId });
+  { ownerId, id: keyId }: Pick<KeyRecord, "ownerId" | "id">,
+): Promise<FailedRequest[]> {
+  const key = failedKey({ ownerId, keyId });
   const entries = asTexts(await redis.command(["LRANGE", key, "0", "-1"]));
   return entries.map((text): unknown => JSON.parse(text))
-    .map((entry) => limiterState.failedRequestSchema.parse(entry))
+    .map((entry) => failedRequestSchema.parse(entry))
     .sort((a, b) => b.timeMs - a.timeMs);
 }
 
-/** What counters add up to; tokens are input and output. */
-export type Totals = Record<"requests" | "tokens", number>;
+/** What counters add up to. */
+export interface Totals {
+  requests: number;
+  /** Input and output. */
+  tokens: number;
+}
 
-/** Adds up in Redis, because one owner may have thousands of counters in a month. */
-const TOTALS_SCRIPT = defineScript(
-  "key-admin/totals",
-  `
-local requests, tokens = 0, 0
-for n = 1, #KEYS do
-  local counters = redis.call('HGETALL', KEYS[n])
-  for at = 1, #counters, 2 do
-    local kind = string.match(counters[at], '^%d+:([%a_]+)')
-    local count = counters[at + 1]
-    if kind == '${USAGE_KINDS.requests}' then requests = requests + count end
-    if kind == '${USAGE_KINDS.promptTokens}' or kind == '${USAGE_KINDS.completionTokens}' then tokens = tokens + count end
-  end
-end
-return {requests, tokens}
-`,
-);
+const TOTALS_SCRIPT = defineScript("key-admin/totals", totalsLua, {
+  REQUESTS: USAGE_KINDS.requests,
+  PROMPT_TOKENS: USAGE_KINDS.promptTokens,
+  COMPLETION_TOKENS: USAGE_KINDS.completionTokens,
+});
 
 /** Adds up the counters of these hashes, `use:…`, which are of one owner. */
-export async function readTotals(redis: RedisLink, names: readonly string[]) {
+export async function readTotals(
+  redis: RedisLink,
+  names: readonly string[],
+): Promise<Totals> {
   const sums = asList(await redis.evalScript(TOTALS_SCRIPT, { keys: names }));
   return { requests: asNumber(sums[0]), tokens: asNumber(sums[1]) };
 }
@@ -173,10 +198,10 @@ export async function readTotals(redis: RedisLink, names: readonly string[]) {
  */
 export async function readLastUse(
   redis: RedisLink,
-  { ownerId, id }: Pick<record.KeyRecord, "ownerId" | "id">,
+  { ownerId, id }: Pick<KeyRecord, "ownerId" | "id">,
 ): Promise<number | null> {
-  const key = record.limiterKey({ ownerId, keyId: id });
-  const { lastUsedAtMs } = limiterState.LIMITER_FIELDS;
+  const key = limiterKey({ ownerId, keyId: id });
+  const { lastUsedAtMs } = LIMITER_FIELDS;
   const reply = await redis.command(["HGET", key, lastUsedAtMs]);
   return reply === null ? null : asNumber(reply);
 }

@@ -1,3 +1,4 @@
+/** Usage as a CSV file. */
 import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -13,8 +14,7 @@ import { COUNTS, lastDays, readRows, type UsageRow } from "./usage.ts";
  */
 export async function* usageCsv(
   redis: RedisLink,
-  ownerId: string,
-  key: KeyRecord | null,
+  { ownerId, key }: { ownerId: string; key: KeyRecord | null },
   nowMs: number,
 ): AsyncGenerator<string> {
   yield csvHead([

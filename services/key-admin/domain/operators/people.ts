@@ -1,6 +1,11 @@
+/**
+ * What operators see of all owners. docs/evidence/limits.md has what it takes to read.
+ */
 import pLimit from "p-limit";
 import { isKeyId } from "@gateway/shared/keys/key";
 import { keysKey, ownerUsageKey } from "@gateway/shared/keys/record";
+import type { WallNow } from "@gateway/shared/process/clock";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import {
   type KeyRow,
   type PageQuery,
@@ -23,10 +28,6 @@ import {
   type StoreDeps,
 } from "../store/redis.ts";
 
-/**
- * What operators see of all owners. docs/evidence/limits.md has what it takes to read.
- */
-
 /** The newest owners, who are searched and compared. */
 const OWNERS_MAX = 10_000;
 const BATCH = 100;
@@ -39,116 +40,138 @@ const KEYS_MAX = 500;
 const SEARCH_MS = 2_000;
 const TOP_MAX = 50;
 
+/** Which page of a list to read, and the words to search for. */
 export type PeopleQuery = Omit<PageQuery, "filter" | "examinedMax">;
 
 type Owner = Pick<Account, "ownerId" | "email">;
 
+/** One owner in a list. */
 export interface OwnerRow {
   account: Account;
+  /** How many keys the owner has. */
   keys: number;
-  /** Of today, unless the list is about other days. */
+  /** What was used today, unless the list is about other days. */
   totals: Totals;
 }
 
-export function createPeople(
-  { redis, now, owners, keys }: StoreDeps & {
-    owners: OwnerStore;
-    keys: KeyStore;
-  },
-) {
-  const newest = ["ZREVRANGE", OWNERS_KEY, "0", String(OWNERS_MAX - 1)];
-  const ownerIds = async () => asTexts(await redis.command(newest));
+/** What {@link People} works with. */
+export interface PeopleDeps extends Pick<StoreDeps, "redis" | "now"> {
+  owners: Pick<OwnerStore, "read">;
+  keys: Pick<KeyStore, "get">;
+}
+
+/** The lists of all owners and of all keys, newest first. */
+export class People {
+  readonly #redis: RedisLink;
+  readonly #now: WallNow;
+  readonly #owners: PeopleDeps["owners"];
+  readonly #keys: PeopleDeps["keys"];
+
+  constructor({ redis, now, owners, keys }: PeopleDeps) {
+    this.#redis = redis;
+    this.#now = now;
+    this.#owners = owners;
+    this.#keys = keys;
+  }
+
+  /** One page of owners whose address or id has all of the words. */
+  list(query: PeopleQuery): Promise<RowPage<OwnerRow>> {
+    const words = query.search.toLowerCase().split(/\s+/);
+    return this.#page(query, async ({ email, ownerId }) => {
+      const text = `${email} ${ownerId.toLowerCase()}`;
+      const row = words.every((word) => text.includes(word)) &&
+        await this.find(ownerId, query.day);
+      return { rows: row ? [row] : [], next: null };
+    });
+  }
+
+  /** One owner with the usage of a day in UTC, `yyyymmdd`; null if there is none. */
+  async find(ownerId: string, day: string): Promise<OwnerRow | null> {
+    const account = await this.#owners.read(ownerId);
+    const keys = await this.#redis.command(["ZCARD", keysKey(ownerId)]);
+    const usage = [ownerUsageKey(ownerId, day)];
+    const totals = await readTotals(this.#redis, usage);
+    return account && { account, keys: asNumber(keys), totals };
+  }
+
+  /**
+   * One page of the keys of all owners. Words may also be a part of the owner's
+   * address; the search may be the id of a key.
+   */
+  keys(query: PeopleQuery): Promise<RowPage<KeyRow & Owner>> {
+    return this.#page(query, async (owner, after) => {
+      if (isKeyId(query.search)) {
+        const key = await this.#keys.get(owner.ownerId, query.search);
+        const row = key && await readRow(this.#redis, key, query.day);
+        return { rows: row ? [{ ...row, ...owner }] : [], next: null };
+      }
+      const words = query.search.split(/\s+/)
+        .filter((word) => !owner.email.includes(word.toLowerCase()));
+      const { rows, next } = await readPage(this.#redis, owner.ownerId, {
+        ...query,
+        search: words.join(" "),
+        after,
+        filter: "all",
+        examinedMax: KEYS_MAX,
+      });
+      return { rows: rows.map((row) => ({ ...row, ...owner })), next };
+    });
+  }
+
+  /** The owners who used most in the last days in UTC, today included. */
+  async top(by: keyof Totals, days: number): Promise<RowPage<OwnerRow>> {
+    const dates = lastDays(days, this.#now());
+    const atOnce = pLimit(BATCH);
+    const used = await atOnce.map(await this.#ownerIds(), async (ownerId) => {
+      const names = dates.map((day) => ownerUsageKey(ownerId, day));
+      return { ownerId, totals: await readTotals(this.#redis, names) };
+    });
+    const most = used.filter(({ totals }) => totals[by] > 0)
+      .sort((a, b) => b.totals[by] - a.totals[by])
+      .slice(0, TOP_MAX);
+    const rows = await Promise.all(most.map(async ({ ownerId, totals }) => {
+      const row = await this.find(ownerId, "");
+      return row && { ...row, totals };
+    }));
+    return { rows: rows.filter((row) => row !== null), next: null };
+  }
+
+  async #ownerIds(): Promise<string[]> {
+    const newest = ["ZREVRANGE", OWNERS_KEY, "0", String(OWNERS_MAX - 1)];
+    return asTexts(await this.#redis.command(newest));
+  }
 
   /**
    * A page of what `read` finds for each owner, newest first. A cursor is an owner's id
    * and, behind a dot, a cursor of `read`.
    */
-  async function page<T>(
+  async #page<T>(
     { after, rows: rowsMax }: PeopleQuery,
     read: (owner: Owner, after: string) => Promise<RowPage<T>>,
   ): Promise<RowPage<T>> {
-    const ids = await ownerIds();
+    const ids = await this.#ownerIds();
     const [from = "", within = ""] = after.split(".");
     const found = ids.indexOf(from);
     if (from !== "" && found < 0) throw new BadCursor();
     const first = within === "" ? found + 1 : found;
     const rows: T[] = [];
-    const endMs = now() + SEARCH_MS;
+    const endMs = this.#now() + SEARCH_MS;
     for (let at = first; at < ids.length; at += BATCH) {
       const batch = ids.slice(at, at + BATCH);
       const pages = await Promise.all(batch.map(async (id, n) => {
-        const owner = { ownerId: id, email: await readEmail(redis, id) };
+        const email = await readEmail(this.#redis, id);
+        const owner = { ownerId: id, email };
         return await read(owner, at + n === first ? within : "");
       }));
       for (const [n, page] of pages.entries()) {
         rows.push(...page.rows);
         const next = page.next ?? "";
         const isEnd = next === "" && at + n === ids.length - 1;
-        const isFull = next !== "" || rows.length >= rowsMax || now() > endMs;
+        const isFull = next !== "" || rows.length >= rowsMax ||
+          this.#now() > endMs;
         if (!isEnd && isFull) return { rows, next: `${batch[n]}.${next}` };
       }
     }
     return { rows, next: null };
   }
-
-  const people = {
-    /** One page of owners whose address or id has all of the words. */
-    list: (query: PeopleQuery): Promise<RowPage<OwnerRow>> => {
-      const words = query.search.toLowerCase().split(/\s+/);
-      return page(query, async ({ email, ownerId }) => {
-        const text = `${email} ${ownerId.toLowerCase()}`;
-        const row = words.every((word) => text.includes(word)) &&
-          await people.find(ownerId, query.day);
-        return { rows: row ? [row] : [], next: null };
-      });
-    },
-
-    async find(ownerId: string, day: string): Promise<OwnerRow | null> {
-      const account = await owners.read(ownerId);
-      const keys = await redis.command(["ZCARD", keysKey(ownerId)]);
-      const totals = await readTotals(redis, [ownerUsageKey(ownerId, day)]);
-      return account && { account, keys: asNumber(keys), totals };
-    },
-
-    /**
-     * One page of the keys of all owners. Words may also be a part of the owner's
-     * address; the search may be the id of a key.
-     */
-    keys: (query: PeopleQuery): Promise<RowPage<KeyRow & Owner>> =>
-      page(query, async (owner, after) => {
-        if (isKeyId(query.search)) {
-          const key = await keys.get(owner.ownerId, query.search);
-          const row = key && await readRow(redis, key, query.day);
-          return { rows: row ? [{ ...row, ...owner }] : [], next: null };
-        }
-        const words = query.search.split(/\s+/)
-          .filter((word) => !owner.email.includes(word.toLowerCase()));
-        const { rows, next } = await readPage(redis, owner.ownerId, {
-          ...query,
-          search: words.join(" "),
-          after,
-          filter: "all",
-          examinedMax: KEYS_MAX,
-        });
-        return { rows: rows.map((row) => ({ ...row, ...owner })), next };
-      }),
-
-    /** The owners who used most in the last days in UTC, today included. */
-    async top(by: keyof Totals, days: number): Promise<RowPage<OwnerRow>> {
-      const dates = lastDays(days, now());
-      const atOnce = pLimit(BATCH);
-      const used = await atOnce.map(await ownerIds(), async (ownerId) => {
-        const names = dates.map((day) => ownerUsageKey(ownerId, day));
-        return { ownerId, totals: await readTotals(redis, names) };
-      });
-      const most = used.filter(({ totals }) => totals[by] > 0)
-        .sort((a, b) => b.totals[by] - a.totals[by]).slice(0, TOP_MAX);
-      const rows = await Promise.all(most.map(async ({ ownerId, totals }) => {
-        const row = await people.find(ownerId, "");
-        return row && { ...row, totals };
-      }));
-      return { rows: rows.filter((row) => row !== null), next: null };
-    },
-  };
-  return people;
 }

@@ -53,9 +53,9 @@ Deno.test("operators page through owners and all keys without gaps, and find the
     assert.equal((await people.list(asked)).rows.length, owned, search);
     assert.equal((await people.keys(asked)).rows.length, kept, search);
   }
-  for (const list of [people.keys, people.list]) {
-    await assert.rejects(list({ ...query, after: "x" }), { name: "BadCursor" });
-  }
+  const invalid = { ...query, after: "x" };
+  await assert.rejects(people.keys(invalid), { name: "BadCursor" });
+  await assert.rejects(people.list(invalid), { name: "BadCursor" });
 });
 
 Deno.test("the owners who use most: the days of each are added up", async () => {

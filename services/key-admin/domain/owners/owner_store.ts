@@ -1,3 +1,4 @@
+/** The accounts of owners in Redis: addresses, second factors, roles, limits. */
 import { mintOwnerId, randomBase62 } from "@gateway/shared/keys/key";
 import {
   KEY_FIELDS,
@@ -5,7 +6,13 @@ import {
   type Limits,
   ownerLimitsKey,
 } from "@gateway/shared/keys/record";
-import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import type { WallNow } from "@gateway/shared/process/clock";
+import type { RandomBytes } from "@gateway/shared/process/ids";
+import {
+  defineScript,
+  type RedisLink,
+  type RedisReply,
+} from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";
@@ -18,12 +25,14 @@ import {
   type StoreDeps,
 } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
+import takeRoleLua from "./lua/take_role.lua" with { type: "text" };
 
 const accountKey = (ownerId: string) => `acct:{${ownerId}}`;
 const mailKey = (email: string) => `mail:${digest(email)}`;
+/** Sorted set of the ids of all owners by their time of creation. */
 export const OWNERS_KEY = "owners";
 const OPERATORS_KEY = "operators";
-const firstOwnerKey = "owner:first";
+const FIRST_OWNER_KEY = "owner:first";
 
 /**
  * A person at an OpenID Connect provider. Issuer and subject together name a person;
@@ -67,6 +76,7 @@ const stored = z.object({
   };
 });
 
+/** An owner, and what signs them in, as the console reads it at once. */
 export interface Account extends z.output<typeof stored> {
   ownerId: string;
   recoveryCodesLeft: number;
@@ -75,17 +85,11 @@ export interface Account extends z.output<typeof stored> {
   isOperator: boolean;
 }
 
+/** The address of an owner; empty for the first owner before the set-up. */
 export const readEmail = async (redis: RedisLink, ownerId: string) =>
   stored.parse(await readHash(redis, accountKey(ownerId)) ?? {}).email;
 
-const TAKE_ROLE_SCRIPT = defineScript(
-  "key-admin/take_role",
-  `
-if redis.call('ZSCORE', KEYS[1], ARGV[1]) and redis.call('ZCARD', KEYS[1]) == 1 then return 0 end
-redis.call('ZREM', KEYS[1], ARGV[1])
-return 1
-`,
-);
+const TAKE_ROLE_SCRIPT = defineScript("key-admin/take_role", takeRoleLua);
 
 /** Each recovery code is a field of its own: removing the field uses up the code. */
 const RECOVERY_FIELD = "recovery:";
@@ -96,7 +100,9 @@ const RECOVERY_CHARS = 20;
 /** A code is accepted for three steps of 30 s. */
 const STEP_SECONDS = 120;
 
+/** What an {@link OwnerStore} works with. */
 export interface OwnerStoreDeps extends StoreDeps {
+  /** The limits of new owners, and of new keys. */
   defaultLimits: DefaultLimits;
 }
 
@@ -104,17 +110,200 @@ export interface OwnerStoreDeps extends StoreDeps {
  * Who owns keys, and how owners sign in; durable like keys. An owner exists from the
  * first key or invitation on.
  */
-export type OwnerStore = ReturnType<typeof createOwnerStore>;
+export class OwnerStore {
+  readonly #redis: RedisLink;
+  readonly #writer: RedisLink;
+  readonly #randomBytes: RandomBytes;
+  readonly #now: WallNow;
+  readonly #newOwnerLimits: Limits;
+  readonly #persist: () => Promise<void>;
 
-export function createOwnerStore(
-  { redis, writer, randomBytes, now, defaultLimits }: OwnerStoreDeps,
-) {
-  const persist = createPersist(writer);
+  constructor(
+    { redis, writer, randomBytes, now, defaultLimits }: OwnerStoreDeps,
+  ) {
+    this.#redis = redis;
+    this.#writer = writer;
+    this.#randomBytes = randomBytes;
+    this.#now = now;
+    this.#newOwnerLimits = defaultLimits.owner;
+    this.#persist = createPersist(writer);
+  }
+
+  /** The id of the owner of an address (as {@link parseEmail} returns it), or null. */
+  find(email: string): Promise<string | null> {
+    return readText(this.#redis, mailKey(email));
+  }
+
+  /** The id of the owner of an address, who is created if there is none. */
+  async ensure(email: string): Promise<string> {
+    return await this.find(email) ?? await this.#make(mailKey(email), email);
+  }
+
+  /**
+   * The owner of the keys created before the set-up, whom the person with the set-up
+   * link becomes.
+   */
+  async first(): Promise<string> {
+    return await readText(this.#redis, FIRST_OWNER_KEY) ??
+      await this.#make(FIRST_OWNER_KEY, "");
+  }
+
+  /** The account of the first owner; null before the set-up, when it has no password. */
+  async setUpAccount(): Promise<Account | null> {
+    const ownerId = await readText(this.#redis, FIRST_OWNER_KEY) ?? "";
+    const account = await this.read(ownerId);
+    return account?.passwordHash ? account : null;
+  }
+
+  /**
+   * The owner of an identity: found by issuer and subject, by e-mail address only the
+   * first time (ASVS 6.8.1).
+   */
+  async ofIdentity({ issuer, subject, email }: Identity): Promise<string> {
+    const pointer = `oidc:${digest(JSON.stringify([issuer, subject]))}`;
+    const knownId = await readText(this.#redis, pointer);
+    if (knownId !== null) return knownId;
+    const ownerId = await this.ensure(email);
+    await this.#redis.command(["SET", pointer, ownerId, "NX"]);
+    return ownerId;
+  }
+
+  /** The account of an owner; null if there is no such owner. */
+  async read(ownerId: string): Promise<Account | null> {
+    const [fields, state, role] = await Promise.all([
+      readHash(this.#redis, accountKey(ownerId)),
+      this.#redis.command(["HGET", ownerLimitsKey(ownerId), KEY_FIELDS.state]),
+      this.#redis.command(["ZSCORE", OPERATORS_KEY, ownerId]),
+    ]);
+    return fields && {
+      ...stored.parse(fields),
+      ownerId,
+      recoveryCodesLeft: recoveryFields(fields).length,
+      isDisabled: state === "disabled",
+      isOperator: role !== null,
+    };
+  }
+
+  /** Records that the owner signed in now. Need not survive a loss of power. */
+  async noteSignIn(ownerId: string): Promise<void> {
+    const field = ["signed_in_at", String(this.#now())];
+    await this.#redis.command(["HSET", accountKey(ownerId), ...field]);
+  }
+
+  /** Makes an owner an operator, or leaves them one. */
+  async giveRole(ownerId: string): Promise<void> {
+    await this.#write(
+      "ZADD",
+      OPERATORS_KEY,
+      "NX",
+      String(this.#now()),
+      ownerId,
+    );
+  }
+
+  /** Makes an operator a mere owner. False for the last operator, who stays one. */
+  async takeRole(ownerId: string): Promise<boolean> {
+    const taken = await this.#writer.evalScript(TAKE_ROLE_SCRIPT, {
+      keys: [OPERATORS_KEY],
+      args: [ownerId],
+    });
+    await this.#persist();
+    return taken === 1;
+  }
+
+  /**
+   * Disables or enables an owner: while `disabled`, every request with one of their
+   * keys is refused, from the next one on.
+   */
+  async setState(ownerId: string, state: KeyState): Promise<void> {
+    await this.#write("HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state);
+  }
+
+  /** Stores the hash of a new password, and that it was set now. */
+  async setPassword(ownerId: string, passwordHash: string): Promise<void> {
+    const set = ["password", passwordHash, "password_at", String(this.#now())];
+    await this.#write("HSET", accountKey(ownerId), ...set);
+  }
+
+  /**
+   * Switches the second factor on and returns the recovery codes, which are shown
+   * once.
+   */
+  async enableTotp(ownerId: string, secret: string): Promise<string[]> {
+    const codes = Array.from({ length: RECOVERY_CODES }, () => {
+      const code = randomBase62(RECOVERY_CHARS, this.#randomBytes);
+      return code.replace(/.{5}(?=.)/g, "$&-"); // `x4ZqA-9bTr0-…`
+    });
+    const fields = codes.flatMap((code) => [recoveryField(code), "1"]);
+    await this.#write("HSET", accountKey(ownerId), "totp", secret, ...fields);
+    return codes;
+  }
+
+  /**
+   * Switches the second factor off. If an operator does it (`by`), the owner sees a
+   * notice until {@link dismissNotice}.
+   */
+  async disableTotp(ownerId: string, by?: string): Promise<void> {
+    const account = accountKey(ownerId);
+    const codes = recoveryFields(await readHash(this.#redis, account) ?? {});
+    if (by !== undefined) {
+      const notice = ["factor_removed", `${this.#now()} ${by}`];
+      await this.#writer.command(["HSET", account, ...notice]);
+    }
+    await this.#write("HDEL", account, "totp", ...codes);
+  }
+
+  /** Removes the notice that an operator switched the second factor off. */
+  async dismissNotice(ownerId: string): Promise<void> {
+    await this.#writer.command(["HDEL", accountKey(ownerId), "factor_removed"]);
+  }
+
+  /**
+   * Uses up the one-time code of a step, see {@link totpStep}. False if it was used
+   * before.
+   */
+  async useTotpStep(ownerId: string, step: number): Promise<boolean> {
+    const mark = `ticket:step:${digest(`${ownerId} ${step}`)}`;
+    const command = ["SET", mark, "1", "NX", "EX", String(STEP_SECONDS)];
+    return await this.#writer.command(command) !== null;
+  }
+
+  /** Uses up a recovery code. False if it is wrong or was used before. */
+  async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
+    const field = recoveryField(code);
+    return await this.#write("HDEL", accountKey(ownerId), field) === 1;
+  }
+
+  /** Gives this address to an owner who has none. False when another owner has it. */
+  async claim(ownerId: string, email: string): Promise<boolean> {
+    const pointer = mailKey(email);
+    const set = await this.#writer.command(["SET", pointer, ownerId, "NX"]);
+    if (set === null && await readText(this.#writer, pointer) !== ownerId) {
+      return false;
+    }
+    await this.#write("HSET", accountKey(ownerId), "email", email);
+    return true;
+  }
+
+  /** The limits over all keys of an owner. */
+  async limits(ownerId: string): Promise<Limits> {
+    const fields = await readHash(this.#redis, ownerLimitsKey(ownerId));
+    return decodeLimits(fields ?? {});
+  }
+
+  /** Replaces the limits over all keys of an owner, from the next request on. */
+  async setLimits(ownerId: string, limits: Limits): Promise<void> {
+    await this.#write(
+      "HSET",
+      ownerLimitsKey(ownerId),
+      ...encodeKey({ limits }),
+    );
+  }
 
   /** Resolves when the write is on disk. */
-  async function write(...command: string[]) {
-    const reply = await writer.command(command);
-    await persist();
+  async #write(...command: string[]): Promise<RedisReply> {
+    const reply = await this.#writer.command(command);
+    await this.#persist();
     return reply;
   }
 
@@ -123,168 +312,23 @@ export function createOwnerStore(
    * id. If several calls do so at once, the first to write the pointer wins, and all
    * return its owner. A crash before that leaves an account that nothing refers to.
    */
-  async function make(pointer: string, email: string): Promise<string> {
-    const ownerId = mintOwnerId(randomBytes);
-    const nowMs = String(now());
-    const records = [
-      [accountKey(ownerId), "email", email, "created_at", nowMs],
-      [ownerLimitsKey(ownerId), ...encodeKey({ limits: defaultLimits.owner })],
-    ];
-    for (const record of records) await writer.command(["HSET", ...record]);
+  async #make(pointer: string, email: string): Promise<string> {
+    const ownerId = mintOwnerId(this.#randomBytes);
+    const nowMs = String(this.#now());
+    const account = ["email", email, "created_at", nowMs];
+    const limits = encodeKey({ limits: this.#newOwnerLimits });
+    const writer = this.#writer;
+    await writer.command(["HSET", accountKey(ownerId), ...account]);
+    await writer.command(["HSET", ownerLimitsKey(ownerId), ...limits]);
     const set = await writer.command(["SET", pointer, ownerId, "NX"]);
     if (set === null) {
-      for (const [key = ""] of records) await writer.command(["DEL", key]);
+      await writer.command(["DEL", accountKey(ownerId)]);
+      await writer.command(["DEL", ownerLimitsKey(ownerId)]);
       return asText(await writer.command(["GET", pointer]));
     }
-    await write("ZADD", OWNERS_KEY, nowMs, ownerId);
+    await this.#write("ZADD", OWNERS_KEY, nowMs, ownerId);
     return ownerId;
   }
-
-  const store = {
-    /** The owner of an address (as {@link parseEmail} returns it), or null. */
-    find: (email: string) => readText(redis, mailKey(email)),
-
-    ensure: async (email: string): Promise<string> =>
-      await store.find(email) ?? await make(mailKey(email), email),
-
-    /**
-     * The owner of the keys created before the set-up, whom the person with the set-up
-     * link becomes.
-     */
-    first: async (): Promise<string> =>
-      await readText(redis, firstOwnerKey) ?? await make(firstOwnerKey, ""),
-
-    /**
-     * The account of the first owner; null before the set-up, when it has no password.
-     */
-    async setUpAccount(): Promise<Account | null> {
-      const ownerId = await readText(redis, firstOwnerKey) ?? "";
-      const account = await store.read(ownerId);
-      return account?.passwordHash ? account : null;
-    },
-
-    /**
-     * The owner of an identity: found by issuer and subject, by e-mail address only the
-     * first time (ASVS 6.8.1).
-     */
-    async ofIdentity({ issuer, subject, email }: Identity): Promise<string> {
-      const pointer = `oidc:${digest(JSON.stringify([issuer, subject]))}`;
-      const known = await readText(redis, pointer);
-      if (known !== null) return known;
-      const ownerId = await store.ensure(email);
-      await redis.command(["SET", pointer, ownerId, "NX"]);
-      return ownerId;
-    },
-
-    async read(ownerId: string): Promise<Account | null> {
-      const [fields, state, role] = await Promise.all([
-        readHash(redis, accountKey(ownerId)),
-        redis.command(["HGET", ownerLimitsKey(ownerId), KEY_FIELDS.state]),
-        redis.command(["ZSCORE", OPERATORS_KEY, ownerId]),
-      ]);
-      return fields && {
-        ...stored.parse(fields),
-        ownerId,
-        recoveryCodesLeft: recoveryFields(fields).length,
-        isDisabled: state === "disabled",
-        isOperator: role !== null,
-      };
-    },
-
-    async noteSignIn(ownerId: string): Promise<void> {
-      const field = ["signed_in_at", String(now())];
-      await redis.command(["HSET", accountKey(ownerId), ...field]);
-    },
-
-    giveRole: (ownerId: string) =>
-      write("ZADD", OPERATORS_KEY, "NX", String(now()), ownerId),
-
-    /** Makes an operator a mere owner. False for the last operator, who stays one. */
-    async takeRole(ownerId: string): Promise<boolean> {
-      const names = [OPERATORS_KEY];
-      const taken = await writer.evalScript(TAKE_ROLE_SCRIPT, {
-        keys: names,
-        args: [ownerId],
-      });
-      await persist();
-      return taken === 1;
-    },
-
-    /**
-     * Refuses every request with a key of the owner from the next one on, or no longer.
-     */
-    setState: (ownerId: string, state: KeyState) =>
-      write("HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state),
-
-    setPassword(ownerId: string, passwordHash: string) {
-      const set = ["password", passwordHash, "password_at", String(now())];
-      return write("HSET", accountKey(ownerId), ...set);
-    },
-
-    /**
-     * Switches the second factor on and returns the recovery codes, which are shown
-     * once.
-     */
-    async enableTotp(ownerId: string, secret: string): Promise<string[]> {
-      const codes = Array.from({ length: RECOVERY_CODES }, () => {
-        const code = randomBase62(RECOVERY_CHARS, randomBytes);
-        return code.replace(/.{5}(?=.)/g, "$&-"); // `x4ZqA-9bTr0-…`
-      });
-      const fields = codes.flatMap((code) => [recoveryField(code), "1"]);
-      await write("HSET", accountKey(ownerId), "totp", secret, ...fields);
-      return codes;
-    },
-
-    /**
-     * Switches the second factor off. If an operator does it (`by`), the owner is told
-     * until {@link dismissNotice}.
-     */
-    async disableTotp(ownerId: string, by?: string): Promise<void> {
-      const account = accountKey(ownerId);
-      const codes = recoveryFields(await readHash(redis, account) ?? {});
-      if (by !== undefined) {
-        const notice = ["factor_removed", `${now()} ${by}`];
-        await writer.command(["HSET", account, ...notice]);
-      }
-      await write("HDEL", account, "totp", ...codes);
-    },
-
-    async dismissNotice(ownerId: string): Promise<void> {
-      await writer.command(["HDEL", accountKey(ownerId), "factor_removed"]);
-    },
-
-    async useTotpStep(ownerId: string, step: number): Promise<boolean> {
-      const mark = `ticket:step:${digest(`${ownerId} ${step}`)}`;
-      const command = ["SET", mark, "1", "NX", "EX", String(STEP_SECONDS)];
-      return await writer.command(command) !== null;
-    },
-
-    async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
-      const field = recoveryField(code);
-      return await write("HDEL", accountKey(ownerId), field) === 1;
-    },
-
-    /**
-     * Gives an owner without an address this one. False when it belongs to another
-     * owner.
-     */
-    async claim(ownerId: string, email: string): Promise<boolean> {
-      const pointer = mailKey(email);
-      const set = await writer.command(["SET", pointer, ownerId, "NX"]);
-      if (set === null && await readText(writer, pointer) !== ownerId) {
-        return false;
-      }
-      await write("HSET", accountKey(ownerId), "email", email);
-      return true;
-    },
-
-    limits: async (ownerId: string): Promise<Limits> =>
-      decodeLimits(await readHash(redis, ownerLimitsKey(ownerId)) ?? {}),
-
-    setLimits: (ownerId: string, limits: Limits) =>
-      write("HSET", ownerLimitsKey(ownerId), ...encodeKey({ limits })),
-  };
-  return store;
 }
 
 const recoveryField = (code: string): string =>

@@ -1,12 +1,16 @@
+/** Attempts to sign in, counted and slowed down so that nobody can guess for long. */
 import { siteOf } from "@gateway/shared/process/client_address";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asNumber, asTextOrNull, readText } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
+import delayLua from "./lua/delay.lua" with { type: "text" };
+import rateLua from "./lua/rate.lua" with { type: "text" };
 
 const attemptsKey = (name: string) => `try:${digest(name)}`;
 const knownDeviceKey = (device: string) => `known:${digest(device)}`;
 
+/** One attempt to prove who somebody is, with a password. */
 export interface Attempt {
   /** Whether or not an account has this address. */
   email: string;
@@ -15,12 +19,16 @@ export interface Attempt {
   device: string;
 }
 
-/** Attempts on an account without a wait, and the first wait, which then doubles. */
+/**
+ * Attempts on an account without a wait, then the first wait, which doubles up to the
+ * longest.
+ */
 export const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
 /** Attempts from an IPv4 address or IPv6 /64. */
 export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
-/** The same for larger IPv6 networks, whose holders have very many /64s. */
+/** Attempts from an IPv6 /48, since the holder of one has very many /64s. */
 export const SITE_RATE: Rate = { count: 40, perMs: 600_000 };
+/** Attempts from an IPv6 /32, which is what a provider has. */
 export const PROVIDER_RATE: Rate = { count: 80, perMs: 600_000 };
 /**
  * Attempts of an address that others cannot use up. Further ones count towards {@link
@@ -34,45 +42,18 @@ export const POOL_RATE: Rate = { count: 100, perMs: 60_000 };
  * dozen IPv6 /32 networks to use it up.
  */
 export const TOTAL_RATE: Rate = { count: 1_000, perMs: 60_000 };
+/** A count without a further attempt is forgotten after this long. */
 const FORGET_SECONDS = 24 * 3_600;
 /** A device is remembered this long after a sign-in from it. */
 export const DEVICE_SECONDS = 90 * 86_400;
 
-const DELAY_SCRIPT = defineScript(
-  "key-admin/delay",
-  `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local state = redis.call('HMGET', KEYS[1], 'failed', 'until')
-local wait = (tonumber(state[2]) or 0) - now
-if wait > 0 then return wait end
-local failed = (tonumber(state[1]) or 0) + 1
-local over = failed - ${ACCOUNT_RULE.free}
-local pause = 0
-if over >= 0 then pause = math.min(${ACCOUNT_RULE.waitMs} * 2 ^ over, ${ACCOUNT_RULE.waitMsMax}) end
-redis.call('HSET', KEYS[1], 'failed', failed, 'until', string.format('%.0f', now + pause))
-redis.call('EXPIRE', KEYS[1], ${FORGET_SECONDS})
-return 0
-`,
-);
-
-/**
- * GCRA, as the edges count requests: the one number is the time when everything taken
- * is paid off.
- */
-const RATE_SCRIPT = defineScript(
-  "key-admin/rate",
-  `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local per = tonumber(ARGV[2])
-local paid = math.max(tonumber(redis.call('HGET', KEYS[1], 'paid')) or now, now) + per / tonumber(ARGV[1])
-if paid - now > per then return math.ceil(paid - now - per) end
-redis.call('HSET', KEYS[1], 'paid', string.format('%.3f', paid))
-redis.call('PEXPIRE', KEYS[1], math.ceil(paid - now))
-return 0
-`,
-);
+const DELAY_SCRIPT = defineScript("key-admin/delay", delayLua, {
+  FREE_ATTEMPTS: ACCOUNT_RULE.free,
+  WAIT_MS: ACCOUNT_RULE.waitMs,
+  WAIT_MS_MAX: ACCOUNT_RULE.waitMsMax,
+  FORGET_S: FORGET_SECONDS,
+});
+const RATE_SCRIPT = defineScript("key-admin/rate", rateLua);
 
 /**
  * Slows guessing down without ever locking an account (ASVS 6.1.1, 6.3.1). An attempt
@@ -89,7 +70,10 @@ export async function takeAttempt(redis: RedisLink, attempt: Attempt) {
     asNumber(await redis.evalScript(DELAY_SCRIPT, { keys: [name] }));
 }
 
-/** Resets the count after a success and returns the number of failures before it. */
+/**
+ * Resets the count after a success and returns the number of failures
+ * before it.
+ */
 export async function forgetFailures(redis: RedisLink, attempt: Attempt) {
   const { name } = await countOf(redis, attempt);
   const failed = asTextOrNull(await redis.command(["HGET", name, "failed"]));

@@ -1,4 +1,6 @@
+/** Passwords: how they are hashed, and which ones are good enough. */
 import { hash, verify } from "@node-rs/argon2";
+import type { ZxcvbnFactory as Estimator } from "@zxcvbn-ts/core";
 import pLimit from "p-limit";
 
 /**
@@ -13,11 +15,9 @@ const PARAMETERS = {
   parallelism: 1,
 };
 
-/**
- * Bounds of a password in characters. Longer ones are refused before any work (ASVS
- * 6.2.1, 6.2.9).
- */
+/** Characters of the shortest password (ASVS 6.2.1). */
 export const PASSWORD_CHARS_MIN = 12;
+/** Characters of the longest one. Longer ones are refused before any work (6.2.9). */
 export const PASSWORD_CHARS_MAX = 128;
 
 /**
@@ -63,15 +63,24 @@ export const CONTEXT_WORDS: readonly string[] = [
  * Loaded for the first new password: the dictionaries take 20 MiB, and most days nobody
  * sets one.
  */
-async function loadEstimator() {
+async function loadEstimator(): Promise<Estimator> {
   const { ZxcvbnFactory } = await import("@zxcvbn-ts/core");
   const common = await import("@zxcvbn-ts/language-common");
   const { adjacencyGraphs: graphs, dictionary } = common;
   return new ZxcvbnFactory({ dictionary, graphs });
 }
-let estimator: ReturnType<typeof loadEstimator> | undefined;
+let loading: Promise<Estimator> | undefined;
 
-export type PasswordHasher = Awaited<ReturnType<typeof createPasswordHasher>>;
+/** Hashes passwords, a few at the same time. */
+export interface PasswordHasher {
+  /** The string to store for a password. */
+  hash(password: string): Promise<string>;
+  /**
+   * Whether a password is the stored one. `stored` is null for an account that does not
+   * exist, which takes the same work (ASVS 6.3.8).
+   */
+  verify(stored: string | null, password: string): Promise<boolean>;
+}
 
 /**
  * Each hash uses a whole core. More at once would starve everything else on a small
@@ -79,17 +88,13 @@ export type PasswordHasher = Awaited<ReturnType<typeof createPasswordHasher>>;
  */
 const AT_ONCE_MAX = 4;
 
-/** Makes one hash at the start, for accounts that do not exist. */
-export async function createPasswordHasher() {
+/** Makes a hasher, and with it one hash for accounts that do not exist. */
+export async function createPasswordHasher(): Promise<PasswordHasher> {
   const decoy = await hash("nobody has this password", PARAMETERS);
   const limit = pLimit(AT_ONCE_MAX);
   return {
-    hash: (password: string) => limit(() => hash(normal(password), PARAMETERS)),
-    /**
-     * `stored` is null for an account that does not exist, which takes the same work
-     * (ASVS 6.3.8).
-     */
-    verify: (stored: string | null, password: string) =>
+    hash: (password) => limit(() => hash(normal(password), PARAMETERS)),
+    verify: (stored, password) =>
       limit(async () => {
         const isRight = await verify(stored ?? decoy, normal(password));
         return stored !== null && isRight;
@@ -120,11 +125,12 @@ export async function passwordProblem(
   }
   const examined = [...normal(password)].slice(0, EXAMINED_CHARS_MAX).join("");
   // Shorter words of the owner's address are in too many other words.
-  const ofAddress = context.email.toLowerCase().split(/[^\p{L}\p{N}]+/u)
+  const addressWords = context.email.toLowerCase().split(/[^\p{L}\p{N}]+/u)
     .filter((word) => word.length >= 3);
-  const known = [...CONTEXT_WORDS, ...ofAddress];
-  const { guessesLog10 } = (await (estimator ??= loadEstimator()))
-    .check(examined, known);
+  const words = [...CONTEXT_WORDS, ...addressWords];
+  loading ??= loadEstimator();
+  const estimator = await loading;
+  const { guessesLog10 } = estimator.check(examined, words);
   return guessesLog10 < GUESSES_LOG10_MIN
     ? "This password is too common. Choose a less guessable one, such as a few unrelated words."
     : null;

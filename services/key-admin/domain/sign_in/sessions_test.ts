@@ -17,8 +17,8 @@ import { changedLink } from "../../../../tests/support/redis_link.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";
 import { asTexts } from "../store/redis.ts";
-import { createKeyStore } from "../keys/key_store.ts";
-import { createSessionStore, SESSION_LIMITS } from "./sessions.ts";
+import { KeyStore } from "../keys/key_store.ts";
+import { SESSION_LIMITS, SessionStore } from "./sessions.ts";
 
 const ADA = "ada@example.org";
 const OWNER = "own_aaaaaaaaaaaaaaaaaaaa";
@@ -225,8 +225,8 @@ Deno.test("ASVS 7.4.1: a session whose deletion was interrupted is over or can b
         ? Promise.reject(new RedisUnavailableError("deadline", "no answer"))
         : link.command(args, options),
   });
-  const keys = createKeyStore({ redis, writer: redis, randomBytes });
-  const store = createSessionStore({ redis, randomBytes, keys, now: Date.now });
+  const keys = new KeyStore({ redis, writer: redis, randomBytes });
+  const store = new SessionStore({ redis, randomBytes, keys, now: Date.now });
   for (const command of ["DEL", "ZREM"]) {
     const cookie = await store.start(OWNER, { ip: "", userAgent: "" });
     const { id } = await store.find(cookie) ?? assert.fail("no session");

@@ -1,3 +1,4 @@
+/** How somebody signs in with a password, and proves again who they are. */
 import type { Log } from "@gateway/shared/process/log";
 import type { AuditLog } from "../audit/audit_log.ts";
 import { parseEmail } from "../owners/email.ts";
@@ -14,6 +15,7 @@ import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
 
+/** What a browser sends to sign in. */
 interface Credentials extends Attempt, Client {
   password: string;
   /**
@@ -22,9 +24,27 @@ interface Credentials extends Attempt, Client {
   code: string;
 }
 
-/** The cookies of a new session, and how many attempts had failed before it. */
-export type SignedIn = Awaited<ReturnType<typeof admit>>;
+/** Somebody has signed in. */
+export interface SignedIn {
+  ok: true;
+  /** The value of the cookie of the session. */
+  cookie: string;
+  /** The value of the cookie by which the browser is known the next time. */
+  device: string;
+  /** How many attempts had failed since the last success. */
+  failedBefore: number;
+}
 
+/** Somebody may not sign in. */
+export interface SignInRefused {
+  ok: false;
+  /** How long to wait before the next attempt; 0: no wait. */
+  waitMs: number;
+  /** The account is theirs, but an operator disabled it. */
+  isDisabled: boolean;
+}
+
+/** What {@link signIn} works with. */
 export interface SignInDeps extends StoreDeps {
   owners: OwnerStore;
   sessions: SessionStore;
@@ -38,13 +58,16 @@ export interface SignInDeps extends StoreDeps {
  * the same and take the same work; only somebody who proved that the account is theirs
  * learns that it is disabled.
  */
-export async function signIn(deps: SignInDeps, credentials: Credentials) {
+export async function signIn(
+  deps: SignInDeps,
+  credentials: Credentials,
+): Promise<SignedIn | SignInRefused> {
   const { redis, owners, hasher, audit, log } = deps;
   const { ip, password } = credentials;
   const email = parseEmail(credentials.email) ?? "";
   const attempt = { ...credentials, email };
   const waitMs = await takeAttempt(redis, attempt);
-  if (waitMs > 0) return { ok: false as const, waitMs, isDisabled: false };
+  if (waitMs > 0) return { ok: false, waitMs, isDisabled: false };
   const account = await owners.read(await owners.find(email) ?? "");
   const isRight = await hasher.verify(account?.passwordHash ?? null, password);
   const isProved = account !== null && isRight &&
@@ -65,7 +88,7 @@ export async function signIn(deps: SignInDeps, credentials: Credentials) {
   const { ownerId = null, email: by = "" } = account ?? {};
   log.warn("sign_in_refused", { clientAddress: ip, ownerId });
   if (ownerId) await audit.add(ownerId, { action: "session.refused", by, ip });
-  return { ok: false as const, waitMs: 0, isDisabled: isProved };
+  return { ok: false, waitMs: 0, isDisabled: isProved };
 }
 
 /** What is known of somebody who may come in, beside the account. */
@@ -84,7 +107,7 @@ export async function admit(
   { redis, owners, sessions, audit, randomBytes }: SignInDeps,
   { ownerId, email, passwordHash }: Account,
   { failedBefore, provedAtMs, ...client }: Entrance,
-) {
+): Promise<SignedIn> {
   const cookie = await sessions.start(ownerId, client, { provedAtMs });
   // If the password was changed while it was checked, the other sessions have been
   // ended.
@@ -99,7 +122,12 @@ export async function admit(
     detail: failedBefore > 0 ? `after ${failedBefore} failed ${attempts}` : "",
   });
   const device = await rememberDevice(redis, randomBytes, email);
-  return { ok: true as const, cookie, device, failedBefore };
+  return { ok: true, cookie, device, failedBefore };
+}
+
+/** A password that somebody enters again, and where. */
+export interface Proof extends Omit<Attempt, "email"> {
+  password: string;
 }
 
 /**
@@ -108,19 +136,17 @@ export async function admit(
  */
 export async function checkAgain(
   { redis, hasher, audit }: SignInDeps,
-  account: Account,
-  password: string,
-  from: { ip: string; device: string },
-) {
-  const { ownerId, email, passwordHash } = account;
-  const attempt = { email, ...from };
+  { ownerId, email, passwordHash }: Account,
+  { password, ip, device }: Proof,
+): Promise<{ ok: boolean; waitMs: number }> {
+  const attempt = { email, ip, device };
   const waitMs = await takeAttempt(redis, attempt);
   if (waitMs > 0) return { ok: false, waitMs };
   const isRight = await hasher.verify(passwordHash, password);
   await audit.add(ownerId, {
     action: isRight ? "session.confirmed" : "session.refused",
     by: email,
-    ip: from.ip,
+    ip,
     detail: isRight ? "" : "asked again within a session",
   });
   if (isRight) await forgetFailures(redis, attempt);

@@ -1,16 +1,16 @@
-import type { RandomBytes } from "@gateway/shared/process/ids";
-import { Secret, TOTP } from "otpauth";
-
 /**
  * Time-based one-time codes as every authenticator app makes them: RFC 6238 with the
  * library's defaults.
  */
+import type { RandomBytes } from "@gateway/shared/process/ids";
+import { Secret, TOTP } from "otpauth";
 
 /** A clock may be off by one step either way. */
 const STEPS_OFF_MAX = 1;
 /** 160 bits, as RFC 4226 asks for. */
 const SECRET_BYTES = 20;
 
+/** A new secret in base 32, as an authenticator app takes it. */
 export const mintTotpSecret = (randomBytes: RandomBytes): string =>
   new Secret({ buffer: randomBytes(SECRET_BYTES).buffer }).base32;
 

@@ -6,6 +6,7 @@
  */
 export const csvHead = (names: readonly string[]) => "\uFEFF" + csvLine(names);
 
+/** A line with its line break. */
 export const csvLine = (cells: readonly (string | number)[]): string =>
   cells.map((text) => cell(String(text))).join(",") + "\r\n";
 

@@ -1,3 +1,7 @@
+/**
+ * The connection of the stores, and its untyped replies: each reader throws when a
+ * reply has an unexpected type.
+ */
 import { monotonicNow, type WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import {
@@ -7,14 +11,10 @@ import {
 } from "@gateway/shared/redis/link";
 import { z } from "zod";
 
-/**
- * The connection of the stores, and its untyped replies: each reader throws when a
- * reply has an unexpected type.
- */
-
 /** Longer than at an edge, since people rather than programs wait. */
 const DEADLINE_MS = 2_000;
 
+/** What stores work with. */
 export interface StoreDeps {
   redis: RedisLink;
   /** A separate connection, since waiting for the disk blocks everything behind it. */
@@ -54,26 +54,34 @@ export class BadCursor extends Error {
     "The cursor is invalid: use one that an earlier page returned";
 }
 
+/** One page of a list. */
 export interface RowPage<T> {
   rows: T[];
   /** The cursor of the next page; null at the end. */
   next: string | null;
 }
 
+/** The fields of a hash or of an entry in a stream. */
 export type Fields = Readonly<Record<string, string>>;
 
 const text = z.string();
 
+/** A string. */
 export const asText = (reply: unknown): string => text.parse(reply);
 
-export const asTextOrNull = (reply: unknown) => text.nullable().parse(reply);
+/** A string, or null for what does not exist. */
+export const asTextOrNull = (reply: unknown): string | null =>
+  text.nullable().parse(reply);
 
 /** An integer, or decimal text as scripts and hashes return it. */
 export const asNumber = (reply: unknown): number =>
   z.number().parse(typeof reply === "number" ? reply : Number(asText(reply)));
 
-export const asList = (reply: unknown) => z.array(z.unknown()).parse(reply);
+/** A list of anything. */
+export const asList = (reply: unknown): unknown[] =>
+  z.array(z.unknown()).parse(reply);
 
+/** A list of strings. */
 export const asTexts = (reply: unknown): string[] => z.array(text).parse(reply);
 
 /** `[field, value, field, value]`, as HGETALL and streams return it. */
@@ -85,10 +93,17 @@ export function asFields(reply: unknown): Fields {
   );
 }
 
-export async function readHash(redis: RedisLink, key: string) {
+/** Reads all fields of a hash; null if it does not exist. */
+export async function readHash(
+  redis: RedisLink,
+  key: string,
+): Promise<Fields | null> {
   const reply = asList(await redis.command(["HGETALL", key]));
   return reply.length === 0 ? null : asFields(reply);
 }
 
-export const readText = async (redis: RedisLink, key: string) =>
-  asTextOrNull(await redis.command(["GET", key]));
+/** Reads a string; null if it does not exist. */
+export const readText = async (
+  redis: RedisLink,
+  key: string,
+): Promise<string | null> => asTextOrNull(await redis.command(["GET", key]));

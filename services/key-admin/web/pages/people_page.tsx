@@ -274,7 +274,11 @@ async function showPerson(
 const exportUsage: Handler = async (c) => {
   const { redis, now } = c.var.deps;
   const { ownerId } = (await findPerson(c)).account;
-  return answerCsv(c, "usage.csv", usageCsv(redis, ownerId, null, now()));
+  return answerCsv(
+    c,
+    "usage.csv",
+    usageCsv(redis, { ownerId, key: null }, now()),
+  );
 };
 
 const change: Handler = async (c) => {

@@ -205,8 +205,11 @@ export async function checkPassword(
   if (account.passwordHash === null) {
     return isFresh(c) ? null : "Sign in again first.";
   }
-  const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
-  const { ok, waitMs } = await checkAgain(deps, account, password, from);
+  const { ok, waitMs } = await checkAgain(deps, account, {
+    password,
+    ip: c.env.remoteIp,
+    device: readCookie(c, "device"),
+  });
   if (ok) return null;
   return waitMs === 0 ? "The password is wrong." : waitText(waitMs);
 }

@@ -47,7 +47,7 @@ const exportUsage: Handler = async (c) => {
   const { deps: { redis, now }, signedIn: { session: { ownerId } } } = c.var;
   const key = c.req.param("id") === undefined ? null : await findKey(c);
   const name = key === null ? "usage.csv" : `usage-${key.id}.csv`;
-  return answerCsv(c, name, usageCsv(redis, ownerId, key, now()));
+  return answerCsv(c, name, usageCsv(redis, { ownerId, key }, now()));
 };
 
 const { listedMax, daysListed } = FAILED_REQUESTS;
@@ -187,7 +187,10 @@ export async function usageView(
   { redis, now }: Pick<ConsoleDeps, "redis" | "now">,
   { ownerId, keyId = null, base, range }: UsageQuery,
 ) {
-  const usage = await readUsage(redis, ownerId, keyId, range, now());
+  const usage = await readUsage(redis, { ownerId, keyId }, {
+    range,
+    nowMs: now(),
+  });
   const { total, models, buckets } = usage;
   const { name, unit, head } = RANGES[range];
   const units = unitsIn(total);

@@ -1,0 +1,23 @@
+-- Adds up counters of usage, whatever their hour and model. Redis does it, because one
+-- owner may have thousands of counters in a month.
+--
+-- KEYS  use:{owner}:…, any number of them
+-- Reply requests, tokens
+--
+-- Constants: REQUESTS PROMPT_TOKENS COMPLETION_TOKENS
+
+local requests, tokens = 0, 0
+for _, key in ipairs(KEYS) do
+  local counters = redis.call('HGETALL', key)
+  for at = 1, #counters, 2 do
+    -- `13:requests:<model>`
+    local kind = string.match(counters[at], '^%d+:([%a_]+)')
+    local count = counters[at + 1]
+    if kind == REQUESTS then
+      requests = requests + count
+    elseif kind == PROMPT_TOKENS or kind == COMPLETION_TOKENS then
+      tokens = tokens + count
+    end
+  end
+end
+return { requests, tokens }
