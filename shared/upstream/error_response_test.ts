@@ -293,9 +293,13 @@ const rename = createRedact({ secrets: [], baseUrl: new URL("a://b"), model });
 Deno.test("API10: redact() clips at 500 characters, leaves no part of a secret there, and takes no second for hostile messages", () => {
   for (const piece of ["a", "a.", "a-", "-/-/-/-/", "input token count "]) {
     const body = openAi({ message: piece.repeat(2 ** 20) });
-    const startMs = performance.now();
-    errorOfResponse({ status: 500, body }, rename);
-    assert.ok(performance.now() - startMs < 1_000, piece);
+    // The fastest of several: other work on the machine may slow one down.
+    const timesMs = Array.from({ length: 5 }, () => {
+      const startMs = performance.now();
+      errorOfResponse({ status: 500, body }, rename);
+      return performance.now() - startMs;
+    });
+    assert.ok(Math.min(...timesMs) < 1_000, piece);
   }
   for (const chars of [499, 500, 501, 100_000]) {
     const text = redact("x".repeat(chars));

@@ -37,6 +37,9 @@ const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
  */
 const PROMPT_TOKENS_MARGIN = 200_000;
 
+/** A piece of text whose estimate is not above this counts as one token: 16 bytes. */
+const ONE_TOKEN_MAX = 4;
+
 /** What a reader reads, and for whom. */
 export interface ReaderOptions {
   answer: ChatAnswer;
@@ -279,8 +282,8 @@ export class ChunkReader {
     const tokens = textTokens(text);
     this.#pieces += 1;
     this.#estimate += tokens;
-    // A piece is at least a token; a long one is several.
-    this.#tokensShown += Math.max(1, Math.floor(tokens));
+    // Servers send a token at a time, and few tokens are long.
+    this.#tokensShown += tokens <= ONE_TOKEN_MAX ? 1 : Math.floor(tokens);
     return true;
   }
 

@@ -97,11 +97,14 @@ async function readRequest<Request extends JobRequest>(
 ): Promise<CheckedRequest | CallEnd> {
   const { now, refusedBodies, catalog } = deps;
   const { keyId } = call.principal;
-  const read = await readBody(call.exchange, keyId, deps);
+  let model: unknown = endpoint.model;
+  const read = await readBody(call.exchange, keyId, deps).catch(
+    (error: unknown) => refused(error, model),
+  );
   if (read === null) return left(call);
+  if ("type" in read) return read;
   const { bytes, share } = read;
   const startedAtMs = now();
-  let model: unknown = endpoint.model;
   try {
     // Other bodies of the key may have been refused in the meantime.
     refusedBodies.require(keyId);

@@ -201,7 +201,7 @@ async function video(page: Page): Promise<void> {
   );
   assert.equal(await part(page, "state").innerText(), "");
   await inspect(page, "try-video");
-  await downloads(page, "video.mp4", 1_000);
+  await downloads(page, "video.mp4", 500);
   await prompt.fill("[simulator: video fails]");
   await press(page, "Send");
   await says(page, "video_generation_failed: ");
