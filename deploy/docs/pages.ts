@@ -5,6 +5,7 @@
 import { execFileSync } from "node:child_process";
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
+import "@gateway/shared/openai/chat";
 import "@gateway/shared/openai/completion";
 import {
   ApiError,

@@ -3,7 +3,7 @@
  * of them.
  */
 import * as z from "zod";
-import { toolCall } from "./chat.ts";
+import { toolCall } from "./chat_message.ts";
 
 const count = z.int().min(0);
 const text = z.string().min(1);
