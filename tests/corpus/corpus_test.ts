@@ -19,6 +19,9 @@ const backends = [
   { type: "openai", base_url: "http://127.0.0.1:9/v1", model: "theirs" },
 ];
 
+/** On a busy machine, no edge may take its worker for lost and offer a job twice. */
+const SLOWER = 20;
+
 /** The default model with these members. */
 const catalogOf = (members: CorpusCase["model"]) =>
   parseCatalog({ models: [{ id: DEFAULT_MODEL_ID, ...members, backends }] });
@@ -26,7 +29,7 @@ const catalogOf = (members: CorpusCase["model"]) =>
 Deno.test("every case of the corpus is read through the gateway", async (t) => {
   await using server = startScriptedServer({ reply: () => [CLOSE] });
   const door = { catalog: catalogOf({}) };
-  await using gateway = await startGateway("open", { door });
+  await using gateway = await startGateway("open", { door, slower: SLOWER });
   await gateway.addWorker({ baseUrl: server.baseUrl });
   const files = readSources(["tests/corpus/chat"], /\.txt$/);
   assert.ok(files.length > 0);
@@ -45,7 +48,10 @@ async function check(
   server.reply = () => [{ send: response ?? "" }, CLOSE];
   const edge = Object.keys(model).length === 0
     ? gateway.edge
-    : await gateway.addEdge({ door: { catalog: catalogOf(model) } });
+    : await gateway.addEdge({
+      door: { catalog: catalogOf(model) },
+      slower: SLOWER,
+    });
   const reply = await chat(edge, request);
   const text = await reply.text();
   assert.equal(reply.status, status, text.slice(0, 500));
