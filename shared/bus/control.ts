@@ -19,9 +19,13 @@
 import { readU32, writeU32 } from "./frame.ts";
 
 const CONTROL_VERSION = 1;
+/** The length of one record in a message. */
 export const CONTROL_RECORD_BYTES = 25;
 
-/** In the order of their codes on the wire. */
+/**
+ * Why an attempt is cancelled. The index of a reason is its code on the wire, so new
+ * ones are added at the end.
+ */
 export const CANCEL_REASONS = [
   "other",
   "client_gone",
@@ -37,15 +41,23 @@ export const CANCEL_REASONS = [
 ] as const;
 
 /**
- * `unknown_stream`: the edge does not know it, or no longer. `other`: a reason of
- * another version.
+ * One of {@link CANCEL_REASONS}. `unknown_stream`: the edge does not know the attempt,
+ * or has forgotten it. `other`: a reason that only another version knows.
  */
 export type CancelReason = typeof CANCEL_REASONS[number];
 
+/**
+ * What an edge wants of the sender of a stream. `ack`: it may forget the frames up to
+ * `sequence`. `nak`: it must send them again from `sequence` on. `cancel`: it must stop.
+ */
 export type ControlAction =
   | { type: "ack" | "nak"; sequence: number }
   | { type: "cancel"; reason: CancelReason };
 
+/**
+ * An action and the stream it is for. `requestId` has 32 hex characters; a worker
+ * ignores a record for an `attempt` that it does not run.
+ */
 export type ControlRecord = ControlAction & {
   requestId: string;
   attempt: number;
@@ -53,11 +65,15 @@ export type ControlRecord = ControlAction & {
 
 const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 
+/**
+ * A message without records, which a worker answers: whoever receives that answer knows
+ * that the worker is alive and in reach.
+ */
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
 /**
- * One message with these records: up to 40,000, with the default limit of a NATS
- * server.
+ * Returns one message with these records. With the default limit of a NATS server
+ * (1 MiB) it may carry up to 40,000.
  */
 export function encodeControl(records: readonly ControlRecord[]): Uint8Array {
   const message = new Uint8Array(1 + records.length * CONTROL_RECORD_BYTES);
@@ -76,7 +92,10 @@ export function encodeControl(records: readonly ControlRecord[]): Uint8Array {
   return message;
 }
 
-/** None if it is truncated or of another version. Skips records of an unknown type. */
+/**
+ * Returns the records of a message, none if it is truncated or of another version.
+ * Skips records of an unknown type.
+ */
 export function decodeControl(message: Uint8Array): ControlRecord[] {
   const records: ControlRecord[] = [];
   if (

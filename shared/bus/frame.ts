@@ -30,8 +30,10 @@ import type { Usage } from "../openai/completion.ts";
 import { ApiError, isErrorCode } from "../openai/error.ts";
 
 const FRAME_VERSION = 1;
+/** The length of a frame's header; the rest of the frame is its payload. */
 export const FRAME_HEADER_BYTES = 16;
 
+/** What a frame says, with its code on the wire. */
 export const FrameType = {
   /**
    * The job runs here. Payload: the worker's id. Implied by BEAT, and by DATA, END and
@@ -43,6 +45,7 @@ export const FrameType = {
    * and is never repeated.
    */
   REJECT: 2,
+  /** The next bytes of the answer. */
   DATA: 3,
   /** The answer is complete. Payload: the usage. */
   END: 4,
@@ -54,20 +57,28 @@ export const FrameType = {
   BEAT: 6,
 } as const;
 
+/** One of the codes of {@link FrameType}. */
 export type FrameType = typeof FrameType[keyof typeof FrameType];
 const FRAME_TYPES = Object.values(FrameType);
 
+/** The header of a frame. The numbers have 32 bits without a sign. */
 export interface FrameHeader {
   type: FrameType;
+  /** The frame's own number, from 1; in ACCEPT and BEAT the highest one sent so far. */
   sequence: number;
+  /** Which attempt of the request this belongs to, from 1. */
   attempt: number;
+  /** Completion tokens generated up to here. */
   tokens: number;
 }
 
+/** A frame that was received. */
 export interface Frame extends FrameHeader {
+  /** A view of the message: copy what is needed after its handler returns. */
   payload: Uint8Array;
 }
 
+/** Returns a frame with memory of its own; the payload is copied. */
 export function encodeFrame(
   header: FrameHeader,
   payload: Uint8Array,
@@ -85,13 +96,14 @@ export function writeFrameHeader(
 ): void {
   target[0] = FRAME_VERSION;
   target[1] = header.type;
-  target[2] = target[3] = 0;
+  target[2] = 0;
+  target[3] = 0;
   writeU32(target, 4, header.sequence);
   writeU32(target, 8, header.attempt);
   writeU32(target, 12, header.tokens);
 }
 
-/** Null when it is not a frame of this version. */
+/** Returns a frame that views the message; null if it is none of this version. */
 export function decodeFrame(message: Uint8Array): Frame | null {
   const type = FRAME_TYPES[(message[1] ?? 0) - 1];
   if (
@@ -111,11 +123,13 @@ const BATCH_VERSION = 2;
 const BATCH_PREFIX_BYTES = 20;
 const ID_BYTES = 16;
 
+/** A frame, decoded or as bytes, and the request that it belongs to. */
 export type FrameOf<Frame> = readonly [requestId: string, frame: Frame];
 
 /**
- * Messages with these frames, in order, each up to `batchBytesMax`, because a message
- * costs the bus and both ends more than a frame:
+ * Returns messages with copies of these frames, in order. One carries as many as fit
+ * into `batchBytesMax`, because a message costs the bus and both ends more than a frame.
+ * Its form:
  *
  * ```
  * 0  u8   version        2
@@ -148,7 +162,10 @@ export function encodeFrames(
   return [message];
 }
 
-/** The frames of a message, in order; null if it is truncated or of another version. */
+/**
+ * Returns the frames of a message, in order; null if it is truncated or of another
+ * version. Their payloads are views of it.
+ */
 export function decodeFrames(message: Uint8Array): FrameOf<Frame>[] | null {
   if (message[0] !== BATCH_VERSION) return null;
   const frames: FrameOf<Frame>[] = [];
@@ -163,7 +180,10 @@ export function decodeFrames(message: Uint8Array): FrameOf<Frame>[] | null {
   return frames;
 }
 
-/** Big-endian. By hand because a DataView per frame costs more than the four writes. */
+/**
+ * Writes a number big-endian. By hand, because a DataView per frame costs more than the
+ * four writes.
+ */
 export function writeU32(
   target: Uint8Array,
   offset: number,
@@ -175,7 +195,10 @@ export function writeU32(
   target[offset + 3] = value;
 }
 
-/** Big-endian. Bytes beyond the end read as 0: the caller has checked the length. */
+/**
+ * Reads a big-endian number. Bytes beyond the end count as 0: the caller has checked the
+ * length.
+ */
 export function readU32(source: Uint8Array, offset: number): number {
   return (((source[offset] ?? 0) << 24) |
     ((source[offset + 1] ?? 0) << 16) |
@@ -216,18 +239,35 @@ const rejectSchema = workerSchema.extend({
   /** When this worker expects to have a free slot. */
   retryAfterMs: durationMs.nullable(),
 });
+
+/** The payload of REJECT: the worker, why it refuses, and when it may have a slot. */
 export type RejectPayload = z.infer<typeof rejectSchema>;
+
+/** Why a worker does not run a job. */
 export type RejectReason = RejectPayload["reason"];
 
-/** `usage`: the backend's count, or null if it sent none. */
 const endSchema = workerSchema.extend({ usage: usageSchema.nullable() });
+
+/** The payload of END. */
+export interface EndPayload {
+  worker: string;
+  /** The backend's count, or null if it sent none. */
+  usage: Usage | null;
+}
 
 /** Why an attempt failed, and its usage up to then. */
 export interface Failure {
+  /** What the client is told. */
   error: ApiError;
   /** Whether another worker may try, if the client has not received a byte. */
   retryable: boolean;
+  /** The backend's count, or null if it sent none. */
   usage: Usage | null;
+}
+
+/** The payload of ERR. */
+export interface ErrPayload extends Failure {
+  worker: string;
 }
 
 const errSchema = endSchema.extend({
@@ -251,7 +291,7 @@ const errSchema = endSchema.extend({
   }),
 }));
 
-/** A whole REJECT frame, because a rejected job never has a sender. */
+/** Returns a whole REJECT frame, because a rejected job never has a sender. */
 export function encodeRejectFrame(
   attempt: number,
   reject: RejectPayload,
@@ -260,10 +300,11 @@ export function encodeRejectFrame(
   return encodeFrame(header, encodeJson(reject));
 }
 
-/** Of the texts in an ERR, so that it always fits one frame. */
+/** Bounds of the texts in an ERR, so that it always fits one frame. */
 const MESSAGE_CHARS_MAX = 8_192;
 const NAME_CHARS_MAX = 512;
 
+/** Returns the payload of ERR. Texts that are too long for one frame are cut. */
 export function encodeErr(
   worker: string,
   { error, retryable, usage }: Failure,
@@ -283,28 +324,43 @@ export function encodeErr(
   });
 }
 
-/** The worker that sent an ACCEPT, BEAT, END or ERR. */
+/**
+ * Returns the id of the worker that sent an ACCEPT, BEAT, END or ERR; null if the
+ * payload names none.
+ */
 export function parseWorker(payload: Uint8Array): string | null {
   return parsePayload(workerSchema, payload)?.worker ?? null;
 }
 
-export const parseReject = (payload: Uint8Array): RejectPayload | null =>
-  parsePayload(rejectSchema, payload);
+/** Reads the payload of REJECT; null if it is malformed. */
+export function parseReject(payload: Uint8Array): RejectPayload | null {
+  return parsePayload(rejectSchema, payload);
+}
 
-export const parseEnd = (payload: Uint8Array) =>
-  parsePayload(endSchema, payload);
+/** Reads the payload of END; null if it is malformed. */
+export function parseEnd(payload: Uint8Array): EndPayload | null {
+  return parsePayload(endSchema, payload);
+}
 
-export const parseErr = (payload: Uint8Array) =>
-  parsePayload(errSchema, payload);
+/** Reads the payload of ERR; null if it is malformed. */
+export function parseErr(payload: Uint8Array): ErrPayload | null {
+  return parsePayload(errSchema, payload);
+}
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** From the pool of `Buffer`: V8 needs three times as long for an array of its own. */
+/**
+ * Returns a value as JSON in UTF-8, in memory from the pool of `Buffer`: V8 needs three
+ * times as long for an array of its own.
+ */
 export function encodeJson(value: unknown): Uint8Array {
   return Buffer.from(JSON.stringify(value));
 }
 
-/** Null for anything that is not UTF-8, not JSON or does not match the schema. */
+/**
+ * Reads JSON in UTF-8; null for anything that is not UTF-8, not JSON or does not match
+ * the schema.
+ */
 export function parsePayload<T>(
   schema: z.ZodType<T>,
   bytes: Uint8Array,

@@ -8,6 +8,7 @@ import { BUS_LIMITS } from "../limits.ts";
 import { WORKER_FAMILIES } from "./subjects.ts";
 import { encodeJson, parsePayload, readU32, writeU32 } from "./frame.ts";
 
+/** The version of a job. A worker rejects jobs of any other. */
 export const JOB_VERSION = 2;
 
 /** A request as a job carries it. The service that runs it knows its other fields. */
@@ -16,9 +17,9 @@ export interface JobRequest {
   readonly stream: boolean;
 }
 
-const reliedOn = z.object({ model: z.string(), stream: z.boolean() });
+const usedFields = z.object({ model: z.string(), stream: z.boolean() });
 const requestSchema = z.custom<JobRequest>((value) =>
-  reliedOn.safeParse(value).success
+  usedFields.safeParse(value).success
 );
 
 const versionSchema = z.object({
@@ -39,11 +40,12 @@ const jobSchema = versionSchema.extend({
   request: requestSchema.optional(),
 });
 
+/** A job as it was received: either its request, or `upload` if pieces follow. */
 export type JobMessage = z.infer<typeof jobSchema>;
 
 /**
- * A job with its request, given as JSON in UTF-8; null if that is too large for one
- * message.
+ * Returns the message of a job with its request, which is JSON in UTF-8; null if that is
+ * too large for one message.
  */
 export function encodeWholeJob(
   job: Omit<JobMessage, "upload" | "request">,
@@ -56,13 +58,19 @@ export function encodeWholeJob(
   return message.length <= BUS_LIMITS.jobBytesMax ? message : null;
 }
 
+/** The attempt of a job whose version this worker does not know. */
+export interface MismatchedJob {
+  mismatchedAttempt: number;
+}
+
 /**
- * Null if malformed; only the attempt if of another version, which another worker may
- * understand. Edges have checked the request.
+ * Reads a job; null if it is malformed. Of a job of another version, which another
+ * worker may understand, it reads only the attempt. Of the request it checks the fields
+ * of {@link JobRequest}: edges have checked the others.
  */
 export function decodeJob(
   bytes: Uint8Array,
-): JobMessage | { mismatchedAttempt: number } | null {
+): JobMessage | MismatchedJob | null {
   const job = parsePayload(jobSchema, bytes);
   const { version, attempt } = job ?? parsePayload(versionSchema, bytes) ?? {};
   if (attempt === undefined) return null;
@@ -71,20 +79,28 @@ export function decodeJob(
   return isValid ? job : null;
 }
 
-/*
- * Pieces of files, or of a request that is too large for one message. Every piece is a
- * NATS request whose empty reply acknowledges it.
- *
- * 0  u32  attempt   which attempt of the request this belongs to
- * 4  u32  index     0, 1, 2 …
- * 8  …    bytes
- */
 const PIECE_HEADER_BYTES = 8;
 /** The index of the last piece, which is an {@link UploadEnd}. */
 const UPLOAD_END_INDEX = 2 ** 32 - 1;
 
-export type BodyPiece = NonNullable<ReturnType<typeof decodePiece>>;
+/**
+ * A piece of files, or of a request that is too large for one message. Every piece is a
+ * NATS request whose empty reply acknowledges it. Numbers are big-endian.
+ *
+ * ```
+ * 0  u32  attempt   which attempt of the request this belongs to
+ * 4  u32  index     0, 1, 2 …
+ * 8  …    bytes
+ * ```
+ */
+export interface BodyPiece {
+  attempt: number;
+  index: number;
+  /** A view of the message. */
+  bytes: Uint8Array;
+}
 
+/** Returns the message of a piece. */
 export function encodePiece(
   bytes: Uint8Array,
   attempt: number,
@@ -97,11 +113,13 @@ export function encodePiece(
   return message;
 }
 
-export const encodeUploadEnd = (end: UploadEnd, attempt: number): Uint8Array =>
-  encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
+/** Returns the message of the last piece of an upload. */
+export function encodeUploadEnd(end: UploadEnd, attempt: number): Uint8Array {
+  return encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
+}
 
-/** Null if the message is too short to be a piece. */
-export function decodePiece(message: Uint8Array) {
+/** Reads a piece; null if the message is too short to be one. */
+export function decodePiece(message: Uint8Array): BodyPiece | null {
   if (message.length < PIECE_HEADER_BYTES) return null;
   return {
     attempt: readU32(message, 0),
@@ -126,15 +144,14 @@ const uploadEndSchema = z.object({
 /** What follows the pieces of an upload. */
 export type UploadEnd = z.infer<typeof uploadEndSchema>;
 
+/** A file of an upload: what its form says about it, and its bytes. */
 export type UploadedFile = Omit<UploadEnd["files"][number], "bytes"> & {
   content: Uint8Array;
 };
 
-/**
- * A request that came in pieces, null if it is malformed, and the files that came
- * before it.
- */
+/** A request that came in pieces, and the files that came before it. */
 export interface UploadedRequest {
+  /** Null if it is malformed. */
   request: JobRequest | null;
   files: readonly UploadedFile[];
 }
@@ -143,7 +160,10 @@ export interface UploadedRequest {
 export class UploadAssembly {
   readonly #pieces: Uint8Array[] = [];
 
-  /** Returns the upload after its last piece. */
+  /**
+   * Takes a copy of the next piece. Returns the upload after its last piece, and
+   * `invalid` if a piece is missing or the files have other sizes than they should.
+   */
   add({ index, bytes }: BodyPiece): "more" | "invalid" | UploadedRequest {
     if (index === UPLOAD_END_INDEX) return this.#end(bytes);
     if (index !== this.#pieces.length) return "invalid";
@@ -159,39 +179,48 @@ export class UploadAssembly {
       return { request: parsePayload(requestSchema, all), files: [] };
     }
     let at = 0;
-    const files = end.files.map(({ bytes, ...file }) => (
-      { ...file, content: all.subarray(at, at += bytes) }
-    ));
+    const files = end.files.map(({ bytes, ...file }) => {
+      const content = all.subarray(at, at + bytes);
+      at += bytes;
+      return { ...file, content };
+    });
     return at === all.length ? { request: end.request, files } : "invalid";
   }
 }
 
 /**
- * Of beats, which show what workers are alive and how busy they are. Those of edges
- * have no payload.
+ * The version of beats, which show what workers are alive and how busy they are. Those
+ * of edges have no payload.
  */
 const BEAT_VERSION = 2;
 
 const workerBeatSchema = z.object({
   version: z.literal(BEAT_VERSION),
   family: z.enum(WORKER_FAMILIES).default("chat"),
-  /** Jobs it runs at once. */
+  /** How many jobs it can run at once. */
   slots: z.int().min(0),
+  /** How many jobs it runs now. */
   inFlight: z.int().min(0),
   /** It accepts no new jobs and will exit. */
   draining: z.boolean(),
+  /** The ids of the models for which it takes jobs. */
   models: z.array(z.string()),
 });
 
 /** The beat that a worker publishes every `workerBeatMs`. */
 export type WorkerBeat = z.infer<typeof workerBeatSchema>;
 
-export const encodeWorkerBeat = (beat: Omit<WorkerBeat, "version">) =>
-  encodeJson({ version: BEAT_VERSION, ...beat });
+/** Returns the payload of a worker's beat. */
+export function encodeWorkerBeat(
+  beat: Omit<WorkerBeat, "version">,
+): Uint8Array {
+  return encodeJson({ version: BEAT_VERSION, ...beat });
+}
 
 /**
- * Returns null for a beat that is malformed or of another version: such a worker is not
- * used.
+ * Reads a worker's beat; null if it is malformed or of another version: such a worker
+ * is not used.
  */
-export const decodeWorkerBeat = (bytes: Uint8Array): WorkerBeat | null =>
-  parsePayload(workerBeatSchema, bytes);
+export function decodeWorkerBeat(bytes: Uint8Array): WorkerBeat | null {
+  return parsePayload(workerBeatSchema, bytes);
+}

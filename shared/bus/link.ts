@@ -32,8 +32,8 @@ export function isNoResponders(message: BusMessage): boolean {
 }
 
 /**
- * Errors that it throws are logged. It must not be async: messages are delivered one
- * after another.
+ * Handles a message. Errors that it throws are logged. It must not be async: messages
+ * are delivered one after another.
  */
 export type BusHandler = (message: BusMessage) => void;
 
@@ -46,6 +46,7 @@ export interface BusSubscription {
   drain(): Promise<void>;
 }
 
+/** What happened to a connection to the bus. */
 export type BusEvent =
   /** Nothing can be sent; messages in flight may be lost. */
   | "disconnected"
@@ -55,6 +56,7 @@ export type BusEvent =
   | "lame_duck"
   /** The server denies a subject: its permissions are wrong. */
   | "refused"
+  /** The server reports another error. */
   | "error";
 
 /**
@@ -65,11 +67,12 @@ export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";
 }
 
+/** The subject of a request has no subscriber, so nobody has received it. */
 export class NoRespondersError extends Error {
   override readonly name = "NoRespondersError";
 }
 
-/** Detects outages of a bus for a caller that polls it. */
+/** Detects outages of a bus for a caller that calls `look` regularly. */
 export class FlowWatch {
   #sinceMs: number | null = null;
   #lostAtMs: number | null;

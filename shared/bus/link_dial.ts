@@ -1,3 +1,7 @@
+/**
+ * Reaches one server of the bus: addresses, credentials, TLS, and the sockets below the
+ * NATS client, whose errors must not end the process.
+ */
 import { createConnection, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import * as nats from "nats";
@@ -7,6 +11,7 @@ import type { Log } from "../process/log.ts";
 import { defined, errorMessage } from "../process/env.ts";
 import { BusUnavailableError } from "./link.ts";
 
+/** Which servers to connect to, and as whom. */
 export interface BusOptions {
   /**
    * All servers of one cluster: `host:port`, `nats://…`, `tls://…`; credentials in one
@@ -28,10 +33,13 @@ export interface BusOptions {
   tls?: { caFile?: string; certFile?: string; keyFile?: string };
   log: Log;
   now: MonotonicNow;
+  /** From 0 to below 1: spreads clients over servers and over time. */
   random: () => number;
+  /** Replaces some of {@link BUS_TIMING}. */
   timing?: Partial<BusTiming>;
 }
 
+/** How long a link waits, and how often it acts. All in milliseconds. */
 export const BUS_TIMING = {
   /**
    * Reaching one server: TCP, TLS and login. One that drops packets must not delay the
@@ -51,7 +59,9 @@ export const BUS_TIMING = {
    * bus may be started in any order.
    */
   firstConnectMs: 30_000,
+  /** The server must confirm within this time that it has received everything. */
   flushMs: 5_000,
+  /** How often a link sends a message to itself, which shows that messages arrive. */
   echoMs: 100,
   /**
    * The link leaves a server that has delivered nothing for this long: early enough for
@@ -60,13 +70,16 @@ export const BUS_TIMING = {
    */
   silentMs: 1_200,
 };
+
+/** The members of {@link BUS_TIMING}. */
 export type BusTiming = typeof BUS_TIMING;
 
 const DEFAULT_PORT = 4222;
 
 /**
- * Replaces the servers by `host:port` in random order, so that the clients of a lost
- * one spread over the others.
+ * Returns the options with the servers as `host:port`, in random order, so that the
+ * clients of a lost one spread over the others. Credentials and TLS that are written
+ * into a server hold for all, unless the options have their own.
  */
 export function readServers(options: BusOptions): BusOptions {
   let { credentials, tls } = options;
@@ -87,7 +100,10 @@ export function readServers(options: BusOptions): BusOptions {
   return { ...options, servers, ...defined({ credentials, tls }) };
 }
 
-/** Connects to one server, once. @throws BusUnavailableError with the reason. */
+/**
+ * Connects to one server, once, with a socket that `sockets` guards. Throws
+ * {@link BusUnavailableError} with the reason.
+ */
 export async function dial(
   address: string,
   options: BusOptions,
@@ -142,13 +158,16 @@ export class SocketGuard {
   /** The first error, which is more informative than the client's timeouts. */
   error: Error | undefined;
 
-  /** The one that the client uses. */
+  /** The socket that the client uses. */
   get last(): Socket | undefined {
     return this.#sockets.at(-1);
   }
 
+  /** Listens for errors of a socket from now on, whatever the client removes. */
   add(socket: Socket): void {
-    const onError = (error: Error) => void (this.error ??= error);
+    const onError = (error: Error) => {
+      this.error ??= error;
+    };
     const removeAllListeners = socket.removeAllListeners.bind(socket);
     socket.removeAllListeners = (...events) =>
       removeAllListeners(...events).on("error", onError);
@@ -157,6 +176,7 @@ export class SocketGuard {
     if (this.#isDestroyed) this.destroy();
   }
 
+  /** Destroys all sockets, also those that are added later. */
   destroy(): void {
     this.#isDestroyed = true;
     for (const socket of this.#sockets) socket.destroy();

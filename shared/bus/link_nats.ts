@@ -1,3 +1,7 @@
+/**
+ * The connection of a service to the bus, as `link.ts` describes it: one NATS client
+ * after another, with subscriptions that outlive them.
+ */
 import * as nats from "nats";
 import { SteadyClock } from "../process/clock.ts";
 import { errorMessage } from "../process/env.ts";
@@ -63,6 +67,7 @@ export class BusLink {
   readonly #subscribed = new Set<Subscribed>();
   readonly #listeners: ((event: BusEvent, error?: Error) => void)[] = [];
   readonly #loggedAtMs = new Map<string, number>();
+  /** Resolves at the first connection; rejects if there was none in time. */
   readonly first = Promise.withResolvers<void>();
   /** Ends the current connection, with the reason, or the pause before the next. */
   #ending = Promise.withResolvers<string>();
@@ -74,8 +79,9 @@ export class BusLink {
   #connection: { client: nats.NatsConnection; server: string } | null = null;
   #lostAtMs: number | null = null;
   #flowingSinceMs: number | null = null;
+  /** When the latest message arrived, on the clock of the options. */
   receivedAtMs = -Infinity;
-  /** The same on the steady clock. */
+  /** The same time on the steady clock. */
   #receivedSteadyMs = -Infinity;
 
   constructor(options: BusOptions) {
@@ -86,6 +92,7 @@ export class BusLink {
     this.#running = this.#run();
   }
 
+  /** Whether messages can be sent now. */
   get isConnected(): boolean {
     // The client reports a closed socket only some turns of the event loop later.
     return this.#connection !== null && this.#sockets.last?.destroyed === false;
@@ -99,6 +106,7 @@ export class BusLink {
     return this.isConnected ? this.#flowingSinceMs : null;
   }
 
+  /** Whether messages arrive, leave soon, and no subscription was denied. */
   get isReady(): boolean {
     return this.flowingSinceMs !== null &&
       this.pendingBytes <= BACKLOG_BYTES_MAX &&
@@ -124,8 +132,8 @@ export class BusLink {
   }
 
   /**
-   * The subject may contain `*` and `>`; with `queue`, each message goes to one member.
-   * Works while disconnected.
+   * Handles the messages of a subject, which may contain `*` and `>`. With `queue`, each
+   * message goes to one member of that group. Works while disconnected.
    */
   subscribe(
     subject: string,
@@ -148,9 +156,9 @@ export class BusLink {
   }
 
   /**
-   * Resolves with the first reply. Throws {@link NoRespondersError}, or after
-   * `timeoutMs` and while disconnected {@link BusUnavailableError}: it may have been
-   * handled.
+   * Resolves with the first reply. Throws {@link NoRespondersError} if nobody receives
+   * the request, and {@link BusUnavailableError} while disconnected or after
+   * `timeoutMs`, when it may have been handled all the same.
    */
   async request(
     subject: string,
@@ -169,16 +177,16 @@ export class BusLink {
   }
 
   /**
-   * Resolves when the server has received everything published before: the only
-   * back-pressure.
+   * Resolves when the server has received everything published before, which is the
+   * only back-pressure. Throws {@link BusUnavailableError} after `flushMs`.
    */
   async flush(): Promise<void> {
     await this.#inTime(this.#present().flush());
   }
 
   /**
-   * The listener receives every event, with the server's error for the last two. Must
-   * not throw.
+   * Calls the listener for every event, with the server's error for `refused` and
+   * `error`. It must not throw.
    */
   onEvent(listener: (event: BusEvent, error?: Error) => void): void {
     this.#listeners.push(listener);
@@ -195,6 +203,7 @@ export class BusLink {
     await this.close();
   }
 
+  /** Closes at once. Messages that were not sent are lost; requests fail. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#ending.resolve("it was closed");
@@ -235,7 +244,8 @@ export class BusLink {
 
   /** Returns why the server could not be reached, or why the connection ended. */
   async #connectTo(server: string): Promise<string> {
-    const sockets = this.#sockets = new SocketGuard();
+    const sockets = new SocketGuard();
+    this.#sockets = sockets;
     let client: nats.NatsConnection;
     try {
       const { dialMs: timeoutMs } = this.#timing;
@@ -245,16 +255,17 @@ export class BusLink {
       this.#logSometimes("bus_not_reached", { server, error });
       return error;
     }
-    const { promise: lost, resolve } = this.#ending = Promise.withResolvers();
+    const ending = Promise.withResolvers<string>();
+    this.#ending = ending;
     this.#connection = { client, server };
-    void client.closed().then(() => resolve("it was cut"));
+    void client.closed().then(() => ending.resolve("it was cut"));
     this.#receivedSteadyMs = this.#clock.now();
     const reading = this.#read(client.status());
     client.subscribe(this.#echo, { callback: () => this.#onMessage() });
     for (const one of this.#subscribed) this.#open(one, client);
     const timer = setInterval(() => this.#sendEcho(), this.#timing.echoMs);
     this.#sendEcho();
-    const reason = await lost;
+    const reason = await ending.promise;
     clearInterval(timer);
     this.#connection = null;
     sockets.destroy();
@@ -280,7 +291,8 @@ export class BusLink {
   }
 
   #onMessage(): void {
-    const nowMs = this.receivedAtMs = this.#options.now();
+    const nowMs = this.#options.now();
+    this.receivedAtMs = nowMs;
     this.#receivedSteadyMs = this.#clock.now();
     if (this.#flowingSinceMs !== null || this.#connection === null) return;
     this.#flowingSinceMs = nowMs;
@@ -301,7 +313,10 @@ export class BusLink {
     one.live = client.subscribe(subject, {
       ...queue,
       callback: (refused, message) => {
-        if (refused !== null) return void (one.isRefused = true);
+        if (refused !== null) {
+          one.isRefused = true;
+          return;
+        }
         this.#onMessage();
         try {
           one.handler(message);

@@ -24,18 +24,22 @@ const headSchema = z.object({
   headers: z.partialRecord(z.enum([...FILE_HEADERS, "content-length"]), value)
     .exactOptional(),
 });
+
+/** What the edge answers with before the body: its media type, status and headers. */
 export type MediaHead = z.infer<typeof headSchema>;
 
-export const encodeMediaHead = (head: MediaHead): string =>
-  `${JSON.stringify(head)}\n`;
+/** Returns the line that precedes the body. */
+export function encodeMediaHead(head: MediaHead): string {
+  return `${JSON.stringify(head)}\n`;
+}
 
 /** Separates the head of an answer from its body. Bytes may arrive cut anywhere. */
 export class MediaHeadReader {
   #line: Uint8Array = new Uint8Array();
 
   /**
-   * The head and the bytes that follow it, null as long as it is not complete, or
-   * "invalid".
+   * Takes the next bytes. Returns the head and those that follow it, null as long as it
+   * is not complete, or `invalid`. Must not be called after that.
    */
   push(
     bytes: Uint8Array,

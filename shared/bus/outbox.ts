@@ -15,6 +15,7 @@ export const createBatches = <T>(send: (batch: readonly T[]) => void) =>
     }
   });
 
+/** What {@link createOutbox} returns. */
 export type Outbox<T> = ReturnType<typeof createOutbox<T>>;
 
 /**

@@ -34,18 +34,21 @@ import {
 } from "./frame.ts";
 
 /**
- * `not_accepted`: no frame of the job within `acceptMs`. `silent`: accepted, then
- * nothing for `silenceLostMs`.
+ * Why a worker counts as lost. `not_accepted`: no frame of the job arrived within
+ * `acceptMs`. `silent`: it accepted the job, then sent nothing for `silenceLostMs`.
  */
 export type LostReason = "not_accepted" | "silent";
 
 /**
- * `payload`: it does not match its type. `window`: more bytes than credit. `worker`:
- * two workers answer one attempt.
+ * How a worker violates the protocol. `payload`: a payload does not match the type of
+ * its frame. `window`: it sends more bytes than the window allows. `worker`: two workers
+ * answer one attempt.
  */
 export type Violation = "payload" | "window" | "worker";
 
+/** What a frame or a tick means for the request. */
 export type StreamEvent =
+  /** Nothing that the caller must act on. */
   | { type: "nothing" }
   /**
    * A frame of another attempt, or after the end: answer it with `answerStrayFrame`.
@@ -56,22 +59,31 @@ export type StreamEvent =
    * client's socket has taken them.
    */
   | { type: "data"; payload: Uint8Array; sequence: number }
+  /** The worker does not run the job: another one may. */
   | { type: "rejected"; reject: RejectPayload }
+  /** The answer is complete. */
   | { type: "ended"; usage: Usage | null }
+  /** The worker reports that the answer will not be completed. */
   | { type: "failed"; failure: Failure }
+  /** The worker does not answer. */
   | { type: "lost"; reason: LostReason }
   /** The worker violates the protocol: a bug or another version. */
   | { type: "violated"; violation: Violation };
 
+/** Sends a control record to a worker. Must not throw. */
 export type SendControl = (workerId: string, record: ControlRecord) => void;
 
+/** Which attempt is received, and how its worker is told what to do. */
 export interface StreamReceiverOptions {
   requestId: string;
+  /** From 1. Frames of any other attempt are `stray`. */
   attempt: number;
   /** The worker the job was sent to, or null if any may accept it. */
   workerId: string | null;
+  /** When the job was sent, on the clock of all other times. */
   nowMs: number;
   control: SendControl;
+  /** Default: `STREAM_LIMITS`. */
   limits?: StreamLimits;
 }
 
@@ -87,7 +99,9 @@ export class StreamReceiver {
   readonly attempt: number;
   /** The worker that runs the job or was offered it, or null. */
   workerId: string | null;
+  /** Whether a worker is known to run the job. */
   isAccepted = false;
+  /** Nothing follows: all frames are `stray` from now on. */
   isOver = false;
   /**
    * Completion tokens known to have been generated: what a cut stream is charged for.
@@ -116,9 +130,11 @@ export class StreamReceiver {
     this.#limits = options.limits ?? STREAM_LIMITS;
     this.#nakDelayMs = this.#limits.nakIntervalMs;
     this.workerId = options.workerId;
-    this.#frameMs = this.#lastNakMs = options.nowMs;
+    this.#frameMs = options.nowMs;
+    this.#lastNakMs = options.nowMs;
   }
 
+  /** A frame of this request has arrived, of whichever attempt. */
   onFrame(frame: Frame, nowMs: number): StreamEvent {
     if (this.isOver || frame.attempt !== this.attempt) return STRAY;
     this.#frameMs = nowMs;
@@ -150,6 +166,7 @@ export class StreamReceiver {
     }
   }
 
+  /** Tells the worker, if one is known, to stop. */
   cancel(reason: CancelReason): void {
     if (this.isOver) return;
     this.isOver = true;

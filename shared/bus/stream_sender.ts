@@ -11,7 +11,6 @@
  * back; it then catches up by `replayBytes` per tick, and new frames wait for that.
  * Frames sent during an outage of the bus are lost like any others.
  */
-
 import { Buffer } from "node:buffer";
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
@@ -28,15 +27,27 @@ import {
 } from "./frame.ts";
 
 /**
- * `acked`: the edge has all. `cancelled`: it needs no more. `forgotten`: it was silent
- * for `endForgetMs`.
+ * How a sender ends. `acked`: the edge has everything. `cancelled`: it needs no more.
+ * `forgotten`: it was silent for `endForgetMs`.
  */
 export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 
+/** Which attempt is sent, by whom. */
+export interface StreamSenderOptions {
+  /** From 1. Records for any other attempt are ignored. */
+  readonly attempt: number;
+  readonly workerId: string;
+  /** When the job arrived, on the clock of all other times. */
+  readonly nowMs: number;
+  /** Default: `STREAM_LIMITS`. */
+  readonly limits?: StreamLimits;
+}
+
+/** What a sender does, and whom it tells what it has come to. */
 export interface StreamSenderHandlers {
   /**
-   * Publishes this frame on the edge's stream subject. Its bytes may change after this
-   * turn of the event loop.
+   * Sends this frame to the edge. Its bytes may change after this turn of the event
+   * loop.
    */
   sendFrame(frame: Uint8Array): void;
   /**
@@ -50,12 +61,14 @@ export interface StreamSenderHandlers {
 }
 
 /**
- * A frame that was sent again may be acknowledged before it has left, at the end of
- * this turn of the event loop.
+ * Memory is used again only this long after the last replay: a frame that was sent again
+ * may be acknowledged before it has left, at the end of its turn of the event loop.
  */
 const REUSE_MS = 1_000;
 
+/** Sends the answer of one attempt, see the top of this file. */
 export class StreamSender {
+  /** All is over: nothing is sent, and calls do nothing. */
   isFinished = false;
   /** Numbered frames sent so far, including repeats. */
   framesSent = 0;
@@ -69,8 +82,8 @@ export class StreamSender {
   #next = 1;
   #highestSent = 0;
   /**
-   * Of the frames that were sent but not acknowledged: at most the window plus one END
-   * or ERR.
+   * Bytes of the frames that were sent but not acknowledged: at most the window plus one
+   * END or ERR.
    */
   #windowBytes = 0;
   /** Completion tokens of everything written, whether sent or not. */
@@ -82,16 +95,14 @@ export class StreamSender {
   #replayMs = -Infinity;
 
   constructor(
-    readonly of: {
-      attempt: number;
-      workerId: string;
-      nowMs: number;
-      limits?: StreamLimits;
-    },
+    readonly options: StreamSenderOptions,
     readonly handlers: StreamSenderHandlers,
   ) {
-    this.#limits = of.limits ?? STREAM_LIMITS;
-    this.#sentMs = this.#heardMs = this.#beatMs = of.nowMs;
+    const { nowMs, limits = STREAM_LIMITS } = options;
+    this.#limits = limits;
+    this.#sentMs = nowMs;
+    this.#heardMs = nowMs;
+    this.#beatMs = nowMs;
   }
 
   get #isReplaying(): boolean {
@@ -110,7 +121,7 @@ export class StreamSender {
       this.bufferedBytes < this.#limits.windowBytes;
   }
 
-  /** Frames among them that had been sent before. */
+  /** How many of `framesSent` had been sent before. */
   get framesRepeated(): number {
     return this.framesSent - this.#highestSent;
   }
@@ -141,24 +152,30 @@ export class StreamSender {
    * acknowledged.
    */
   end(usage: Usage | null, tokens: number, nowMs: number): void {
-    const payload = encodeJson({ worker: this.of.workerId, usage });
-    this.#close(FrameType.END, payload, tokens, nowMs);
+    if (this.isFinished) return;
+    const payload = encodeJson({ worker: this.options.workerId, usage });
+    this.#appendLast(FrameType.END, payload, tokens);
+    this.#sendNew(nowMs);
   }
 
   /** The answer failed. ERR follows everything written, and is repeated like END. */
   fail(error: Failure, tokens: number, nowMs: number): void {
-    const payload = encodeErr(this.of.workerId, error);
-    this.#close(FrameType.ERR, payload, tokens, nowMs);
+    if (this.isFinished) return;
+    const payload = encodeErr(this.options.workerId, error);
+    this.#appendLast(FrameType.ERR, payload, tokens);
+    this.#sendNew(nowMs);
   }
 
+  /** A record for this request has arrived, for whichever attempt. */
   onControl(record: ControlRecord, nowMs: number): void {
-    if (record.attempt !== this.of.attempt || this.isFinished) return;
+    if (record.attempt !== this.options.attempt || this.isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
     this.#heardMs = nowMs;
     if (record.type === "ack") this.#onAck(record.sequence, nowMs);
     else this.#onNak(record.sequence, nowMs);
   }
 
+  /** Ends the attempt at once: what was not sent is dropped. */
   cancel(reason: CancelReason): void {
     if (!this.isFinished) this.#finish("cancelled", reason);
   }
@@ -223,17 +240,10 @@ export class StreamSender {
     }
   }
 
-  #close(
-    type: FrameType,
-    payload: Uint8Array,
-    tokens: number,
-    nowMs: number,
-  ): void {
-    if (this.isFinished) return;
+  #appendLast(type: FrameType, payload: Uint8Array, tokens: number): void {
     this.#tokens = tokens;
     this.#append(type, payload);
     this.#isEnded = true;
-    this.#sendNew(nowMs);
   }
 
   #append(type: FrameType, payload: Uint8Array): void {
@@ -272,8 +282,8 @@ export class StreamSender {
   }
 
   /**
-   * Also a busy stream that receives nothing sends one: the edge answers it, if need be
-   * with a CANCEL.
+   * A busy stream that receives nothing beats as well: the edge answers a BEAT, if need
+   * be with a CANCEL.
    */
   #isBeatDue(nowMs: number): boolean {
     const { idleBeatMs } = this.#limits;
@@ -290,12 +300,12 @@ export class StreamSender {
   #sendUnnumbered(type: FrameType, nowMs: number): void {
     this.#sentMs = nowMs;
     const header = this.#headerOf(type, this.#highestSent);
-    const payload = encodeJson({ worker: this.of.workerId });
+    const payload = encodeJson({ worker: this.options.workerId });
     this.handlers.sendFrame(encodeFrame(header, payload));
   }
 
   #headerOf(type: FrameType, sequence: number): FrameHeader {
-    const { attempt } = this.of;
+    const { attempt } = this.options;
     return { type, sequence, attempt, tokens: this.#tokens };
   }
 
@@ -340,7 +350,9 @@ export class ByteSlab {
       this.#slab = Buffer.allocUnsafe(size);
       this.#used = 0;
     }
-    return this.#slab.subarray(this.#used, this.#used += bytes);
+    const start = this.#used;
+    this.#used += bytes;
+    return this.#slab.subarray(start, this.#used);
   }
 
   /** Nobody needs the pieces any more: the next ones take their place. */

@@ -1,8 +1,14 @@
 /**
+ * The NATS subjects of the gateway: who publishes what, and who receives it.
+ */
+
+/**
  * The services that run jobs. Each has subjects of its own, so that a bus user of one
  * cannot read the jobs of another.
  */
 export const WORKER_FAMILIES = ["chat", "media"] as const;
+
+/** One of {@link WORKER_FAMILIES}. */
 export type WorkerFamily = typeof WORKER_FAMILIES[number];
 
 /**
@@ -21,11 +27,13 @@ export const subjects = {
   /** Pieces of one large body; the reply is the acknowledgement. */
   body: (family: WorkerFamily, workerId: string, requestId: string) =>
     `gw.v1.${family}.body.${workerId}.${requestId}`,
+  /** All `body` subjects of one worker. */
   bodies: (family: WorkerFamily, workerId: string) =>
     `gw.v1.${family}.body.${workerId}.*`,
   /** Control records and probes for a worker, see `control.ts`. */
   control: (family: WorkerFamily, workerId: string) =>
     `gw.v1.${family}.ctl.${workerId}`,
+  /** Frames of all answers for one edge, see `encodeFrames()`. */
   edgeFrames: (edgeId: string) => `gw.v1.edge.${edgeId}.frames`,
   /**
    * The reply subject of a job: names the request, and gets the server's notice that
@@ -33,10 +41,15 @@ export const subjects = {
    */
   edgeStream: (edgeId: string, requestId: string, attempt: number) =>
     `gw.v1.edge.${edgeId}.s.${requestId}.${attempt}`,
+  /** All `edgeStream` subjects of one edge. */
   edgeStreams: (edgeId: string) => `gw.v1.edge.${edgeId}.s.*.*`,
+  /** Beats of one worker, see `WorkerBeat`. */
   workerBeat: (workerId: string) => `gw.v1.beat.worker.${workerId}`,
+  /** Beats of all workers. */
   workerBeats: "gw.v1.beat.worker.*",
+  /** Beats of one edge, without a payload. */
   edgeBeat: (edgeId: string) => `gw.v1.beat.edge.${edgeId}`,
+  /** Beats of all edges. */
   edgeBeats: "gw.v1.beat.edge.*",
   /** From key-admin to all edges, when the running requests of a key must stop. */
   keyChanged: "gw.v1.key.changed",
@@ -45,14 +58,22 @@ export const subjects = {
 const EDGE_STREAM =
   /^gw\.v1\.edge\.([0-9A-Za-z]+)\.s\.([0-9a-f]{32})\.([0-9]{1,10})$/;
 
-/** The ids in an `edgeStream` subject, or null for any other text. */
-export function parseEdgeStream(subject: string) {
+/** What an `edgeStream` subject names. */
+export interface EdgeStream {
+  edgeId: string;
+  /** 32 hex characters. */
+  requestId: string;
+  attempt: number;
+}
+
+/** Reads an `edgeStream` subject; null for any other text. */
+export function parseEdgeStream(subject: string): EdgeStream | null {
   const [, edgeId, requestId, attempt] = EDGE_STREAM.exec(subject) ?? [];
   if (edgeId === undefined || requestId === undefined) return null;
   return { edgeId, requestId, attempt: Number(attempt) };
 }
 
-/** The last token of a subject: the worker id of a beat. */
+/** Returns the last token of a subject: of a beat, the id of its sender. */
 export function lastToken(subject: string): string {
   return subject.slice(subject.lastIndexOf(".") + 1);
 }
