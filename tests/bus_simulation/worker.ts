@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { type CancelReason, decodeControl } from "@gateway/shared/bus/control";
@@ -7,7 +8,6 @@ import {
   encodeFrames,
   encodeRejectFrame,
   FRAME_HEADER_BYTES,
-  type FrameOf,
   FrameType,
 } from "@gateway/shared/bus/frame";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
@@ -34,6 +34,13 @@ export interface Job {
   record: AttemptRecord;
 }
 
+/** A frame that waits for the end of its turn, and what its bytes were before. */
+interface WaitingFrame {
+  requestId: string;
+  frame: Uint8Array;
+  copy: Uint8Array;
+}
+
 /** A simulated chat-worker: takes jobs, runs scripts for backends, drives senders. */
 export class Worker extends Process {
   readonly #runs = new Map<string, Run>();
@@ -41,10 +48,10 @@ export class Worker extends Process {
   readonly #edges = new Map<string, Edge>();
   /**
    * Frames, by edge, that wait for the end of this turn. Messages are encoded then, as
-   * a real worker does: until then a frame is a view of memory that its sender owns,
-   * and whatever changes that memory too early shows here.
+   * a real worker does: until then a frame is a view of memory that its sender owns and
+   * must not use again.
    */
-  readonly #outbox: Outbox<FrameOf<Uint8Array>>;
+  readonly #outbox: Outbox<WaitingFrame>;
 
   constructor(id: string, world: World) {
     super(id, world);
@@ -84,12 +91,18 @@ export class Worker extends Process {
   }
 
   send({ edge, requestId }: Job, frame: Uint8Array): void {
-    this.#outbox.add(edge.id, [requestId, frame]);
+    const copy = Uint8Array.from(frame);
+    this.#outbox.add(edge.id, { requestId, frame, copy });
   }
 
-  #publish(edgeId: string, frames: readonly FrameOf<Uint8Array>[]): void {
+  #publish(edgeId: string, waiting: readonly WaitingFrame[]): void {
     const edge = this.#edges.get(edgeId);
     assert(edge !== undefined);
+    const frames = waiting.map(({ requestId, frame, copy }) => {
+      const isSame = Buffer.compare(frame, copy) === 0;
+      assert(isSame, `a frame of ${requestId} changed before it was sent`);
+      return [requestId, frame] as const;
+    });
     for (const message of encodeFrames(frames)) {
       this.world.publish(this, edge, () => edge.onFrames(message));
     }
