@@ -19,13 +19,7 @@ import {
   type SignedIn,
 } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
-import {
-  baseHeaders,
-  checkHost,
-  checkNoKey,
-  checkSite,
-  holdGuard,
-} from "./web/guards.ts";
+import { baseHeaders, checkHost, checkNoKey, checkSite } from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes } from "./web/pages/keys_page.tsx";
 import { Page } from "./web/layout.tsx";
@@ -77,7 +71,6 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
     checkSite(c);
     await next();
   });
-  app.use("/try", holdGuard());
   app.use(formGuard());
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
   addRoutes(app, ROUTES);

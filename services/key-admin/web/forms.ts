@@ -13,6 +13,7 @@ import { isTryKind, TRY_KINDS } from "../domain/try/request.ts";
 import { isSecret } from "../domain/store/secret.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { findSignedIn } from "./session.ts";
+import { TrySeats } from "./try_seats.ts";
 
 /**
  * Reads the posted form: a text for each field, or a list for a repeated one. An
@@ -90,30 +91,51 @@ const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /**
  * Reads the posted form, once for all handlers. Other methods are left to the routes.
+ * Who sends a form to "Try it" needs a seat there until it is answered, for which the
+ * session has to be known; forms of strangers take none, and their files are not read.
  */
-export const formGuard = (timeoutMs: number = FORM_MS) =>
-  createMiddleware<ConsoleEnv>(async (c, next) => {
-    if (c.req.method === "POST") c.set("form", await readPosted(c, timeoutMs));
+export function formGuard(timeoutMs: number = FORM_MS) {
+  const seats = new TrySeats(TRY_LIMITS);
+  return createMiddleware<ConsoleEnv>(async (c, next) => {
+    if (c.req.method !== "POST") return await next();
+    const isUpload = isUploadOf(c);
+    const isTry = c.req.path === "/try";
+    const signedIn = isTry ? await findSignedIn(c) : null;
+    using _seat = signedIn && seats.take(signedIn.session.ownerId);
+    const isUnread = isUpload && signedIn === null;
+    const form = isUnread
+      ? new URLSearchParams()
+      : await readPosted(c, { isUpload, timeoutMs });
+    c.set("form", form);
     await next();
   });
+}
 
 /**
- * The fields of the body: one media type, bounded in size and time, valid UTF-8 (ASVS
- * 1.5.3). Only "Try it" takes a file, from those who have signed in; its field has the
- * name of the file.
+ * Whether the form has a file, as only "Try it" takes one. Throws a {@link Refused} for
+ * any other media type than that of forms.
  */
-async function readPosted(c: ConsoleContext, timeoutMs: number) {
+function isUploadOf(c: ConsoleContext): boolean {
   const type = c.req.header("content-type") ?? "";
   const mediaType = type.split(";")[0]?.trim().toLowerCase();
   const { kind = "" } = c.req.query();
   const isUpload = mediaType === "multipart/form-data" &&
-    c.req.path === "/try" && isTryKind(kind) && TRY_KINDS[kind].isUpload;
+    c.req.path === "/try" && isTryKind(kind) &&
+    TRY_KINDS[kind].isUpload === true;
   if (!isUpload && mediaType !== "application/x-www-form-urlencoded") {
     throw new Refused(415, "The console accepts forms only");
   }
-  const form = new URLSearchParams();
-  // Uploads of strangers are not read: they are asked to sign in.
-  if (isUpload && await findSignedIn(c) === null) return form;
+  return isUpload;
+}
+
+/**
+ * The fields of the body, bounded in size and time, valid UTF-8 (ASVS 1.5.3). The field
+ * of a file has its name.
+ */
+async function readPosted(
+  c: ConsoleContext,
+  { isUpload, timeoutMs }: { isUpload: boolean; timeoutMs: number },
+): Promise<URLSearchParams> {
   const body = await wholeBody(c.req.raw.body, {
     bytesMax: FORM_BYTES_MAX + (isUpload ? TRY_LIMITS.heldBytes : 0),
     tooLarge: new Refused(413, TOO_LARGE),
@@ -125,7 +147,9 @@ async function readPosted(c: ConsoleContext, timeoutMs: number) {
   });
   try {
     if (!isUpload) return new URLSearchParams(UTF8.decode(body));
+    const type = c.req.header("content-type") ?? "";
     const upload = new Response(body, { headers: { "content-type": type } });
+    const form = new URLSearchParams();
     for (const [name, value] of await upload.formData()) {
       const isFile = value instanceof File;
       if (isFile) c.set("file", value);

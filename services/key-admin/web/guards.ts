@@ -2,7 +2,6 @@
 
 import { newRequestId } from "@gateway/shared/process/ids";
 import { createMiddleware } from "hono/factory";
-import { TRY_LIMITS } from "../domain/try/key.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 
 /** What a page may load and do. `more`: other sources of images or audio. */
@@ -75,25 +74,6 @@ export function checkNoKey(c: ConsoleContext): void {
     "The console does not accept API keys. Sign in with your e-mail address instead";
   throw new Refused(401, message);
 }
-
-/** Bounds the memory that uploads and whole answers of the page "Try it" take. */
-export const holdGuard = () => {
-  let held = 0;
-  return createMiddleware<ConsoleEnv>(async (c, next) => {
-    if (c.req.method !== "POST") return await next();
-    if (held >= TRY_LIMITS.heldAtOnce) {
-      const busy =
-        "Try it is handling too many requests. Try again in a minute";
-      throw new Refused(503, busy, { headers: { "retry-after": "60" } });
-    }
-    held++;
-    try {
-      await next();
-    } finally {
-      held--;
-    }
-  });
-};
 
 /**
  * Lets a change through only from our own pages (ASVS 3.5.1). Browsers send the

@@ -38,6 +38,8 @@ export const TRY_LIMITS = {
    * How many such uploads and answers key-admin holds at the same time. Beyond: 503.
    */
   heldAtOnce: 8,
+  /** Of them, those of one account: as many as its key may run. Beyond: 429. */
+  heldPerOwner: 2,
 } as const;
 
 const SETTINGS = {
