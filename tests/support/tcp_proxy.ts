@@ -22,44 +22,90 @@ export interface Toxics {
 export function startTcpProxy(
   target: number | (() => number),
   change = (bytes: Uint8Array) => bytes,
-) {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const open = new Set<AbortController>();
-  const running = new Set<Promise<void>>();
-  let toxics: Toxics = {};
-  let changed = Promise.withResolvers<void>();
-  let refusals = 0;
-  const wake = () => {
-    changed.resolve();
-    changed = Promise.withResolvers();
-  };
-  const cut = () => {
-    for (const ending of open) ending.abort();
-    wake();
-  };
+): TcpProxy {
+  return new TcpProxy(target, change);
+}
 
-  const pump = async (
-    from: Deno.TcpConn,
-    to: Deno.TcpConn,
-    { isDown, signal }: { isDown: boolean; signal: AbortSignal },
-  ) => {
-    const blackHoles = ["both", isDown ? "down" : "up"];
-    const isHeld = () => blackHoles.includes(toxics.blackHole ?? "");
-    const writer = to.writable.getWriter();
-    let sent: Promise<unknown> = Promise.resolve();
-    for await (const read of from.readable) {
-      while (isHeld() && !signal.aborted) await changed.promise;
-      if (signal.aborted) return;
-      const { delayMs = 0 } = toxics;
-      const bytes = isDown ? change(read) : read;
-      const due = delayMs && setTimeout(delayMs, undefined, { signal });
-      sent = Promise.all([sent, due]).then(() => writer.write(bytes));
-      sent.catch(() => {}); // The next one says it.
-      if (delayMs === 0) await sent;
+/** A proxy that listens. Disposing ends it and its connections. */
+export class TcpProxy implements AsyncDisposable {
+  readonly #target: number | (() => number);
+  readonly #change: (bytes: Uint8Array) => Uint8Array;
+  readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  readonly #open = new Set<AbortController>();
+  readonly #running = new Set<Promise<void>>();
+  readonly #accepting: Promise<void>;
+  #toxics: Toxics = {};
+  #changed = Promise.withResolvers<void>();
+  #refusals = 0;
+
+  constructor(
+    target: number | (() => number),
+    change: (bytes: Uint8Array) => Uint8Array,
+  ) {
+    this.#target = target;
+    this.#change = change;
+    this.#accepting = this.#accept();
+  }
+
+  get port(): number {
+    return this.#listener.addr.port;
+  }
+
+  /** Its address, as `host:port`. */
+  get server(): string {
+    return `127.0.0.1:${this.port}`;
+  }
+
+  /** Replaces all toxics, for present and future connections. `{}` heals. */
+  set(wanted: Toxics): void {
+    this.#toxics = wanted;
+    this.#wake();
+  }
+
+  /** Closes every connection that is open now. */
+  cut(): void {
+    for (const ending of this.#open) ending.abort();
+    this.#wake();
+  }
+
+  /** How many connections are open now. */
+  connections(): number {
+    return this.#open.size;
+  }
+
+  /** How many connections were refused so far. */
+  refusals(): number {
+    return this.#refusals;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listener.close();
+    this.cut();
+    await this.#accepting;
+    await Promise.all(this.#running);
+  }
+
+  #wake(): void {
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers();
+  }
+
+  async #accept(): Promise<void> {
+    for await (const client of this.#listener) {
+      if (this.#toxics.refuse === true) {
+        this.#refusals += 1;
+        client.close();
+        continue;
+      }
+      const work = this.#serve(client).finally(() =>
+        this.#running.delete(work)
+      );
+      this.#running.add(work);
     }
-    await sent;
-  };
-  const serve = async (client: Deno.TcpConn): Promise<void> => {
+  }
+
+  async #serve(client: Deno.TcpConn): Promise<void> {
+    const target = this.#target;
     const port = typeof target === "number" ? target : target();
     // However one side ends, the other ends with it.
     const server = await Deno.connect({ hostname: "127.0.0.1", port })
@@ -69,50 +115,41 @@ export function startTcpProxy(
     server.setNoDelay(true);
     const ending = new AbortController();
     const { signal } = ending;
-    open.add(ending);
+    this.#open.add(ending);
     const both = [
-      pump(client, server, { isDown: false, signal }),
-      pump(server, client, { isDown: true, signal }),
+      this.#pump(client, server, { isDown: false, signal }),
+      this.#pump(server, client, { isDown: true, signal }),
     ];
     const aborted = once(signal, "abort");
     await Promise.race([...both, aborted]).catch(() => {});
-    open.delete(ending);
+    this.#open.delete(ending);
     ending.abort();
-    wake();
+    this.#wake();
     for (const side of [client, server]) close(side);
     await Promise.allSettled(both);
-  };
-  const accepting = (async () => {
-    for await (const client of listener) {
-      if (toxics.refuse === true) {
-        refusals += 1;
-        client.close();
-        continue;
-      }
-      const work = serve(client).finally(() => running.delete(work));
-      running.add(work);
+  }
+
+  async #pump(
+    from: Deno.TcpConn,
+    to: Deno.TcpConn,
+    { isDown, signal }: { isDown: boolean; signal: AbortSignal },
+  ): Promise<void> {
+    const blackHoles = ["both", isDown ? "down" : "up"];
+    const isHeld = () => blackHoles.includes(this.#toxics.blackHole ?? "");
+    const writer = to.writable.getWriter();
+    let sent: Promise<unknown> = Promise.resolve();
+    for await (const read of from.readable) {
+      while (isHeld() && !signal.aborted) await this.#changed.promise;
+      if (signal.aborted) return;
+      const { delayMs = 0 } = this.#toxics;
+      const bytes = isDown ? this.#change(read) : read;
+      const due = delayMs && setTimeout(delayMs, undefined, { signal });
+      sent = Promise.all([sent, due]).then(() => writer.write(bytes));
+      sent.catch(() => {}); // The next write reports it.
+      if (delayMs === 0) await sent;
     }
-  })();
-  return {
-    port: listener.addr.port,
-    server: `127.0.0.1:${listener.addr.port}`,
-    /** Replaces all toxics, for present and future connections. `{}` heals. */
-    set: (wanted: Toxics) => {
-      toxics = wanted;
-      wake();
-    },
-    /** Closes every connection that is open now. */
-    cut,
-    connections: () => open.size,
-    /** Connections that were refused so far. */
-    refusals: () => refusals,
-    [Symbol.asyncDispose]: async () => {
-      listener.close();
-      cut();
-      await accepting;
-      await Promise.all(running);
-    },
-  };
+    await sent;
+  }
 }
 
 /**

@@ -12,7 +12,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
 import { createRecordingLog } from "../recording_log.ts";
 import { changedLink, testRedisLink } from "../redis_link.ts";
-import { startTcpProxy } from "../tcp_proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../tcp_proxy.ts";
 import { type InProcessEdge, startEdge } from "./in_process_edge.ts";
 
 /** What differs between edges with limits. */
@@ -40,7 +40,7 @@ export interface LimitedEdge extends InProcessEdge {
   readonly redis: RedisLink;
   readonly log: ReturnType<typeof createRecordingLog>;
   /** Between this edge and Redis. */
-  readonly proxy: ReturnType<typeof startTcpProxy>;
+  readonly proxy: TcpProxy;
   /** Requests that Redis has admitted. */
   readonly admissions: number;
 }

@@ -7,7 +7,7 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { postChat } from "../chat_request.ts";
 import { startNatsServer } from "../nats_server.ts";
-import { startTcpProxy } from "../tcp_proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../tcp_proxy.ts";
 import { until } from "../wait_for.ts";
 import {
   type EdgeOptions,
@@ -94,7 +94,7 @@ export class OpenGateway implements AsyncDisposable {
   }
 
   /** Something between the bus and the one that connects to its `server`. */
-  addProxy(): ReturnType<typeof startTcpProxy> {
+  addProxy(): TcpProxy {
     return this.#owned.use(startTcpProxy(this.nats.port));
   }
 
