@@ -9,7 +9,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { startGateway } from "../support/gateway/gateway.ts";
-import type { LimitedGateway } from "../support/gateway/limited.ts";
+import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import { chat } from "../support/gateway/open.ts";
 import {
   hello,
@@ -80,6 +80,16 @@ Deno.test("every route of the API has a request here", () => {
   assert.deepEqual(routes.sort(), Object.keys(REQUESTS).sort());
 });
 
+/** A gateway, and what one owner could send to it. */
+interface SignedIn {
+  gateway: LimitedGateway;
+  key: TestKey;
+  /** The header with the key. */
+  bearer: { authorization: string };
+  /** Of the console. */
+  session: string;
+}
+
 Deno.test("what holds on every route of the API", async (t) => {
   await using gateway = await startGateway("limited");
   const key = await gateway.addKey();
@@ -89,68 +99,37 @@ Deno.test("what holds on every route of the API", async (t) => {
   const base = { redis, randomBytes, keys, now: wallNow };
   const client = { ip: "192.0.2.1", userAgent: "" };
   const session = await new SessionStore(base).start(key.ownerId, client);
+  const signedIn: SignedIn = { gateway, key, bearer, session };
 
-  await t.step("API5: a session of the console is 401", async () => {
-    const ways: Record<string, string>[] = [
-      { cookie: `__Host-sid=${session}` },
-      { cookie: `sid=${session}` },
-      { authorization: `Bearer ${session}` },
-      { authorization: `Session ${session}` },
-    ];
-    for (const headers of ways) await assertAll401(gateway, headers);
-  });
+  await t.step(
+    "API5: a session of the console is 401",
+    () => refusesSessions(signedIn),
+  );
 
-  await t.step("API2, ASVS 14.2.1: a key in the address is 401", async () => {
-    for (const name of ["api_key", "key", "access_token", "authorization"]) {
-      await assertAll401(gateway, {}, `?${name}=${key.value}`);
-    }
-  });
+  await t.step(
+    "API2, ASVS 14.2.1: a key in the address is 401",
+    () => refusesKeyInAddress(signedIn),
+  );
 
-  await t.step("ASVS 4.1.2: nothing is redirected, not to TLS", async () => {
-    const ways: Record<string, string>[] = [
-      {},
-      { "x-forwarded-proto": "http", "x-forwarded-ssl": "off" },
-      { "upgrade-insecure-requests": "1" },
-      { ...bearer, "x-forwarded-proto": "http" },
-    ];
-    for (const headers of ways) {
-      for await (const { route, response } of askAll(gateway, headers)) {
-        assert.ok(response.status < 300 || response.status >= 400, route);
-        assert.equal(response.headers.get("location"), null, route);
-      }
-    }
-  });
+  await t.step(
+    "ASVS 4.1.2: nothing is redirected, not to TLS",
+    () => redirectsNothing(signedIn),
+  );
 
-  await t.step("ASVS 4.1.1, 14.3.2, API8: the headers of answers", async () => {
-    for (const headers of [{}, bearer]) {
-      for await (const { route, response, text } of askAll(gateway, headers)) {
-        const header = (name: string) => response.headers.get(name) ?? "";
-        assert.equal(header("content-type"), "application/json; charset=utf-8");
-        assert.equal(header("cache-control"), "no-store", route);
-        assert.equal(header("x-content-type-options"), "nosniff", route);
-        assert.equal(header("access-control-allow-origin"), "", route);
-        assert.ok(!/\bat \w+ \(|redis|nats:/i.test(text), text);
-      }
-    }
-  });
+  await t.step(
+    "ASVS 4.1.1, 14.3.2, API8: the headers of answers",
+    () => sendsSafeHeaders(signedIn),
+  );
 
-  await t.step("ASVS 3.5.4, API9: no pages of the console", async () => {
-    for (const path of CONSOLE) {
-      const url = new URL(path, gateway.edge.baseUrl);
-      const headers = { ...bearer, cookie: `__Host-sid=${session}` };
-      const response = await fetch(url, { headers, redirect: "manual" });
-      assert.equal(response.status, 404, path);
-      assert.ok(!(await response.text()).includes("<html"), path);
-    }
-  });
+  await t.step(
+    "ASVS 3.5.4, API9: no pages of the console",
+    () => hasNoConsole(signedIn),
+  );
 
-  await t.step("ASVS 15.3.1: models without their backends", async () => {
-    const list = await (await gateway.get(key, "models")).json();
-    for (const model of list.data) {
-      const names = Object.keys(model).sort();
-      assert.deepEqual(names, ["created", "id", "object", "owned_by"]);
-    }
-  });
+  await t.step(
+    "ASVS 15.3.1: models without their backends",
+    () => hidesBackends(signedIn),
+  );
 });
 
 Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async () => {
@@ -180,3 +159,65 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   assert.match(JSON.stringify(call?.request), new RegExp(url), "passed on");
   assert.equal(fetched, 0);
 });
+
+async function refusesSessions({ gateway, session }: SignedIn) {
+  const ways: Record<string, string>[] = [
+    { cookie: `__Host-sid=${session}` },
+    { cookie: `sid=${session}` },
+    { authorization: `Bearer ${session}` },
+    { authorization: `Session ${session}` },
+  ];
+  for (const headers of ways) await assertAll401(gateway, headers);
+}
+
+async function refusesKeyInAddress({ gateway, key }: SignedIn) {
+  for (const name of ["api_key", "key", "access_token", "authorization"]) {
+    await assertAll401(gateway, {}, `?${name}=${key.value}`);
+  }
+}
+
+async function redirectsNothing({ gateway, bearer }: SignedIn) {
+  const ways: Record<string, string>[] = [
+    {},
+    { "x-forwarded-proto": "http", "x-forwarded-ssl": "off" },
+    { "upgrade-insecure-requests": "1" },
+    { ...bearer, "x-forwarded-proto": "http" },
+  ];
+  for (const headers of ways) {
+    for await (const { route, response } of askAll(gateway, headers)) {
+      assert.ok(response.status < 300 || response.status >= 400, route);
+      assert.equal(response.headers.get("location"), null, route);
+    }
+  }
+}
+
+async function sendsSafeHeaders({ gateway, bearer }: SignedIn) {
+  for (const headers of [{}, bearer]) {
+    for await (const { route, response, text } of askAll(gateway, headers)) {
+      const header = (name: string) => response.headers.get(name) ?? "";
+      assert.equal(header("content-type"), "application/json; charset=utf-8");
+      assert.equal(header("cache-control"), "no-store", route);
+      assert.equal(header("x-content-type-options"), "nosniff", route);
+      assert.equal(header("access-control-allow-origin"), "", route);
+      assert.ok(!/\bat \w+ \(|redis|nats:/i.test(text), text);
+    }
+  }
+}
+
+async function hasNoConsole({ gateway, bearer, session }: SignedIn) {
+  for (const path of CONSOLE) {
+    const url = new URL(path, gateway.edge.baseUrl);
+    const headers = { ...bearer, cookie: `__Host-sid=${session}` };
+    const response = await fetch(url, { headers, redirect: "manual" });
+    assert.equal(response.status, 404, path);
+    assert.ok(!(await response.text()).includes("<html"), path);
+  }
+}
+
+async function hidesBackends({ gateway, key }: SignedIn) {
+  const list = await (await gateway.get(key, "models")).json();
+  for (const model of list.data) {
+    const names = Object.keys(model).sort();
+    assert.deepEqual(names, ["created", "id", "object", "owned_by"]);
+  }
+}

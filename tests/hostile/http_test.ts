@@ -7,7 +7,7 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { rawExchange, readUntilQuiet } from "../conformance/context.ts";
 import { scriptCalls } from "../support/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import type { TestKey } from "../support/gateway/limited.ts";
+import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 
 const QUIET_MS = 150;
 const HOST = "Host: localhost\r\n";
@@ -164,31 +164,30 @@ function authenticated(key: TestKey): Row[] {
 const isOfServer = ({ status, body }: Answer) =>
   ((status === 400 || status === 431) && body === "") || status === 0;
 
+/** A gateway that is spoken to over a raw socket. */
+interface RawSocket {
+  gateway: LimitedGateway;
+  /** The base URL of its edge. */
+  url: string;
+  /** A good key. */
+  key: TestKey;
+}
+
 Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socket", async (t) => {
   await using gateway = await startGateway("limited");
-  const { edge } = gateway;
-  const url = edge.baseUrl;
+  const url = gateway.edge.baseUrl;
   const key = await gateway.addKey();
+  const socket: RawSocket = { gateway, url, key };
 
-  await t.step("401 for a malformed key takes no call to Redis", async () => {
-    const before = await scriptCalls(gateway.world);
-    for (const [name, sent, status] of unauthenticated(key)) {
-      const answer = await send(url, sent);
-      assert.equal(answer.status, status, `${name}: ${answer.body}`);
-      assert.equal(answer.body, UNAUTHORIZED, name);
-      assert.match(answer.head, /^www-authenticate: bearer$/im, name);
-    }
-    assert.equal(await scriptCalls(gateway.world), before);
-  });
+  await t.step(
+    "401 for a malformed key takes no call to Redis",
+    () => refusesMalformedKeys(socket),
+  );
 
-  await t.step("7 an unknown key: 401 and one read in all", async () => {
-    const before = await scriptCalls(gateway.world);
-    const sent = request(MODELS, HOST + CLOSE + bearer(mintKey(randomBytes)));
-    for (let count = 0; count < 5; count += 1) {
-      assert.equal((await send(url, sent)).body, UNAUTHORIZED);
-    }
-    assert.equal(await scriptCalls(gateway.world), before + 1);
-  });
+  await t.step(
+    "7 an unknown key: 401 and one read in all",
+    () => readsUnknownKeyOnce(socket),
+  );
 
   for (const [name, sent, status] of authenticated(key)) {
     await t.step(`${name} -> ${status || "closed"}`, async () => {
@@ -199,58 +198,30 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
     });
   }
 
-  await t.step("12-14 keys without a right, whatever the body", async () => {
-    const rows = [
-      [await gateway.addKey({ state: "disabled" }), 403, "unauthorized"],
-      [await gateway.addKey({ expiresAtMs: 1 }), 401, "unauthorized"],
-      [await gateway.addKey({ scopes: "image" }), 403, "forbidden"],
-      // The model is in the body: it must be read for that.
-      [await gateway.addKey({ models: "other" }), 403, "forbidden", 400],
-    ] as const;
-    for (const [key, status, code, ofBadBody = status] of rows) {
-      const headers = HOST + CLOSE + bearer(key.value) + LENGTH;
-      const post = (body: string) => send(url, request(CHAT, headers, body));
-      const answer = await post(BODY);
-      assert.equal(answer.status, status);
-      assert.equal(JSON.parse(answer.body).error.code, code);
-      assert.equal(await gateway.leases(key), 0);
-      const bad = `{${BODY.slice(2)}`.padEnd(BODY.length);
-      assert.equal((await post(bad)).status, ofBadBody);
-    }
-  });
+  await t.step(
+    "12-14 keys without a right, whatever the body",
+    () => refusesWithoutRight(socket),
+  );
 
-  await t.step("22 HTTP/1.0 without a Host is served", async () => {
-    const sent = request("GET /v1/models HTTP/1.0", bearer(key.value));
-    assert.equal((await send(url, sent)).status, 200);
-  });
+  await t.step(
+    "22 HTTP/1.0 without a Host is served",
+    () => servesOldHttp(socket),
+  );
 
-  await t.step("a client that stops sending has left", async () => {
-    const { hostname, port } = new URL(url);
-    using connection = await Deno.connect({ hostname, port: Number(port) });
-    const sent = request(MODELS, HOST + bearer(key.value));
-    await connection.write(new TextEncoder().encode(sent));
-    await connection.closeWrite();
-    assert.equal(await readUntilQuiet(connection, QUIET_MS), "");
-  });
+  await t.step(
+    "a client that stops sending has left",
+    () => forgetsWhoStops(socket),
+  );
 
-  await t.step("a body of a GET is not taken for a request", async () => {
-    const inner = request("GET /v1/smuggled HTTP/1.1", HOST);
-    const length = `Content-Length: ${inner.length}\r\n`;
-    const headers = HOST + bearer(key.value) + length;
-    const answer = await send(url, request(MODELS, headers, inner));
-    assert.equal(answer.status, 200);
-    assert.ok(!answer.body.includes("HTTP/1.1"), answer.body);
-  });
+  await t.step(
+    "a body of a GET is not taken for a request",
+    () => smugglesNothing(socket),
+  );
 
-  await t.step("none of them caused an internal error or logged a key", () => {
-    const faults = edge.log.lines.filter(({ level }) => level !== "info");
-    assert.deepEqual(faults, []);
-    for (const line of edge.log.lines.map((each) => JSON.stringify(each))) {
-      assert.ok(!line.includes(key.value));
-      assert.ok(!line.includes("api_key"), "the query is not logged");
-      assert.ok(line.length < 1_000, `${line.length} characters`);
-    }
-  });
+  await t.step(
+    "none of them caused an internal error or logged a key",
+    () => loggedNoKey(socket),
+  );
 });
 
 Deno.test("pages may call only from listed origins", async () => {
@@ -296,3 +267,76 @@ Deno.test("pages may call only from listed origins", async () => {
     }
   }
 });
+
+async function refusesMalformedKeys({ gateway, url, key }: RawSocket) {
+  const before = await scriptCalls(gateway.world);
+  for (const [name, sent, status] of unauthenticated(key)) {
+    const answer = await send(url, sent);
+    assert.equal(answer.status, status, `${name}: ${answer.body}`);
+    assert.equal(answer.body, UNAUTHORIZED, name);
+    assert.match(answer.head, /^www-authenticate: bearer$/im, name);
+  }
+  assert.equal(await scriptCalls(gateway.world), before);
+}
+
+async function readsUnknownKeyOnce({ gateway, url }: RawSocket) {
+  const before = await scriptCalls(gateway.world);
+  const sent = request(MODELS, HOST + CLOSE + bearer(mintKey(randomBytes)));
+  for (let count = 0; count < 5; count += 1) {
+    assert.equal((await send(url, sent)).body, UNAUTHORIZED);
+  }
+  assert.equal(await scriptCalls(gateway.world), before + 1);
+}
+
+async function refusesWithoutRight({ gateway, url }: RawSocket) {
+  const rows = [
+    [await gateway.addKey({ state: "disabled" }), 403, "unauthorized"],
+    [await gateway.addKey({ expiresAtMs: 1 }), 401, "unauthorized"],
+    [await gateway.addKey({ scopes: "image" }), 403, "forbidden"],
+    // The model is in the body: it must be read for that.
+    [await gateway.addKey({ models: "other" }), 403, "forbidden", 400],
+  ] as const;
+  for (const [key, status, code, ofBadBody = status] of rows) {
+    const headers = HOST + CLOSE + bearer(key.value) + LENGTH;
+    const post = (body: string) => send(url, request(CHAT, headers, body));
+    const answer = await post(BODY);
+    assert.equal(answer.status, status);
+    assert.equal(JSON.parse(answer.body).error.code, code);
+    assert.equal(await gateway.leases(key), 0);
+    const bad = `{${BODY.slice(2)}`.padEnd(BODY.length);
+    assert.equal((await post(bad)).status, ofBadBody);
+  }
+}
+
+async function servesOldHttp({ url, key }: RawSocket) {
+  const sent = request("GET /v1/models HTTP/1.0", bearer(key.value));
+  assert.equal((await send(url, sent)).status, 200);
+}
+
+async function forgetsWhoStops({ url, key }: RawSocket) {
+  const { hostname, port } = new URL(url);
+  using connection = await Deno.connect({ hostname, port: Number(port) });
+  const sent = request(MODELS, HOST + bearer(key.value));
+  await connection.write(new TextEncoder().encode(sent));
+  await connection.closeWrite();
+  assert.equal(await readUntilQuiet(connection, QUIET_MS), "");
+}
+
+async function smugglesNothing({ url, key }: RawSocket) {
+  const inner = request("GET /v1/smuggled HTTP/1.1", HOST);
+  const length = `Content-Length: ${inner.length}\r\n`;
+  const headers = HOST + bearer(key.value) + length;
+  const answer = await send(url, request(MODELS, headers, inner));
+  assert.equal(answer.status, 200);
+  assert.ok(!answer.body.includes("HTTP/1.1"), answer.body);
+}
+
+function loggedNoKey({ gateway: { edge }, key }: RawSocket) {
+  const faults = edge.log.lines.filter(({ level }) => level !== "info");
+  assert.deepEqual(faults, []);
+  for (const line of edge.log.lines.map((each) => JSON.stringify(each))) {
+    assert.ok(!line.includes(key.value));
+    assert.ok(!line.includes("api_key"), "the query is not logged");
+    assert.ok(line.length < 1_000, `${line.length} characters`);
+  }
+}
