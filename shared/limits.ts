@@ -196,10 +196,11 @@ export const STREAM_LIMITS = {
 export type StreamLimits = Readonly<Record<keyof typeof STREAM_LIMITS, number>>;
 
 /**
- * Bytes of images and whole chat answers that a worker holds; reading takes four times
- * as much. Beyond: another worker is tried, then 503.
+ * Files, large requests, images and whole answers that a worker holds at a time, with
+ * the copies that are made of them: default of `HELD_BYTES_MAX`. With what an idle
+ * worker needs, less than 700 MiB. Beyond: another worker is tried, then 503.
  */
-export const ANSWER_BYTES_HELD_MAX = 128 * MIB;
+export const HELD_BYTES_MAX = 400 * MIB;
 
 /** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
 export const MEDIA_LIMITS = {
@@ -294,11 +295,6 @@ export const UPLOAD_LIMITS = {
   partsMax: 100,
   /** Headers of one part. */
   headersMax: 16,
-  /**
-   * All uploads and large requests that a worker holds at a time. Beyond: 503
-   * `overloaded`.
-   */
-  workerBytesMax: 512 * MIB,
 } as const;
 
 /** Finding workers and detecting lost ones. */

@@ -24,7 +24,7 @@ import type {
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
-import type { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import type { WorkerMemory } from "@gateway/shared/worker/memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 
 const encoder = new TextEncoder();
@@ -35,7 +35,7 @@ export interface MediaAttempt<Request extends MediaRequest = MediaRequest> {
   server: ModelServer;
   answer: MediaAnswer;
   /** Shared by all model servers of the process. */
-  memory: AnswerMemory;
+  memory: WorkerMemory;
 }
 
 interface Ask

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import type { MediaRequest } from "@gateway/shared/openai/media";
-import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import { WorkerMemory } from "@gateway/shared/worker/memory";
 import {
   chunk,
   lastChunk,
@@ -156,5 +156,5 @@ function callOf(signal: AbortSignal) {
 
 const dependenciesOf = ({ server }: ReturnType<typeof startServer>) => ({
   pool: poolOf(server),
-  memory: new AnswerMemory(1e9),
+  memory: new WorkerMemory(1e9),
 });

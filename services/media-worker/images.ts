@@ -5,7 +5,7 @@ import type { ImageRequest } from "@gateway/shared/openai/media";
 import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { HeldBytes } from "@gateway/shared/worker/answer_memory";
+import type { HeldBytes } from "@gateway/shared/worker/memory";
 import {
   ask,
   EVENT_STREAM,
@@ -58,7 +58,7 @@ type Picture = Part & { base64: string };
 export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const { request, server, memory, answer } = attempt;
   const { total_ms } = server.config.deadlines;
-  const held = memory.open();
+  const held = memory.openAnswer();
   const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
   const imagesMax = request.stream ? 1 : request.n;
   const parts: Part[] = [];

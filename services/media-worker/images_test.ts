@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { ANSWER_BYTES_HELD_MAX, MEDIA_LIMITS } from "@gateway/shared/limits";
+import { HELD_BYTES_MAX, MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ImageRequest } from "@gateway/shared/openai/media";
-import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import { WorkerMemory } from "@gateway/shared/worker/memory";
 import type {
   Step,
   WholeRequest,
@@ -357,8 +357,8 @@ for (const [name, reply, fault, deadlines = {}] of fetched) {
 }
 
 Deno.test("API4: pictures beyond the memory of the process are refused, and may be tried elsewhere", async () => {
-  const memory = new AnswerMemory(LARGE.length + MIB);
-  const held = memory.open();
+  const memory = new WorkerMemory(4 * (LARGE.length + MIB));
+  const held = memory.openAnswer();
   const large = [
     json([{ b64_json: LARGE }]),
     sse(completed({ b64_json: LARGE })),
@@ -373,7 +373,7 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
     assert.equal(memory.bytes, 0);
     assert.equal((await r.run({ ...IMAGE, ...SSE })).error, null);
   }
-  const answers = Array.from({ length: 3 }, () => memory.open());
+  const answers = Array.from({ length: 3 }, () => memory.openAnswer());
   const refused = answers.filter((answer) => {
     try {
       answer.set(4 * MIB);
@@ -383,5 +383,5 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
     }
   });
   assert.equal(refused.length, 1, "one makes room for the others");
-  assert.ok(MEDIA_LIMITS.imageAnswerBytesMax <= ANSWER_BYTES_HELD_MAX);
+  assert.ok(4 * MEDIA_LIMITS.imageAnswerBytesMax <= HELD_BYTES_MAX);
 });

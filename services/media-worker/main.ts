@@ -1,15 +1,12 @@
 /** The service that runs requests for images, audio and videos on model servers. */
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import { runWorkerService } from "@gateway/shared/worker/service";
 import { readConfig } from "./config.ts";
 import { runMedia } from "./media.ts";
-
-const memory = new AnswerMemory();
 
 await runWorkerService({
   family: "media",
   readConfig,
   createBackend: (options) => new ModelServer(options),
-  run: (request, call, pool) => runMedia(request, call, { pool, memory }),
+  run: runMedia,
 });

@@ -6,7 +6,7 @@ import type { MediaRequest } from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { BackendPool } from "@gateway/shared/upstream/pool";
 import type { Step } from "../../tests/support/scripted_server.ts";
-import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import { WorkerMemory } from "@gateway/shared/worker/memory";
 import {
   chunk,
   CLOSE,
@@ -147,7 +147,7 @@ function startPool(first: Step[], second: Step[]) {
   });
   return {
     run: (request: JobRequest, call = recordCall()) =>
-      runMedia(request, call, { pool, memory: new AnswerMemory(1e9) }),
+      runMedia(request, call, { pool, memory: new WorkerMemory(1e9) }),
     requests: () => both.map(({ peer }) => peer.requests.length),
     async [Symbol.asyncDispose]() {
       for (const rig of both) await rig[Symbol.asyncDispose]();

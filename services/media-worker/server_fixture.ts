@@ -9,7 +9,7 @@ import type * as media from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import { WorkerMemory } from "@gateway/shared/worker/memory";
 import {
   backendAt,
   type BackendChange,
@@ -72,7 +72,7 @@ export type Rig = ReturnType<typeof startServer>;
 export function startServer(
   reply: Reply,
   change: BackendChange = {},
-  memory: AnswerMemory = new AnswerMemory(1e9),
+  memory: WorkerMemory = new WorkerMemory(1e9),
 ) {
   const peer = startScriptedServer({ reply });
   const server = new ModelServer({

@@ -156,9 +156,30 @@ export interface UploadedRequest {
   files: readonly UploadedFile[];
 }
 
-/** Assembles an upload from its pieces, which arrive in order, each once. */
+/**
+ * Joins pieces that own their memory, and frees each as soon as it was copied: what
+ * waits for the garbage collector would double the memory of an upload.
+ */
+function joined(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Array {
+  const all = new Uint8Array(
+    pieces.reduce((sum, { length }) => sum + length, 0),
+  );
+  let at = 0;
+  for (const piece of pieces) {
+    const { buffer, length } = piece;
+    all.set(piece, at);
+    at += length;
+    buffer.transfer(0);
+  }
+  return all;
+}
+
+/**
+ * Assembles an upload from its pieces, which arrive in order, each once. Its bytes are
+ * copied from the messages of the bus, and kept once.
+ */
 export class UploadAssembly {
-  readonly #pieces: Uint8Array[] = [];
+  readonly #pieces: Uint8Array<ArrayBuffer>[] = [];
 
   /**
    * Takes a copy of the next piece. Returns the upload after its last piece, and
@@ -174,7 +195,7 @@ export class UploadAssembly {
   #end(bytes: Uint8Array): "invalid" | UploadedRequest {
     const end = parsePayload(uploadEndSchema, bytes);
     if (end === null) return "invalid";
-    const all = Buffer.concat(this.#pieces.splice(0));
+    const all = joined(this.#pieces.splice(0));
     if (end.request === undefined) {
       return { request: parsePayload(requestSchema, all), files: [] };
     }

@@ -1,4 +1,5 @@
 /** The configuration that the workers of all families have in common. */
+import { HELD_BYTES_MAX } from "../limits.ts";
 import type { Catalog } from "../models/catalog.ts";
 import {
   CATALOG_VARIABLES,
@@ -12,6 +13,7 @@ import {
   type ConfigOf,
   type Env,
   hidden,
+  integer,
   text,
   url,
 } from "../process/env.ts";
@@ -26,6 +28,8 @@ import {
 import type { ProxyVariables } from "../upstream/proxy.ts";
 
 const MS_PER_SECOND = 1_000;
+const MIB = 1024 * 1024;
+const GIB = 1024 * MIB;
 
 /** A proxy's URL, which may contain a password. */
 const proxyUrl = () => hidden(url(["http:"])).optional();
@@ -50,6 +54,10 @@ export const WORKER_VARIABLES = {
   ...NATS_VARIABLES,
   ...CATALOG_VARIABLES,
   ...MODEL_PROXY_VARIABLES,
+  HELD_BYTES_MAX: integer("bytes", { min: MIB, max: 64 * GIB })
+    .default(HELD_BYTES_MAX).describe(
+      "Files, large requests and whole answers that this worker holds at a time, with the copies that are made of them; for a container of 1 GiB. Beyond that another worker is tried, then the request gets 503",
+    ),
 };
 
 /** What {@link workerConfig} makes of the variables. */
@@ -66,6 +74,8 @@ export interface WorkerConfig {
   readonly backendKeys: ReadonlyMap<string, string>;
   /** Jobs that run at once. */
   readonly slots: number;
+  /** Bytes of bodies and answers that the process may hold. */
+  readonly heldBytesMax: number;
   /** How long running jobs may take to end after a signal. */
   readonly drainMs: number;
   /** The proxies through which model servers are reached. */
@@ -103,6 +113,7 @@ export function workerConfig(
       [UPSTREAM_KEY_ENV]: upstreamKey,
     }),
     slots,
+    heldBytesMax: settings.HELD_BYTES_MAX,
     drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,
     proxies: {
       httpsProxy: settings.HTTPS_PROXY,

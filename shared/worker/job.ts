@@ -24,6 +24,7 @@ import { type Log, roundMs } from "../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { BackendCall } from "../upstream/pool.ts";
+import type { HeldBytes, WorkerMemory } from "./memory.ts";
 
 /** What a request needs to be run, apart from itself. */
 export interface JobCall extends BackendCall {
@@ -73,14 +74,14 @@ export interface JobEnvironment {
   /** The clock of streams, which stands still while the process is stalled. */
   steadyClock: Pick<SteadyClock, "now">;
   log: Log;
+  /** Where bodies that come in pieces are counted. */
+  memory: Pick<WorkerMemory, "openUpload" | "openRequest">;
 }
 
 /** What a job asks of the worker that gave it a slot, and reports to it. */
 export interface JobHost {
   /** Sends a frame to the edge of a job. */
   sendFrame(to: FrameTarget, frame: Uint8Array): void;
-  /** Counts bytes of an upload that a job holds. False if there is no room for them. */
-  growUploads(bytes: number): boolean;
   /** If the worker is busy, resolves when streams may be read again. */
   pause(): Promise<void> | undefined;
   /** Runs this at once, or when the streams that pause have read what had arrived. */
@@ -147,7 +148,10 @@ export class Job {
   /** The request and its files, while their pieces arrive. */
   #body: UploadAssembly | null;
   #lastPieceAtMs: number;
-  #uploadBytes = 0;
+  /** What its files hold, or the pieces of its request. */
+  readonly #upload: HeldBytes;
+  /** What its request holds if it came in pieces. */
+  readonly #request: HeldBytes;
   /** Resolves when the sender can accept data again. */
   #room: PromiseWithResolvers<void> | null = null;
   /** A frame was sent, from which the edge knows that the job was accepted. */
@@ -159,11 +163,13 @@ export class Job {
     { host, environment }: { host: JobHost; environment: JobEnvironment },
   ) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
-    const { workerId, family, now } = environment;
+    const { workerId, family, now, memory } = environment;
     this.options = options;
     this.#host = host;
     this.#environment = environment;
     this.#body = upload ? new UploadAssembly() : null;
+    this.#upload = memory.openUpload();
+    this.#request = memory.openRequest();
     this.#startedAtMs = now();
     this.#lastPieceAtMs = this.#startedAtMs;
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
@@ -208,11 +214,22 @@ export class Job {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
     this.#lastPieceAtMs = this.#environment.now();
-    if (!this.#growUploads(piece.bytes.length)) {
-      const message = "No worker has room for this upload at the moment.";
-      return this.stop("overloaded", message);
+    let added: ReturnType<UploadAssembly["add"]>;
+    try {
+      added = body.add(piece);
+      if (added === "more") {
+        this.#upload.set(this.#upload.bytes + piece.bytes.length);
+      }
+      if (typeof added === "object" && added.files.length === 0) {
+        const { bytes } = this.#upload;
+        this.#upload.set(0);
+        this.#request.set(bytes);
+      }
+    } catch (error) {
+      return this.#stopWith(
+        error instanceof ApiError ? error : this.#ourFault(error),
+      );
     }
-    const added = body.add(piece);
     if (added === "invalid") {
       return this.stop("worker_lost", "Part of the request was corrupted.");
     }
@@ -227,7 +244,10 @@ export class Job {
    * client.
    */
   stop(code: ErrorCode, message: string): void {
-    const error = new ApiError(code, message);
+    this.#stopWith(new ApiError(code, message));
+  }
+
+  #stopWith(error: ApiError): void {
     this.#host.afterPause(() => this.#abort.abort(error));
     this.#resume(); // The run may be waiting for a slow client.
     if (this.#body === null) return;
@@ -343,7 +363,8 @@ export class Job {
     const { log, family, now } = this.#environment;
     const report = this.#report;
     report.durationMs = roundMs(now() - this.#startedAtMs);
-    this.#growUploads(-this.#uploadBytes);
+    this.#upload.set(0);
+    this.#request.set(0);
     // An answer that has just ended is not acknowledged yet: here, finished means
     // cancelled.
     if (this.sender.isFinished) {
@@ -364,12 +385,6 @@ export class Job {
       [traced]: completionTokens,
     }, report.errorCode);
     this.#host.onSlotFree(report);
-  }
-
-  #growUploads(bytes: number): boolean {
-    if (!this.#host.growUploads(bytes)) return false;
-    this.#uploadBytes += bytes;
-    return true;
   }
 
   #steadyMs(): number {

@@ -20,6 +20,7 @@ import {
 } from "../upstream/pool.ts";
 import type { WorkerConfig } from "./config.ts";
 import type { RunRequest } from "./job.ts";
+import { WorkerMemory } from "./memory.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 
@@ -36,8 +37,8 @@ export interface WorkerService<Backend extends PoolBackend> {
   readConfig: () => WorkerConfig;
   /** Called once for each backend of the models file. */
   createBackend: (options: ModelServerOptions) => Backend;
-  /** Runs a request on the backends of its model. */
-  run: RunRequest<[Pool<Backend>]>;
+  /** Runs a request on the backends of its model, within the memory of the process. */
+  run: RunRequest<[{ pool: Pool<Backend>; memory: WorkerMemory }]>;
 }
 
 /**
@@ -79,9 +80,10 @@ async function startWorker<Backend extends PoolBackend>(
   });
   const metrics = new WorkerMetrics(registry, config.catalog);
   const pools = createPools({ config, createBackend, log, metrics });
+  const memory = new WorkerMemory(config.heldBytesMax);
   const runners = new Map<string, RunRequest>();
   for (const [id, pool] of pools) {
-    runners.set(id, (request, call) => run(request, call, pool));
+    runners.set(id, (request, call) => run(request, call, { pool, memory }));
   }
   const worker = new Worker({
     bus,
@@ -89,6 +91,7 @@ async function startWorker<Backend extends PoolBackend>(
     workerId,
     slots: config.slots,
     runners,
+    memory,
     now: monotonicNow,
     wallNow,
     log,

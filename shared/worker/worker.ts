@@ -24,7 +24,7 @@ import {
 import type { BusLink } from "../bus/link_nats.ts";
 import { createOutbox, type Outbox } from "../bus/outbox.ts";
 import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
-import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
+import { DISPATCH_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
 import { LiveMap } from "../process/maps.ts";
 import { settlesWithin } from "../process/serve.ts";
@@ -106,7 +106,6 @@ export class Worker implements JobHost {
   #isWaking = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
-  #uploadBytes = 0;
   /** Resolves when no job is left, for which a drain waits. */
   #idle: PromiseWithResolvers<void> | null = null;
 
@@ -140,14 +139,6 @@ export class Worker implements JobHost {
   /** Jobs whose edges do not have the whole answers yet. */
   get jobCount(): number {
     return this.#jobs.size;
-  }
-
-  /** Counts bytes of uploads that jobs hold. False if there is no room for them. */
-  growUploads(bytes: number): boolean {
-    const total = this.#uploadBytes + bytes;
-    if (bytes > 0 && total > UPLOAD_LIMITS.workerBytesMax) return false;
-    this.#uploadBytes = total;
-    return true;
   }
 
   /** Sends a frame to the edge of a job. */

@@ -20,6 +20,7 @@ import { subjects } from "../bus/subjects.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import type { JobCall, RunRequest } from "./job.ts";
+import { WorkerMemory } from "./memory.ts";
 import { WorkerMetrics } from "./metrics.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 
@@ -115,11 +116,13 @@ export class WorkerRig {
   nowMs = 0;
   readonly scheduled: Scheduled[] = [];
   readonly worker: Worker;
+  readonly memory: WorkerMemory;
   readonly #bus = new FakeBus();
 
   private constructor(
-    { slots = 2, run = new SilentBackend().run }: RigOptions,
+    { slots = 2, run = new SilentBackend().run, heldBytesMax }: RigOptions,
   ) {
+    this.memory = new WorkerMemory(heldBytesMax);
     this.worker = new Worker({
       bus: this.#bus,
       family: FAMILY,
@@ -132,6 +135,7 @@ export class WorkerRig {
         if (waitMs === 0) run();
         else this.scheduled.push({ run, waitMs });
       },
+      memory: this.memory,
       metrics: new WorkerMetrics(new MetricRegistry()),
       log: silentLog,
     });
@@ -202,6 +206,14 @@ export class WorkerRig {
     this.#deliverPiece(id, encodeUploadEnd({ files: [] }, 1));
   }
 
+  /** Ends an upload of files with these lengths. */
+  endFiles(id: number, lengths: readonly number[]): void {
+    const files = lengths.map((bytes) => (
+      { field: "file", name: "f", type: "t", bytes }
+    ));
+    this.#deliverPiece(id, encodeUploadEnd({ request: REQUEST, files }, 1));
+  }
+
   ack(id: number, sequence: number): void {
     const requestId = idOf(id);
     this.#control({ type: "ack", requestId, attempt: 1, sequence });
@@ -245,4 +257,6 @@ export interface RigOptions {
   slots?: number;
   /** Default: a {@link SilentBackend}. */
   run?: RunRequest;
+  /** What all bodies may hold. Default: that of a real worker. */
+  heldBytesMax?: number;
 }

@@ -130,6 +130,46 @@ Deno.test("a request whose body comes in pieces frees its slot in any case", asy
   }
 });
 
+Deno.test("API4: an upload beyond the memory of a worker is refused, and frees all of it", async () => {
+  const backend = new SilentBackend();
+  const t = await WorkerRig.start({ heldBytesMax: 300, run: backend.run });
+  const piece = new Uint8Array(100);
+  t.announce(1);
+  t.announce(2);
+  for (const index of [0, 1]) t.piece(1, piece, index);
+  t.piece(2, piece, 0);
+  assert.deepEqual(t.errorCodes, []);
+  t.piece(2, piece, 1);
+  assert.deepEqual(t.errorCodes, ["overloaded"]);
+  const [refusal = assert.fail("no error")] = t.errors;
+  assert.equal(refusal.error.retryAfterMs, 1_000);
+  assert.ok(refusal.retryable);
+  assert.equal(t.memory.bytes, 200);
+  t.endFiles(1, [200]);
+  await turns();
+  assert.equal(backend.calls[0]?.files[0]?.content.length, 200);
+  assert.equal(t.memory.bytes, 200, "held until the request ends");
+  t.cancel(1);
+  await turns();
+  assert.equal(t.memory.bytes, 0);
+});
+
+Deno.test("API4: a request that came in pieces counts with its copies until it ends", async () => {
+  const content = "x".repeat(100);
+  const body = new TextEncoder().encode(
+    JSON.stringify({ ...REQUEST, content }),
+  );
+  const t = await WorkerRig.start();
+  t.announce(1);
+  t.piece(1, body, 0);
+  assert.equal(t.memory.bytes, body.length);
+  t.endPieces(1);
+  assert.equal(t.memory.bytes, 3 * body.length);
+  t.cancel(1);
+  await turns();
+  assert.equal(t.memory.bytes, 0);
+});
+
 Deno.test("the jobs of a silent edge are cancelled, unless the worker could not hear it", async () => {
   const backend = new SilentBackend();
   const t = await WorkerRig.start({ run: backend.run });

@@ -6,7 +6,7 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { FinishReason } from "@gateway/shared/openai/completion";
 import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import type { HeldBytes } from "@gateway/shared/worker/answer_memory";
+import type { HeldBytes } from "@gateway/shared/worker/memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 import { type CallFragment, ToolCallFragments } from "./tool_calls.ts";
 import { type StatedUsage, TOKENS_MAX } from "./usage.ts";

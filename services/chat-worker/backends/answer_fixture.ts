@@ -3,7 +3,7 @@
  * them.
  */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import { WorkerMemory } from "@gateway/shared/worker/memory";
 import {
   noProgress,
   recordCall,
@@ -30,7 +30,7 @@ export function newAnswer(
 ) {
   const progress = noProgress();
   const request = requestWith(change);
-  const held = new AnswerMemory().open();
+  const held = new WorkerMemory().openAnswer();
   return { call, answer: new ChatAnswer({ request, call, progress, held }) };
 }
 

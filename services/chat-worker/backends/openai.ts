@@ -14,7 +14,7 @@ import {
   type JobCall,
   type JobCost,
 } from "@gateway/shared/worker/job";
-import type { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import type { WorkerMemory } from "@gateway/shared/worker/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { ChatAnswer, type Choice } from "./answer.ts";
@@ -51,10 +51,10 @@ const isChatRequest = (request: JobRequest): request is chat.ChatRequest =>
 export async function runCompletion(
   request: JobRequest,
   call: JobCall,
-  { pool, memory }: { pool: Pool<OpenAiBackend>; memory: AnswerMemory },
+  { pool, memory }: { pool: Pool<OpenAiBackend>; memory: WorkerMemory },
 ): Promise<JobCost> {
   if (!isChatRequest(request)) throw corruptedRequest();
-  const held = memory.open();
+  const held = memory.openAnswer();
   let room: Promise<void> | undefined;
   try {
     const usage = await pool.run(call, async (backend, progress) => {

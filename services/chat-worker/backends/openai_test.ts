@@ -21,7 +21,7 @@ import {
   slowCall,
 } from "../../../tests/support/recorded_call.ts";
 
-import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import { WorkerMemory } from "@gateway/shared/worker/memory";
 import { runCompletion } from "./openai.ts";
 import { until, waitFor } from "../../../tests/support/wait_for.ts";
 import {
@@ -167,7 +167,7 @@ Deno.test("API10: complete() takes a whole answer of 32 MiB, and refuses a large
 Deno.test("API4: whole answers beyond the memory of the process are refused until others were passed on, and may be tried elsewhere", async () => {
   await using r = rig(() => wholeAnswer(MIB));
   const pool = poolOf(r.backend);
-  const memory = new AnswerMemory(MIB);
+  const memory = new WorkerMemory(4 * MIB);
   const run = (call = recordCall()) =>
     runCompletion(chat(false), call, { pool, memory });
   const { call, room } = slowCall();

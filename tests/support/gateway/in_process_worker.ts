@@ -11,7 +11,7 @@ import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
-import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
+import { WorkerMemory } from "@gateway/shared/worker/memory";
 import { WorkerMetrics } from "@gateway/shared/worker/metrics";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { poolOf } from "../recorded_call.ts";
@@ -53,7 +53,7 @@ export async function startWorker(
   const soon = new Timers();
   const killed = new AbortController();
   const backend = openBackend(options.backend);
-  const memory = new AnswerMemory();
+  const memory = new WorkerMemory();
   const pool = poolOf(backend);
   const worker = new Worker({
     bus: link,
@@ -70,6 +70,7 @@ export async function startWorker(
     now: () => monotonicNow() / (options.slower ?? 1),
     schedule: (flush, waitMs) =>
       waitMs === 0 ? void setImmediate(flush) : soon.schedule(flush, waitMs),
+    memory,
     metrics: new WorkerMetrics(new MetricRegistry()),
   });
   await worker.start();
