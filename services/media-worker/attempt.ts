@@ -108,8 +108,8 @@ export async function* eventsOf(
   { bytesMax, eventCharsMax = bytesMax, onHeld }: {
     bytesMax: number;
     eventCharsMax?: number;
-    /** Called with the characters that are held from now on. */
-    onHeld?: (chars: number) => void;
+    /** Called with the characters that are held from now on; resolves when it may be. */
+    onHeld?: (chars: number) => Promise<void> | undefined;
   },
 ): AsyncGenerator<ServerEvent> {
   const { between_tokens_ms } = server.config.deadlines;
@@ -127,7 +127,7 @@ export async function* eventsOf(
     } else parser.push(piece);
     const chars = events.reduce((sum, [data]) => sum + data.length, 0);
     const isData = events.length > 0 || parser.isInEvent;
-    onHeld?.(chars + parser.pendingChars);
+    await onHeld?.(chars + parser.pendingChars);
     for (const [text, name] of events.splice(0)) {
       if (text.length < 16 && text.trim() === DONE) return;
       if (text === "") continue;

@@ -94,7 +94,7 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
       ? writeEvent(first, call)
       : writeDocument(pictures, call));
   } finally {
-    held.set(0);
+    held.release();
   }
 }
 
@@ -148,7 +148,7 @@ async function* partsOf(
 ): AsyncGenerator<Part> {
   const { contentType } = response.head;
   if (contentType === EVENT_STREAM) {
-    const onHeld = (chars: number) => call.held.set(chars);
+    const onHeld = (chars: number) => call.held.resize(chars);
     const events = eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
     for await (const { type, data } of events) {
       // The last event of vLLM-Omni is a whole answer.
@@ -186,7 +186,7 @@ async function readBytes(
   const pieces: Uint8Array[] = [];
   for await (const piece of piecesOf(response, BYTES_MAX)) {
     pieces.push(piece.slice());
-    held.set(held.bytes + piece.length);
+    await held.grow(piece.length);
   }
   return Buffer.concat(pieces);
 }

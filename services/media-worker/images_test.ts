@@ -4,6 +4,7 @@ import { HELD_BYTES_MAX, MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ImageRequest } from "@gateway/shared/openai/media";
 import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { until } from "../../tests/support/wait_for.ts";
 import type {
   Step,
   WholeRequest,
@@ -356,8 +357,9 @@ for (const [name, reply, fault, deadlines = {}] of fetched) {
   });
 }
 
-Deno.test("API4: pictures beyond the memory of the process are refused, and may be tried elsewhere", async () => {
-  const memory = new WorkerMemory(4 * (LARGE.length + MIB));
+Deno.test("API4: pictures beyond the memory of the process wait for a second, then are refused and may be tried elsewhere", async () => {
+  let nowMs = 0;
+  const memory = new WorkerMemory(4 * (LARGE.length + MIB), () => nowMs);
   const held = memory.openAnswer();
   const large = [
     json([{ b64_json: LARGE }]),
@@ -365,23 +367,28 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
   ];
   for (const reply of large) {
     await using r = startServer(() => reply, {}, memory);
-    held.set(2 * MIB);
-    const refused = await r.run({ ...IMAGE, ...SSE });
+    void held.grow(2 * MIB);
+    const run = r.run({ ...IMAGE, ...SSE });
+    await until(() => memory.isFull);
+    nowMs += 1_000;
+    memory.tick();
+    const refused = await run;
     assert.equal(codeOf(refused.error), "overloaded");
     assert.equal(refused.body.length, 0);
-    held.set(0);
+    held.release();
     assert.equal(memory.bytes, 0);
     assert.equal((await r.run({ ...IMAGE, ...SSE })).error, null);
   }
   const answers = Array.from({ length: 3 }, () => memory.openAnswer());
-  const refused = answers.filter((answer) => {
-    try {
-      answer.set(4 * MIB);
-      return false;
-    } catch {
-      return true;
-    }
-  });
-  assert.equal(refused.length, 1, "one makes room for the others");
+  for (const answer of answers) assert.equal(answer.grow(3 * MIB), undefined);
+  const grown = answers.map((answer) => answer.grow(MIB));
+  nowMs += 1_000;
+  memory.tick();
+  const ends = await Promise.allSettled(grown);
+  assert.deepEqual(
+    ends.map(({ status }) => status),
+    ["rejected", "fulfilled", "fulfilled"],
+    "one makes room for the others",
+  );
   assert.ok(4 * MEDIA_LIMITS.imageAnswerBytesMax <= HELD_BYTES_MAX);
 });

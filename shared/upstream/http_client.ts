@@ -104,8 +104,11 @@ export class HttpConnection {
   isOpen = true;
   /** Bytes of the body that may still be read: a longer body is invalid. */
   bytesLeft = Infinity;
-  /** Called with the length of each piece of the body. */
-  onPiece: ((bytes: number) => void) | null = null;
+  /**
+   * Called with the length of each piece of the body, which is passed on when the
+   * promise resolves.
+   */
+  onPiece: ((bytes: number) => Promise<void> | undefined) | null = null;
   /** Its bytes in `[from, to)` were received but not used yet. */
   #buffer = new Uint8Array(READ_BUFFER_BYTES_MIN);
   #from = 0;
@@ -160,7 +163,12 @@ export class HttpConnection {
       this.#from = this.#body.usedTo;
       this.bytesLeft -= piece.length;
       if (this.bytesLeft < 0) throw invalidAnswer("Response body too long");
-      this.onPiece?.(piece.length);
+      const room = this.onPiece?.(piece.length);
+      if (room !== undefined) {
+        this.#deadlines?.rest();
+        await room;
+        this.#deadlines?.throwIfEnded();
+      }
       if (piece.length > 0) return piece;
       if (this.#body.isComplete) return null;
       if (await this.#fill()) continue;

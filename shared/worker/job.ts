@@ -75,7 +75,7 @@ export interface JobEnvironment {
   steadyClock: Pick<SteadyClock, "now">;
   log: Log;
   /** Where bodies that come in pieces are counted. */
-  memory: Pick<WorkerMemory, "openUpload" | "openRequest">;
+  memory: Pick<WorkerMemory, "openUpload" | "openRequest" | "tick">;
 }
 
 /** What a job asks of the worker that gave it a slot, and reports to it. */
@@ -150,7 +150,7 @@ export class Job {
   #lastPieceAtMs: number;
   /** What its files hold, or the pieces of its request. */
   readonly #upload: HeldBytes;
-  /** What its request holds if it came in pieces. */
+  /** What is made of its request if that came in pieces. */
   readonly #request: HeldBytes;
   /** Resolves when the sender can accept data again. */
   #room: PromiseWithResolvers<void> | null = null;
@@ -209,7 +209,10 @@ export class Job {
     if (request !== undefined) void this.#run({ request, files: [] });
   }
 
-  /** Adds a piece, and acknowledges it if it is valid. */
+  /**
+   * Adds a piece, and acknowledges it if it is valid, once there is memory for it: its
+   * edge sends no more than a few that are not acknowledged.
+   */
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
@@ -217,26 +220,34 @@ export class Job {
     let added: ReturnType<UploadAssembly["add"]>;
     try {
       added = body.add(piece);
-      if (added === "more") {
-        this.#upload.set(this.#upload.bytes + piece.bytes.length);
-      }
-      if (typeof added === "object" && added.files.length === 0) {
-        const { bytes } = this.#upload;
-        this.#upload.set(0);
-        this.#request.set(bytes);
-      }
     } catch (error) {
-      return this.#stopWith(
-        error instanceof ApiError ? error : this.#ourFault(error),
-      );
+      return this.#stopWith(this.#ourFault(error));
     }
     if (added === "invalid") {
       return this.stop("worker_lost", "Part of the request was corrupted.");
     }
-    acknowledge();
-    if (added === "more") return;
-    this.#body = null;
-    void this.#run(added);
+    const room = this.#grow(added, piece);
+    const onRoom = () => {
+      if (this.#body !== body) return;
+      acknowledge();
+      if (added === "more") return;
+      this.#body = null;
+      void this.#run(added);
+    };
+    if (room === undefined) return onRoom();
+    room.then(onRoom, (error: ApiError) => {
+      if (this.#body === body) this.#stopWith(error);
+    });
+  }
+
+  /** Counts the memory that a piece needs or, after the last one, the request. */
+  #grow(
+    added: "more" | UploadedRequest,
+    { bytes }: BodyPiece,
+  ): Promise<void> | undefined {
+    if (added === "more") return this.#upload.grow(bytes.length);
+    const isInPieces = added.files.length === 0;
+    if (isInPieces) return this.#request.grow(this.#upload.bytes);
   }
 
   /**
@@ -363,8 +374,8 @@ export class Job {
     const { log, family, now } = this.#environment;
     const report = this.#report;
     report.durationMs = roundMs(now() - this.#startedAtMs);
-    this.#upload.set(0);
-    this.#request.set(0);
+    this.#upload.release();
+    this.#request.release();
     // An answer that has just ended is not acknowledged yet: here, finished means
     // cancelled.
     if (this.sender.isFinished) {

@@ -175,6 +175,7 @@ export class Worker implements JobHost {
     this.#wakeUpAt(now);
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
+    this.#dependencies.memory.tick();
     for (const job of this.#jobs.values()) job.onTick(now);
     this.#followBus(now);
   }

@@ -28,6 +28,7 @@ const WORKER = "w1";
 const EDGE = "e1";
 const MODEL = "m";
 const FAMILY = "media";
+const PIECE_REPLY = "piece.reply";
 /** What the edge asks for, unless a test names another model. */
 export const REQUEST = { model: MODEL, stream: true };
 
@@ -70,11 +71,14 @@ class FakeBus {
   readonly isConnected = true;
   flowingSinceMs: number | null = 0;
   readonly frames: Frame[] = [];
+  /** How many pieces were acknowledged. */
+  acknowledged = 0;
   readonly #handlers = new Map<string, BusHandler>();
   readonly #flushes: (() => void)[] = [];
 
   publish(subject: string, payload: Uint8Array): void {
-    // Anything else is a beat or the answer to a piece.
+    if (subject === PIECE_REPLY) this.acknowledged += 1;
+    // Anything else is a beat.
     if (subject !== subjects.edgeFrames(EDGE)) return;
     const sent = decodeFrames(payload) ?? [];
     this.frames.push(...sent.map(([, frame]) => frame));
@@ -122,7 +126,7 @@ export class WorkerRig {
   private constructor(
     { slots = 2, run = new SilentBackend().run, heldBytesMax }: RigOptions,
   ) {
-    this.memory = new WorkerMemory(heldBytesMax);
+    this.memory = new WorkerMemory(heldBytesMax, () => this.nowMs);
     this.worker = new Worker({
       bus: this.#bus,
       family: FAMILY,
@@ -152,6 +156,11 @@ export class WorkerRig {
   /** The frames that its edge got. */
   get frames(): readonly Frame[] {
     return this.#bus.frames;
+  }
+
+  /** How many pieces the worker has acknowledged. */
+  get acknowledged(): number {
+    return this.#bus.acknowledged;
   }
 
   /** The reasons of the rejections that its edge got. */
@@ -242,6 +251,7 @@ export class WorkerRig {
   #deliverPiece(id: number, message: Uint8Array): void {
     this.#bus.deliver(subjects.bodies(FAMILY, WORKER), message, {
       subject: subjects.body(FAMILY, WORKER, idOf(id)),
+      reply: PIECE_REPLY,
     });
   }
 

@@ -130,7 +130,7 @@ Deno.test("a request whose body comes in pieces frees its slot in any case", asy
   }
 });
 
-Deno.test("API4: an upload beyond the memory of a worker is refused, and frees all of it", async () => {
+Deno.test("API4: an upload beyond the memory of a worker waits a second, is refused, and frees all of it", async () => {
   const backend = new SilentBackend();
   const t = await WorkerRig.start({ heldBytesMax: 300, run: backend.run });
   const piece = new Uint8Array(100);
@@ -140,6 +140,11 @@ Deno.test("API4: an upload beyond the memory of a worker is refused, and frees a
   t.piece(2, piece, 0);
   assert.deepEqual(t.errorCodes, []);
   t.piece(2, piece, 1);
+  t.tickTo(950);
+  await turns();
+  assert.deepEqual(t.errorCodes, []);
+  t.tickTo(1_000);
+  await turns();
   assert.deepEqual(t.errorCodes, ["overloaded"]);
   const [refusal = assert.fail("no error")] = t.errors;
   assert.equal(refusal.error.retryAfterMs, 1_000);
@@ -152,6 +157,29 @@ Deno.test("API4: an upload beyond the memory of a worker is refused, and frees a
   t.cancel(1);
   await turns();
   assert.equal(t.memory.bytes, 0);
+});
+
+Deno.test("API4: a piece that waits for memory is acknowledged when another request has ended", async () => {
+  const t = await WorkerRig.start({ heldBytesMax: 300 });
+  const piece = new Uint8Array(100);
+  t.announce(1);
+  t.announce(2);
+  for (const index of [0, 1]) t.piece(1, piece, index);
+  t.piece(2, piece, 0);
+  t.piece(2, piece, 1);
+  await turns();
+  assert.equal(t.acknowledged, 3);
+  t.cancel(1);
+  await turns();
+  assert.equal(t.acknowledged, 4);
+  assert.equal(t.memory.bytes, 200);
+  t.piece(2, piece, 2);
+  t.piece(2, piece, 3);
+  t.cancel(2);
+  await turns();
+  assert.equal(t.memory.bytes, 0, "what waits is forgotten with its request");
+  assert.equal(t.memory.isFull, false);
+  t.tickTo(2_000);
 });
 
 Deno.test("API4: a request that came in pieces counts with its copies until it ends", async () => {

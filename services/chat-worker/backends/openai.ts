@@ -58,7 +58,7 @@ export async function runCompletion(
   let room: Promise<void> | undefined;
   try {
     const usage = await pool.run(call, async (backend, progress) => {
-      held.set(0); // What a failed attempt held is gone.
+      held.release(); // What a failed attempt held is gone.
       const answer = new ChatAnswer({ request, call, progress, held });
       const usage = await backend.complete(answer);
       room = answer.end(usage);
@@ -67,7 +67,7 @@ export async function runCompletion(
     if (!request.stream) await room;
     return { usage, tokens: usage.completion_tokens };
   } finally {
-    held.set(0);
+    held.release();
   }
 }
 
@@ -124,9 +124,8 @@ export class OpenAiBackend extends ModelServer {
         sentBytes: body.length,
       });
       const bound = () => {
-        const { held } = answer;
         connection.bytesLeft = ANSWER_BYTES_MAX;
-        connection.onPiece = (bytes) => held.set(held.bytes + bytes);
+        connection.onPiece = (bytes) => answer.held.grow(bytes);
       };
       // A whole answer is kept in memory, so its size is bounded.
       if (!request.stream) bound();
@@ -159,6 +158,7 @@ export class OpenAiBackend extends ModelServer {
   ): Promise<boolean> {
     let hasData = false;
     let isDone = false;
+    let heldChars = 0;
     const parser = new SseParser((data, name) => {
       if (isDone || data === "") return;
       hasData = true;
@@ -180,8 +180,12 @@ export class OpenAiBackend extends ModelServer {
         parser.push(piece);
         // A long event, such as an image, is in memory until it is complete.
         const { pendingChars } = parser;
-        if (pendingChars >= LONG_EVENT_CHARS_MIN || answer.held.bytes > 0) {
-          if (answer.request.stream) answer.held.set(pendingChars);
+        if (pendingChars >= LONG_EVENT_CHARS_MIN || heldChars > 0) {
+          const more = answer.request.stream ? pendingChars - heldChars : 0;
+          heldChars += more;
+          deadlines.rest();
+          if (more > 0) await answer.held.grow(more);
+          else answer.held.shrink(-more);
         }
         if (isDone) break;
         const mayPause = answer.request.stream && hasData &&

@@ -28,6 +28,8 @@ export interface WorkerOptions {
   backend: WorkerBackend;
   /** Requests at the same time; 64 if left out. */
   slots?: number;
+  /** What bodies and answers may hold; that of a real worker if left out. */
+  heldBytesMax?: number;
   /** How long the bus may be away before jobs end. */
   busLostMs?: number;
   /** How many times longer it waits; 1 if left out. */
@@ -53,7 +55,7 @@ export async function startWorker(
   const soon = new Timers();
   const killed = new AbortController();
   const backend = openBackend(options.backend);
-  const memory = new WorkerMemory();
+  const memory = new WorkerMemory(options.heldBytesMax);
   const pool = poolOf(backend);
   const worker = new Worker({
     bus: link,

@@ -1,0 +1,43 @@
+// Promise: a worker that has no memory for a request says so after a second. The edge
+// tries another worker, and answers 503 with Retry-After only if there is none.
+import assert from "node:assert/strict";
+import { begin } from "../support/chat_outcome.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { chat } from "../support/gateway/open.ts";
+import {
+  hello,
+  scriptedModelServer,
+} from "../support/scripted_model_server.ts";
+import { createRecordingLog } from "../support/recording_log.ts";
+import { until } from "../support/wait_for.ts";
+
+const MIB = 1024 * 1024;
+const LARGE = {
+  stream: true,
+  messages: [{ role: "user", content: "a".repeat(3 * MIB) }],
+};
+
+Deno.test("API4: a request beyond a worker's memory gets another worker, then 503 with Retry-After", async () => {
+  const log = createRecordingLog();
+  await using gateway = await startGateway("open", { log });
+  const { edge } = gateway;
+  const roomy = scriptedModelServer();
+  const large = await gateway.addWorker(roomy, { slots: 2 });
+  // With a job it comes second to a worker without one.
+  await begin(edge, roomy);
+  const small = await gateway.addWorker(scriptedModelServer(hello), {
+    heldBytesMax: MIB,
+  });
+  await until(() => edge.dispatcher.workers.totals().workers === 2);
+  const served = chat(edge, LARGE);
+  await until(() => roomy.calls.length === 2);
+  const [, call = assert.fail("no call")] = roomy.calls;
+  hello(call);
+  assert.match(await (await served).text(), /Hello.*\[DONE\]/s);
+  assert.equal(log.find("attempt_repeated")?.workerId, small.id);
+  await large.kill();
+  const refused = await chat(edge, LARGE);
+  assert.equal(refused.status, 503);
+  assert.equal((await refused.json()).error.code, "overloaded");
+  assert.equal(refused.headers.get("retry-after"), "1");
+});
