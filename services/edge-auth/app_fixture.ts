@@ -13,9 +13,9 @@ import { BodyBudget } from "./http/body_budget.ts";
 import { RefusedBodies } from "./http/read_body.ts";
 import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
-import { createEdgeMetrics } from "./metrics.ts";
-import { createVideoJobs } from "./videos/jobs.ts";
-import { createVideoKeeper } from "./videos/keeper.ts";
+import { EdgeMetrics } from "./metrics.ts";
+import { VideoJobs } from "./videos/jobs.ts";
+import { VideoKeeper } from "./videos/keeper.ts";
 
 /**
  * The models of the simulator. Edges read only their abilities, so no server is at that
@@ -26,8 +26,8 @@ export const CATALOG = catalogFromSimulator("http://127.0.0.1:9/v1");
 const refuse = () =>
   Promise.reject(new RedisUnavailableError("offline", "there is none"));
 /** The videos of an edge that has no Redis. */
-const noVideos = createVideoKeeper({
-  jobs: createVideoJobs({ redis: { command: refuse, evalScript: refuse } }),
+const noVideos = new VideoKeeper({
+  jobs: new VideoJobs({ redis: { command: refuse, evalScript: refuse } }),
   limiter: { endVideo: refuse, releaseVideo: refuse },
   dispatcher: { start: () => assert.fail("There is no video") },
   catalog: CATALOG,
@@ -61,7 +61,7 @@ export async function startApp(
     bodyBudget: new BodyBudget(REQUEST_LIMITS),
     // Debts are paid at once: on a busy machine any body may take long.
     refusedBodies: new RefusedBodies(() => 1_000 * now()),
-    metrics: createEdgeMetrics(new MetricRegistry()),
+    metrics: new EdgeMetrics(new MetricRegistry()),
     refusals: createRefusalLog(log),
     clientAddress: createClientAddress([]),
     corsOrigins: [],

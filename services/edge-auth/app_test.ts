@@ -11,7 +11,7 @@ import type { AppDependencies } from "./app.ts";
 import { CATALOG, startApp } from "./app_fixture.ts";
 import type { RunLease } from "./limits/admission.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
-import { createEdgeMetrics } from "./metrics.ts";
+import { EdgeMetrics } from "./metrics.ts";
 
 const RUN_MS = 3;
 const LOOKUP_MS = 400;
@@ -47,7 +47,7 @@ async function start({ models = [], isSampled = true, ...given }: {
   const app = await startApp({
     now: () => nowMs,
     log,
-    metrics: createEdgeMetrics(registry),
+    metrics: new EdgeMetrics(registry),
     clientAddress: createClientAddress([{ address: HOST, bits: 32 }]),
     isDraining: () => drain.hasBegun,
     failedRequests: { add: (_, { how }) => void failures.push(how) },

@@ -23,14 +23,14 @@ import { BodyBudget } from "./http/body_budget.ts";
 import { RefusedBodies } from "./http/read_body.ts";
 import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
-import { createEdgeMetrics, observeEdge } from "./metrics.ts";
-import { createKeyLookup } from "./keys/authenticate.ts";
+import { EdgeMetrics, observeEdge } from "./metrics.ts";
+import { KeyLookup } from "./keys/authenticate.ts";
 import { LimitedAdmission } from "./limits/admission.ts";
 import { FailedRequests } from "./limits/failed_requests.ts";
 import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
-import { createVideoJobs, VIDEO_SCRIPTS } from "./videos/jobs.ts";
-import { createVideoKeeper } from "./videos/keeper.ts";
+import { VIDEO_SCRIPTS, VideoJobs } from "./videos/jobs.ts";
+import { VideoKeeper } from "./videos/keeper.ts";
 
 /** After the grace period, streams have this long to end with an error event. */
 const ABORT_MS = 1_000;
@@ -62,7 +62,7 @@ async function start(
     name: `edge-auth ${edgeId}`,
   });
   await redis.ready(START_MS);
-  const metrics = createEdgeMetrics(registry);
+  const metrics = new EdgeMetrics(registry);
   const dispatcher = new Dispatcher({
     ...common,
     bus,
@@ -70,7 +70,7 @@ async function start(
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
     requestTimeoutMs: config.requestTimeoutMs,
   });
-  const keys = createKeyLookup({
+  const keys = new KeyLookup({
     ...common,
     redis,
     unknownPerSecond: config.unknownKeysPerSecond,
@@ -87,9 +87,9 @@ async function start(
   const admission = new LimitedAdmission({
     ...common,
     limiter,
-    onUnknown: keys.forget,
-    onDecision: metrics.decided,
-    onCharged: metrics.charged,
+    onUnknown: (principal) => keys.forget(principal),
+    onDecision: (decision, durationMs) => metrics.decided(decision, durationMs),
+    onCharged: (model, unit, cost) => metrics.charged(model, unit, cost),
   });
   const refusals = createRefusalLog(log);
   const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
@@ -98,16 +98,16 @@ async function start(
     log,
     now: wallNow,
     catalog: config.catalog,
-    onLost: metrics.failedRequestsLost,
+    onLost: (count) => metrics.failedRequestsLost(count),
   });
-  const videos = createVideoKeeper({
+  const videos = new VideoKeeper({
     limiter,
     dispatcher,
     log,
     wallNow,
     catalog: config.catalog,
-    jobs: createVideoJobs({ redis }),
-    onMade: metrics.videoMade,
+    jobs: new VideoJobs({ redis }),
+    onMade: (model, seconds) => metrics.videoMade(model, seconds),
   });
   const stopWatching = keys.watchStore();
   failedRequests.start();

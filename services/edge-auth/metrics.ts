@@ -132,74 +132,99 @@ export const EDGE_METRICS = {
   }),
 } as const;
 
-/** What an edge counts: see {@link createEdgeMetrics}. */
-export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
+/** What an edge counts: a method for each event. */
+export class EdgeMetrics {
+  readonly #metrics;
 
-/** Registers the metrics of an edge. Returns a function for each event to count. */
-export function createEdgeMetrics(registry: MetricRegistry) {
-  const metrics = registry.record(EDGE_METRICS);
-  const countUnits = (model: string, unit: UsageUnit, count: number): void =>
-    metrics.mediaUnits.with(model, unitLabel(unit)).add(count);
-  return {
-    /**
-     * A response was sent, or its client has disconnected, so long after the request
-     * arrived.
-     */
-    answered(route: string, status: number, durationMs: number): void {
-      metrics.requests.with(route, String(status)).add();
-      metrics.requestSeconds.with(route).observeMs(durationMs);
-    },
-    ran(
-      { kind, model, stream }: RunFacts,
-      outcome: RunOutcome,
-      durationMs: number,
-    ): void {
-      const unit = UNIT_OF_KIND[kind];
-      const { completionTokens, error } = outcome;
-      const { cancelReason, dispatchMs, firstByteMs } = outcome;
-      const runs = unit === null ? metrics.runs : metrics.mediaRuns;
-      runs.with(model, outcome.kind, error?.code ?? "").add();
-      metrics.retries.add(outcome.repeats);
-      metrics.naks.add(outcome.naks);
-      for (const reason of outcome.rejects) metrics.rejects.with(reason).add();
-      if (cancelReason !== null) metrics.cancels.with(cancelReason).add();
-      if (dispatchMs !== null) metrics.dispatchWait.observeMs(dispatchMs);
-      if (firstByteMs === null) return;
-      const firstMs = durationMs - outcome.durationMs + firstByteMs;
-      const first = unit === null ? metrics.firstToken : metrics.mediaFirstByte;
-      if (unit !== null || stream) first.with(model).observeMs(firstMs);
-      const gaps = completionTokens - 1;
-      const isWholeStream = stream && outcome.kind === "complete";
-      if (unit !== null || !isWholeStream || gaps < 1) return;
-      const gapMs = (outcome.durationMs - firstByteMs) / gaps;
-      metrics.tokenGap.with(model).observeMs(gapMs);
-    },
-    /** A request has ended, and its cost goes to Redis. */
-    charged(model: string, unit: UsageUnit | null, cost: Cost): void {
-      if (unit !== null) countUnits(model, unit, cost.unitsMade ?? 0);
-      else {
-        metrics.tokens.with(model, "prompt").add(cost.promptTokens);
-        metrics.tokens.with(model, "completion").add(cost.completionTokens);
-      }
-    },
-    /** A video has ended, after its request. */
-    videoMade: (model: string, seconds: number): void =>
-      countUnits(model, "videoSeconds", seconds),
-    failedRequestsLost: (count: number): void =>
-      metrics.failedRequestsLost.add(count),
-    decided(decision: Decision, durationMs: number): void {
-      metrics.admissionSeconds.observeMs(durationMs);
-      const isRefused = typeof decision !== "string" && !decision.isAdmitted;
-      const allowed = isRefused ? "refused" : "admitted";
-      const result = typeof decision === "string" ? decision : allowed;
-      metrics.admissions.with(result).add();
-      if (!isRefused) return;
-      const [reason, of] = decision.reason === "limited"
-        ? [decision.limit, decision.of]
-        : [decision.reason, "key"];
-      metrics.refusals.with(reason, of).add();
-    },
-  };
+  /** Registers the metrics of an edge. */
+  constructor(registry: MetricRegistry) {
+    this.#metrics = registry.record(EDGE_METRICS);
+  }
+
+  /**
+   * A response was sent, or its client has disconnected, so long after the request
+   * arrived.
+   */
+  answered(route: string, status: number, durationMs: number): void {
+    this.#metrics.requests.with(route, String(status)).add();
+    this.#metrics.requestSeconds.with(route).observeMs(durationMs);
+  }
+
+  /** A run has ended, `durationMs` after its request arrived. */
+  ran(facts: RunFacts, outcome: RunOutcome, durationMs: number): void {
+    const { kind, model } = facts;
+    const { error, cancelReason, dispatchMs } = outcome;
+    const metrics = this.#metrics;
+    const isChat = UNIT_OF_KIND[kind] === null;
+    const runs = isChat ? metrics.runs : metrics.mediaRuns;
+    runs.with(model, outcome.kind, error?.code ?? "").add();
+    metrics.retries.add(outcome.repeats);
+    metrics.naks.add(outcome.naks);
+    for (const reason of outcome.rejects) metrics.rejects.with(reason).add();
+    if (cancelReason !== null) metrics.cancels.with(cancelReason).add();
+    if (dispatchMs !== null) metrics.dispatchWait.observeMs(dispatchMs);
+    this.#observeBytes(facts, outcome, durationMs);
+  }
+
+  /** A request has ended, and its cost goes to Redis. */
+  charged(model: string, unit: UsageUnit | null, cost: Cost): void {
+    if (unit !== null) {
+      this.#countUnits(model, unit, cost.unitsMade ?? 0);
+      return;
+    }
+    const { tokens } = this.#metrics;
+    tokens.with(model, "prompt").add(cost.promptTokens);
+    tokens.with(model, "completion").add(cost.completionTokens);
+  }
+
+  /** A video has ended, after its request. */
+  videoMade(model: string, seconds: number): void {
+    this.#countUnits(model, "videoSeconds", seconds);
+  }
+
+  /** Redis did not take so many refused and failed requests. */
+  failedRequestsLost(count: number): void {
+    this.#metrics.failedRequestsLost.add(count);
+  }
+
+  /** Redis has decided on a request, or has not answered. */
+  decided(decision: Decision, durationMs: number): void {
+    const { admissionSeconds, admissions, refusals } = this.#metrics;
+    admissionSeconds.observeMs(durationMs);
+    const isRefused = typeof decision !== "string" && !decision.isAdmitted;
+    const allowed = isRefused ? "refused" : "admitted";
+    admissions.with(typeof decision === "string" ? decision : allowed).add();
+    if (!isRefused) return;
+    const [reason, of] = decision.reason === "limited"
+      ? [decision.limit, decision.of]
+      : [decision.reason, "key"];
+    refusals.with(reason, of).add();
+  }
+
+  /** Times of a run that has sent something: its first byte, and between tokens. */
+  #observeBytes(
+    { kind, model, stream }: RunFacts,
+    outcome: RunOutcome,
+    durationMs: number,
+  ): void {
+    const { firstByteMs } = outcome;
+    if (firstByteMs === null) return;
+    const { firstToken, mediaFirstByte, tokenGap } = this.#metrics;
+    const firstMs = durationMs - outcome.durationMs + firstByteMs;
+    if (UNIT_OF_KIND[kind] !== null) {
+      mediaFirstByte.with(model).observeMs(firstMs);
+      return;
+    }
+    if (!stream) return;
+    firstToken.with(model).observeMs(firstMs);
+    const gaps = outcome.completionTokens - 1;
+    if (outcome.kind !== "complete" || gaps < 1) return;
+    tokenGap.with(model).observeMs((outcome.durationMs - firstByteMs) / gaps);
+  }
+
+  #countUnits(model: string, unit: UsageUnit, count: number): void {
+    this.#metrics.mediaUnits.with(model, unitLabel(unit)).add(count);
+  }
 }
 
 /** Registers what is read from the parts of an edge at each scrape. */

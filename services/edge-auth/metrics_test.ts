@@ -3,7 +3,7 @@ import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Decision } from "./limits/admission.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
-import { createEdgeMetrics, observeEdge } from "./metrics.ts";
+import { EdgeMetrics, observeEdge } from "./metrics.ts";
 
 const PRINCIPAL = { keyId: "key_1", ownerId: "own_1" };
 const COMPLETE: RunOutcome = Object.assign(new RunOutcome(), {
@@ -22,7 +22,7 @@ const NO_TOKENS = {
 
 function setup() {
   const registry = new MetricRegistry();
-  const metrics = createEdgeMetrics(registry);
+  const metrics = new EdgeMetrics(registry);
   return {
     registry,
     metrics,
@@ -140,7 +140,8 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
       reservedUnits: null,
       rates,
     },
-    ...["unavailable", "failed"] as const,
+    "unavailable",
+    "failed",
     {
       isAdmitted: false,
       reason: "limited",

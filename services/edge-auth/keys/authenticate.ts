@@ -38,8 +38,14 @@ export async function authenticate(
   return principal;
 }
 
-/** Finds whose a key is: see {@link createKeyLookup}. */
-export type KeyLookup = ReturnType<typeof createKeyLookup>;
+/** What {@link KeyLookup} needs. */
+export interface KeyLookupOptions {
+  redis: Pick<RedisLink, "state" | "command" | "evalScript">;
+  now: MonotonicNow;
+  log: Log;
+  /** How many unknown keys are looked up in a second. */
+  unknownPerSecond: number;
+}
 
 /**
  * Finds the principal of the hash of a key. The pair never changes while the key
@@ -47,52 +53,98 @@ export type KeyLookup = ReturnType<typeof createKeyLookup>;
  * key that was disabled. Unknown hashes are remembered as well, to withstand floods:
  * keys are random, so none can have been tried before it was created.
  */
-export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
-  redis: Pick<RedisLink, "state" | "command" | "evalScript">;
-  now: MonotonicNow;
-  log: Log;
-  unknownPerSecond: number;
-}) {
-  const known = new Map<string, Principal>();
-  const unknownUntilMs = new Map<string, number>();
-  const reads = new Map<string, Promise<Principal | null>>();
-  const limited = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
+export class KeyLookup {
+  readonly #redis: KeyLookupOptions["redis"];
+  readonly #now: MonotonicNow;
+  readonly #log: Log;
+  readonly #limited: ReturnType<typeof createUnknownKeyLimit>;
+  readonly #known = new Map<string, Principal>();
+  readonly #unknownUntilMs = new Map<string, number>();
+  readonly #reads = new Map<string, Promise<Principal | null>>();
   /**
    * Name of the data set in Redis when last seen; null: none, undefined: not seen yet.
    */
-  let store: unknown;
+  #store: unknown;
+
+  constructor({ redis, now, log, unknownPerSecond }: KeyLookupOptions) {
+    this.#redis = redis;
+    this.#now = now;
+    this.#log = log;
+    this.#limited = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
+  }
+
+  /**
+   * Null if there is no such key. Throws `service_unavailable` if Redis cannot answer
+   * or has lost its data, `rate_limit_exceeded` after too many unknown keys.
+   */
+  async find(hash: string, address: () => string): Promise<Principal | null> {
+    const principal = this.#known.get(hash);
+    if (principal !== undefined) return principal;
+    const untilMs = this.#unknownUntilMs.get(hash) ?? -Infinity;
+    if (this.#now() < untilMs) return null;
+    const reading = this.#reads.get(hash) ??
+      this.#limited({ address: address(), hash }, () => this.#read(hash))
+        .finally(() => this.#reads.delete(hash));
+    this.#reads.set(hash, reading);
+    return await reading;
+  }
+
+  /** Has the key looked up again when it is next used. */
+  forget({ keyId }: Principal): void {
+    for (const [hash, principal] of this.#known) {
+      if (principal.keyId === keyId) return void this.#known.delete(hash);
+    }
+  }
+
+  /** Watches which data set Redis holds, until the returned function is called. */
+  watchStore(): () => void {
+    this.#lookAtStore();
+    const timer = setInterval(
+      () => this.#lookAtStore(),
+      KEY_LIMITS.storeWatchMs,
+    );
+    return () => clearInterval(timer);
+  }
 
   /** A different data set may contain keys that were unknown. */
-  const sawStore = (name: unknown) => {
-    if (name === store) return;
+  #sawStore(name: unknown): void {
+    if (name === this.#store) return;
     // A Redis that has lost its data looks like one that never held a key.
     if (name === null) {
       const message =
         "Redis has no keys: none was ever created, or its data was lost; requests get 503";
-      log.warn("key_store", { to: "missing", message });
-    } else if (store !== undefined) {
-      log.info("key_store", { to: store === null ? "present" : "replaced" });
+      this.#log.warn("key_store", { to: "missing", message });
+    } else if (this.#store !== undefined) {
+      const to = this.#store === null ? "present" : "replaced";
+      this.#log.info("key_store", { to });
     }
-    store = name;
-    unknownUntilMs.clear();
-  };
+    this.#store = name;
+    this.#unknownUntilMs.clear();
+  }
 
-  const lookAtStore = () => {
-    if (redis.state !== "ready") return;
-    // The link logs a fault, and the next check follows soon.
-    redis.command(["GET", STORE_KEY]).then(sawStore, () => {});
-  };
+  #lookAtStore(): void {
+    if (this.#redis.state !== "ready") return;
+    this.#redis.command(["GET", STORE_KEY]).then(
+      (name) => this.#sawStore(name),
+      // The link logs a fault, and the next check follows soon.
+      () => {},
+    );
+  }
 
-  const read = async (hash: string): Promise<Principal | null> => {
+  async #read(hash: string): Promise<Principal | null> {
     try {
       const { checkMs: deadlineMs } = KEY_LIMITS;
       const args = [hashKey(hash)];
-      const reply = await redis.evalScript(FIND, { args }, { deadlineMs });
+      const reply = await this.#redis.evalScript(
+        FIND,
+        { args },
+        { deadlineMs },
+      );
       const [pair = null, name = null] = Array.isArray(reply) ? reply : [];
-      sawStore(name);
+      this.#sawStore(name);
       if (pair !== null) {
         const principal = parsePair(String(pair));
-        remember(known, {
+        remember(this.#known, {
           key: hash,
           value: principal,
           sizeMax: KEY_LIMITS.lookupEntriesMax,
@@ -100,45 +152,16 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
         return principal;
       }
       if (name === null) throw storeIsEmpty();
-      const untilMs = now() + KEY_LIMITS.unknownMs;
-      remember(unknownUntilMs, {
+      remember(this.#unknownUntilMs, {
         key: hash,
-        value: untilMs,
+        value: this.#now() + KEY_LIMITS.unknownMs,
         sizeMax: KEY_LIMITS.unknownEntriesMax,
       });
       return null;
     } catch (cause) {
       throw redisFailure(cause);
     }
-  };
-
-  return {
-    /**
-     * Null if there is no such key. Throws `service_unavailable` if Redis cannot answer
-     * or has lost its data, `rate_limit_exceeded` after too many unknown keys.
-     */
-    async find(hash: string, address: () => string): Promise<Principal | null> {
-      const principal = known.get(hash);
-      if (principal !== undefined) return principal;
-      if (now() < (unknownUntilMs.get(hash) ?? -Infinity)) return null;
-      const reading = reads.get(hash) ??
-        limited({ address: address(), hash }, () => read(hash))
-          .finally(() => reads.delete(hash));
-      reads.set(hash, reading);
-      return await reading;
-    },
-    forget({ keyId }: Principal): void {
-      for (const [hash, principal] of known) {
-        if (principal.keyId === keyId) return void known.delete(hash);
-      }
-    },
-    /** Watches which data set Redis holds, until the returned function is called. */
-    watchStore(): () => void {
-      lookAtStore();
-      const timer = setInterval(lookAtStore, KEY_LIMITS.storeWatchMs);
-      return () => clearInterval(timer);
-    },
-  };
+  }
 }
 
 /** `<key id>:<owner id>`. */

@@ -3,7 +3,7 @@ import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
-import { authenticate, createKeyLookup } from "./authenticate.ts";
+import { authenticate, KeyLookup } from "./authenticate.ts";
 
 const KEY = mintKey(randomBytes);
 const ADDRESS = () => "192.0.2.1";
@@ -15,7 +15,7 @@ const PRINCIPAL = { keyId: KEY_ID, ownerId: OWNER_ID };
 function setup(entry: string | null) {
   const clock = { ms: 0 };
   const asked: (readonly string[])[] = [];
-  const { find, forget } = createKeyLookup({
+  const keys = new KeyLookup({
     redis: {
       state: "ready",
       command: () => assert.fail("it watches nothing"),
@@ -28,17 +28,17 @@ function setup(entry: string | null) {
     log: silentLog,
     unknownPerSecond: 20,
   });
-  return { clock, asked, forget, find: () => find("a", ADDRESS) };
+  return { clock, asked, keys, find: () => keys.find("a", ADDRESS) };
 }
 
 Deno.test("find() reads a hash once, however many ask at the same time or later", async () => {
-  const { find, forget, asked } = setup(`${KEY_ID}:${OWNER_ID}`);
+  const { find, keys, asked } = setup(`${KEY_ID}:${OWNER_ID}`);
   for (const reads of [1, 2]) {
     const found = await Promise.all(Array.from({ length: 100 }, find));
     assert.deepEqual(found, Array(100).fill(PRINCIPAL));
     assert.deepEqual(await find(), PRINCIPAL);
     assert.deepEqual(asked, Array(reads).fill([hashKey("a")]));
-    forget(PRINCIPAL);
+    keys.forget(PRINCIPAL);
   }
 });
 

@@ -84,7 +84,10 @@ Deno.test("a request ends also if the limit allows it while it is being decided"
   const limited = createUnknownKeyLimit({
     perSecond: PER_SECOND,
     // The clock goes on between two readings.
-    now: () => nowMs += 1,
+    now() {
+      nowMs += 1;
+      return nowMs;
+    },
   });
   const ask = (hash: string) =>
     limited({ address: "a", hash }, () => Promise.resolve(null))

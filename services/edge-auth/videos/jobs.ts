@@ -62,94 +62,125 @@ export const listQuery = z.object({
   after: z.string().exactOptional(),
 });
 
-/** Its functions reject with `service_unavailable` if Redis cannot answer. */
-export type VideoJobs = ReturnType<typeof createVideoJobs>;
-
-/** The registry in a Redis. */
-export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
+/** What {@link VideoJobs} needs. */
+export interface VideoJobsOptions {
   redis: Pick<RedisLink, "command" | "evalScript">;
   /** How long after its start, or after it was last due, a job is due. */
   sweepMs?: number;
-}) {
-  const orUnavailable = (cause: unknown) => {
-    throw redisFailure(cause);
-  };
-  const command = (...line: string[]) =>
-    redis.command(line, PATIENT).catch(orUnavailable);
-  const run = (script: RedisScript, keys: string[], args: string[]) =>
-    redis.evalScript(script, { keys, args }, PATIENT).catch(orUnavailable);
-  const written = (job: VideoJob) => [
+}
+
+/** The registry in a Redis. Its methods reject with `service_unavailable` without it. */
+export class VideoJobs {
+  readonly #redis: VideoJobsOptions["redis"];
+  readonly #sweepMs: number;
+
+  constructor({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: VideoJobsOptions) {
+    this.#redis = redis;
+    this.#sweepMs = sweepMs;
+  }
+
+  /** A job of an owner; null if there is none with this id, or no longer. */
+  async find(ownerId: string, id: string): Promise<VideoJob | null> {
+    const text = await this.#command("HGET", jobKey(ownerId, id), "job");
+    return text === null ? null : jobSchema.parse(JSON.parse(String(text)));
+  }
+
+  /** Registers a job that a model server has started. */
+  async begin(job: VideoJob): Promise<void> {
+    const { id, createdAtMs } = job;
+    const ownerId = ownerOf(job);
+    // First, so that every registered job is checked until it ends.
+    const dueMs = String(createdAtMs + this.#sweepMs);
+    await this.#command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
+    await this.#run(WRITE, [jobKey(ownerId, id), jobsKey(ownerId)], [
+      ...written(job),
+      id,
+      String(createdAtMs),
+      String(VIDEO_LIMITS.keptMsMax),
+    ]);
+  }
+
+  /**
+   * Writes the state of a job. False if it had ended or was deleted: then nothing is
+   * written.
+   */
+  async update(job: VideoJob): Promise<boolean> {
+    const keys = [jobKey(ownerOf(job), job.id)];
+    return await this.#run(WRITE, keys, written(job)) === 1;
+  }
+
+  /** Forgets a job, as if it had never been. */
+  async remove(job: VideoJob): Promise<void> {
+    await this.#command("DEL", jobKey(ownerOf(job), job.id));
+    await this.#command("ZREM", jobsKey(ownerOf(job)), job.id);
+  }
+
+  /** The jobs of an owner for which `isShown`; null if `after` is not one of them. */
+  async list(
+    ownerId: string,
+    { limit, order, after }: z.output<typeof listQuery>,
+    isShown: (job: VideoJob) => boolean,
+  ): Promise<{ jobs: VideoJob[]; hasMore: boolean } | null> {
+    const prefix = order === "asc" ? "Z" : "ZREV";
+    const key = jobsKey(ownerId);
+    const last = after === undefined
+      ? -1
+      : await this.#command(`${prefix}RANK`, key, after);
+    if (last === null) return null;
+    const jobs: VideoJob[] = [];
+    for (let at = Number(last) + 1;; at += BATCH) {
+      const range = [`${at}`, `${at + BATCH - 1}`];
+      const ids = await this.#command(`${prefix}RANGE`, key, ...range);
+      if (!Array.isArray(ids) || ids.length === 0) break;
+      const found = await Promise.all(
+        ids.map((id) => this.find(ownerId, String(id))),
+      );
+      // Those that have expired are still in the index.
+      jobs.push(...found.filter((job) => job !== null).filter(isShown));
+      if (jobs.length > limit) break;
+    }
+    return { jobs: jobs.slice(0, limit), hasMore: jobs.length > limit };
+  }
+
+  /** Takes jobs that are due, as `<owner>:<id>`. */
+  async claim(): Promise<string[]> {
+    const terms = [String(VIDEO_LIMITS.sweptMax), String(this.#sweepMs)];
+    const due = await this.#run(CLAIM, [DUE_JOBS_KEY], terms);
+    return (Array.isArray(due) ? due : []).map(String);
+  }
+
+  /** Takes a job, named as by {@link claim}, off the list of those to check. */
+  async release(due: string): Promise<void> {
+    await this.#command("ZREM", DUE_JOBS_KEY, due);
+  }
+
+  async #command(...line: string[]): Promise<unknown> {
+    try {
+      return await this.#redis.command(line, PATIENT);
+    } catch (cause) {
+      throw redisFailure(cause);
+    }
+  }
+
+  async #run(
+    script: RedisScript,
+    keys: string[],
+    args: string[],
+  ): Promise<unknown> {
+    try {
+      return await this.#redis.evalScript(script, { keys, args }, PATIENT);
+    } catch (cause) {
+      throw redisFailure(cause);
+    }
+  }
+}
+
+/** The arguments of the script that writes a job. */
+function written(job: VideoJob): string[] {
+  return [
     job.status,
     // Only the fields of the schema: an admission has more than its reservation.
     JSON.stringify(jobSchema.parse(job)),
     String(job.expires_at * MS_PER_SECOND),
   ];
-  const find = async (ownerId: string, id: string) => {
-    const text = await command("HGET", jobKey(ownerId, id), "job");
-    return text === null ? null : jobSchema.parse(JSON.parse(String(text)));
-  };
-  return {
-    find,
-    async begin(job: VideoJob): Promise<void> {
-      const { id, createdAtMs } = job;
-      const ownerId = ownerOf(job);
-      // First, so that every registered job is checked until it ends.
-      const dueMs = String(createdAtMs + sweepMs);
-      await command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
-      await run(WRITE, [jobKey(ownerId, id), jobsKey(ownerId)], [
-        ...written(job),
-        id,
-        String(createdAtMs),
-        String(VIDEO_LIMITS.keptMsMax),
-      ]);
-    },
-    /**
-     * Writes the state of a job. False if it had ended or was deleted: then nothing is
-     * written.
-     */
-    async update(job: VideoJob): Promise<boolean> {
-      return await run(WRITE, [jobKey(ownerOf(job), job.id)], written(job)) ===
-        1;
-    },
-    async remove(job: VideoJob): Promise<void> {
-      await command("DEL", jobKey(ownerOf(job), job.id));
-      await command("ZREM", jobsKey(ownerOf(job)), job.id);
-    },
-    /** The jobs of an owner for which `isShown`; null if `after` is not one of them. */
-    async list(
-      ownerId: string,
-      { limit, order, after }: z.output<typeof listQuery>,
-      isShown: (job: VideoJob) => boolean,
-    ): Promise<{ jobs: VideoJob[]; hasMore: boolean } | null> {
-      const prefix = order === "asc" ? "Z" : "ZREV";
-      const key = jobsKey(ownerId);
-      const last = after === undefined
-        ? -1
-        : await command(`${prefix}RANK`, key, after);
-      if (last === null) return null;
-      const jobs: VideoJob[] = [];
-      for (let at = Number(last) + 1;; at += BATCH) {
-        const range = [`${at}`, `${at + BATCH - 1}`];
-        const ids = await command(`${prefix}RANGE`, key, ...range);
-        if (!Array.isArray(ids) || ids.length === 0) break;
-        const found = await Promise.all(
-          ids.map((id) => find(ownerId, String(id))),
-        );
-        // Those that have expired are still in the index.
-        jobs.push(...found.filter((job) => job !== null).filter(isShown));
-        if (jobs.length > limit) break;
-      }
-      return { jobs: jobs.slice(0, limit), hasMore: jobs.length > limit };
-    },
-    /** Takes jobs that are due, as `<owner>:<id>`. */
-    async claim(): Promise<string[]> {
-      const terms = [String(VIDEO_LIMITS.sweptMax), String(sweepMs)];
-      const due = await run(CLAIM, [DUE_JOBS_KEY], terms);
-      return (Array.isArray(due) ? due : []).map(String);
-    },
-    /** Nobody needs to check this one any more. */
-    async release(due: string): Promise<void> {
-      await command("ZREM", DUE_JOBS_KEY, due);
-    },
-  };
 }

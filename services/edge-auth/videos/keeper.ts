@@ -23,14 +23,15 @@ import { WholeAnswer } from "../requests/answer.ts";
 import type { RunStarter } from "../requests/run_record.ts";
 import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
 
-/** What {@link createVideoKeeper} needs. */
+/** What {@link VideoKeeper} needs. */
 export interface VideoKeeperOptions {
-  jobs: VideoJobs;
+  jobs: Pick<VideoJobs, keyof VideoJobs>;
   limiter: Pick<Limiter, "endVideo" | "releaseVideo">;
   dispatcher: Pick<RunStarter, "start">;
   catalog: Catalog;
   wallNow: WallNow;
   log: Log;
+  /** Is called once for each video that was made, with its length. */
   onMade: (model: string, seconds: number) => void;
   /** Default {@link VIDEO_LIMITS}. */
   limits?: Partial<Record<"engineLostMs" | "freshMs" | "lookMs", number>>;
@@ -63,34 +64,221 @@ export const secondsOf = (seconds: string | null | undefined): number =>
 const isMissing = (error: unknown): boolean =>
   error instanceof ApiError && error.code === "not_found";
 
-/** Follows videos: see {@link createVideoKeeper}. */
-export type VideoKeeper = ReturnType<typeof createVideoKeeper>;
-
 /**
  * A worker's report on a video; null if it has none, as for a deleted one. Throws the
  * error of a failed run.
  */
-export function engineVideoIn(result: Uint8Array | ApiError) {
+export function engineVideoIn(
+  result: Uint8Array | ApiError,
+): EngineVideo | null {
   if (result instanceof ApiError) throw result;
   const read = new MediaHeadReader().push(result);
   const isRead = read !== null && read !== "invalid";
   return isRead ? parsePayload(engineVideoSchema, read.rest) : null;
 }
 
-/** Errors of its functions are `ApiError`s, `service_unavailable` without Redis. */
-export function createVideoKeeper(options: VideoKeeperOptions) {
-  const { jobs, limiter, dispatcher, catalog, wallNow, log, onMade } = options;
-  const limits = { ...VIDEO_LIMITS, lookMs: LOOK_MS, ...options.limits };
-  let sweeping: Promise<void> | null = null;
+/** What is known of a job besides the first report of its model server. */
+export type NewVideo = Pick<
+  VideoJob,
+  "reservation" | "model" | "seconds" | "size" | "remixed_from_video_id"
+>;
+
+/**
+ * Follows the videos of all owners. Errors of its methods are `ApiError`s,
+ * `service_unavailable` without Redis.
+ */
+export class VideoKeeper {
+  readonly #options: VideoKeeperOptions;
+  readonly #limits;
+  /** Jobs whose model server is being asked, by their ids. */
+  readonly #asking = new Map<string, Promise<VideoJob | null>>();
+  #sweeping: Promise<void> | null = null;
+
+  constructor(options: VideoKeeperOptions) {
+    this.#options = options;
+    this.#limits = { ...VIDEO_LIMITS, lookMs: LOOK_MS, ...options.limits };
+  }
+
+  /**
+   * Registers the job that a model server has started, or deletes it there: none runs
+   * unregistered.
+   */
+  async begin(video: EngineVideo, about: NewVideo): Promise<VideoJob> {
+    const { jobs, limiter, log, wallNow } = this.#options;
+    const { model } = about;
+    const job = newJob(video, about, wallNow());
+    try {
+      await jobs.begin(job);
+      return job;
+    } catch (error) {
+      log.error("video_not_registered", { model, error });
+      void limiter.releaseVideo(job.reservation);
+      this.#ask(job, "delete").catch((error: unknown) =>
+        log.warn("video_not_deleted", { model, error })
+      );
+      throw error;
+    }
+  }
+
+  /** Frees the reservation of a video that was not started. */
+  release(reservation: Reservation): Promise<void> {
+    return this.#options.limiter.releaseVideo(reservation);
+  }
+
+  /** See {@link VideoJobs.find}. */
+  find(ownerId: string, id: string): Promise<VideoJob | null> {
+    return this.#options.jobs.find(ownerId, id);
+  }
+
+  /** See {@link VideoJobs.list}. */
+  list(
+    ...terms: Parameters<VideoJobs["list"]>
+  ): ReturnType<VideoJobs["list"]> {
+    return this.#options.jobs.list(...terms);
+  }
+
+  /**
+   * Asks the model server for the state of a job, unless it is known. Null if the job
+   * was deleted in the meantime.
+   */
+  async refresh(job: VideoJob): Promise<VideoJob | null> {
+    const { id, seenAtMs } = job;
+    // A job that was seen in the future was seen by a clock that was ahead.
+    const ageMs = Math.abs(this.#options.wallNow() - seenAtMs);
+    if (isOver(job) || ageMs < this.#limits.freshMs) return job;
+    const answer = this.#asking.get(id) ??
+      this.#update(job).finally(() => this.#asking.delete(id));
+    this.#asking.set(id, answer);
+    return await answer;
+  }
+
+  /**
+   * Deletes a job at its model server, if that can, and here. One that has not ended
+   * is charged unless its model server has deleted it: it may still be made.
+   */
+  async remove(job: VideoJob): Promise<void> {
+    const { jobs, limiter } = this.#options;
+    let seconds = secondsOf(job.seconds);
+    try {
+      if (this.#hasBackend(job)) {
+        await this.#ask(job, "delete");
+        seconds = 0;
+      }
+    } catch (error) {
+      // It cannot delete jobs, or does not have this one.
+      if (!isMissing(error)) throw error;
+    }
+    if (!isOver(job)) await limiter.endVideo(job.reservation, seconds);
+    await jobs.remove(job);
+  }
+
+  /** Checks jobs that are due, until the returned function is called. */
+  start(): () => void {
+    const timer = setInterval(() => {
+      this.#sweeping ??= this.#sweepOnce();
+    }, this.#limits.lookMs);
+    return () => clearInterval(timer);
+  }
+
+  async #sweepOnce(): Promise<void> {
+    try {
+      await this.#sweep();
+    } catch (error) {
+      this.#options.log.warn("videos_not_checked", { error });
+    } finally {
+      this.#sweeping = null;
+    }
+  }
+
+  async #sweep(): Promise<void> {
+    const { jobs } = this.#options;
+    const due = await jobs.claim();
+    await Promise.all(due.map(async (each) => {
+      const [ownerId = "", id = ""] = each.split(":");
+      const job = await jobs.find(ownerId, id);
+      const next = job && await this.refresh(job);
+      if (next === null || isOver(next)) await jobs.release(each);
+    }));
+  }
+
+  async #update(job: VideoJob): Promise<VideoJob | null> {
+    const { jobs, wallNow } = this.#options;
+    const nowMs = wallNow();
+    const next = await this.#look(job);
+    if (next === job) return job;
+    // Settle first: if this edge is lost before the update, another one checks the
+    // job again.
+    if (isOver(next)) await this.#settle(next, nowMs - job.createdAtMs);
+    // Another edge may have been faster; its state wins.
+    return await jobs.update(next)
+      ? next
+      : await jobs.find(ownerOf(job), job.id);
+  }
+
+  /** Charges a job that is over, and counts it unless another edge has done so. */
+  async #settle(job: VideoJob, durationMs: number): Promise<void> {
+    const { limiter, log, onMade } = this.#options;
+    const { id, model, status, error, reservation } = job;
+    const isMade = status === "completed";
+    const seconds = isMade ? secondsOf(job.seconds) : 0;
+    if (!await limiter.endVideo(reservation, seconds)) return;
+    log.info("video", {
+      id,
+      ...reservation.principal,
+      model,
+      status,
+      seconds,
+      errorCode: error?.code,
+      durationMs,
+    });
+    if (isMade) onMade(model, seconds);
+  }
+
+  /**
+   * The current state of a job, or the last known one while its model server cannot be
+   * asked.
+   */
+  async #look(job: VideoJob): Promise<VideoJob> {
+    const nowMs = this.#options.wallNow();
+    if (nowMs - job.createdAtMs > this.#limits.jobMs) {
+      return failed(job, "The model server did not finish this video in time.");
+    }
+    // While edges are replaced, another one may have a newer list.
+    if (!this.#hasBackend(job)) {
+      const message = "The model server of this video was removed.";
+      return this.#lost(job, nowMs, message);
+    }
+    try {
+      const video = await this.#ask(job, "retrieve");
+      if (video === null) throw unreadable();
+      return { ...stated(job, video, nowMs), seenAtMs: nowMs, lostAtMs: null };
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (isMissing(error)) {
+        return failed(job, "The model server no longer has this video.");
+      }
+      if (!ENGINE_FAULT.test(error.code)) return job;
+      const message = "The model server of this video cannot be reached.";
+      return this.#lost(job, nowMs, message);
+    }
+  }
+
+  /** A job whose model server cannot be asked fails after `engineLostMs`. */
+  #lost(job: VideoJob, nowMs: number, message: string): VideoJob {
+    const lostAtMs = Math.min(job.lostAtMs ?? nowMs, nowMs);
+    return nowMs - lostAtMs < this.#limits.engineLostMs
+      ? { ...job, seenAtMs: nowMs, lostAtMs }
+      : failed(job, message);
+  }
 
   /**
    * Asks the model server of a job. Null for a deleted video; rejects with an
    * `ApiError`.
    */
-  const ask = async (
+  async #ask(
     { model, backend, engineId: id }: VideoJob,
     action: "retrieve" | "delete",
-  ): Promise<EngineVideo | null> => {
+  ): Promise<EngineVideo | null> {
     const { promise, resolve } = Promise.withResolvers<Uint8Array | ApiError>();
     const about = { kind: "video", model, backend, id } as const;
     const request: VideoRequest = { ...about, action, stream: false };
@@ -102,200 +290,45 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       model,
       body: WholeBody.of(request),
     };
-    answer.attach(dispatcher.start(job, answer, () => {}));
+    answer.attach(this.#options.dispatcher.start(job, answer, () => {}));
     return engineVideoIn(await promise);
+  }
+
+  #hasBackend({ model, backend }: VideoJob): boolean {
+    const backends = this.#options.catalog.get(model)?.backends ?? [];
+    return backends.some(({ name }) => name === backend);
+  }
+}
+
+/** The job that a model server has accepted, as it is registered. */
+function newJob(
+  video: EngineVideo,
+  about: NewVideo,
+  nowMs: number,
+): VideoJob {
+  const accepted: VideoJob = {
+    ...about,
+    ...NOT_BEGUN,
+    id: `video_${newRequestId()}`,
+    lostAtMs: null,
+    created_at: Math.floor(nowMs / MS_PER_SECOND),
+    expires_at: Math.floor((nowMs + VIDEO_LIMITS.keptMs) / MS_PER_SECOND),
+    backend: video.backend,
+    engineId: video.id,
+    createdAtMs: nowMs,
+    seenAtMs: nowMs,
   };
+  const job = stated(accepted, video, nowMs);
+  // A job that is already over ends at its next refresh, like any other, and until
+  // then has not begun.
+  return isOver(job) ? { ...job, ...NOT_BEGUN, seenAtMs: 0 } : job;
+}
 
-  const hasBackend = ({ model, backend }: VideoJob): boolean =>
-    (catalog.get(model)?.backends ?? []).some(({ name }) => name === backend);
-
-  const failed = (job: VideoJob, message: string): VideoJob => ({
+function failed(job: VideoJob, message: string): VideoJob {
+  return {
     ...job,
     status: "failed",
     error: { code: "video_lost", message },
-  });
-
-  /** A job whose model server cannot be asked for this long fails. */
-  const lost = (job: VideoJob, nowMs: number, message: string): VideoJob => {
-    const lostAtMs = Math.min(job.lostAtMs ?? nowMs, nowMs);
-    return nowMs - lostAtMs < limits.engineLostMs
-      ? { ...job, seenAtMs: nowMs, lostAtMs }
-      : failed(job, message);
-  };
-
-  /**
-   * The current state of a job, or the last known one while its model server cannot be
-   * asked.
-   */
-  const look = async (job: VideoJob): Promise<VideoJob> => {
-    const nowMs = wallNow();
-    if (nowMs - job.createdAtMs > limits.jobMs) {
-      return failed(job, "The model server did not finish this video in time.");
-    }
-    // While edges are replaced, another one may have a newer list.
-    if (!hasBackend(job)) {
-      return lost(job, nowMs, "The model server of this video was removed.");
-    }
-    try {
-      const video = await ask(job, "retrieve");
-      if (video === null) throw unreadable();
-      return { ...stated(job, video, nowMs), seenAtMs: nowMs, lostAtMs: null };
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (isMissing(error)) {
-        return failed(job, "The model server no longer has this video.");
-      }
-      if (!ENGINE_FAULT.test(error.code)) return job;
-      const message = "The model server of this video cannot be reached.";
-      return lost(job, nowMs, message);
-    }
-  };
-
-  const update = async (job: VideoJob): Promise<VideoJob | null> => {
-    const nowMs = wallNow();
-    const next = await look(job);
-    if (next === job) return job;
-    if (isOver(next)) {
-      // Settle first: if this edge is lost before the update, another one checks the
-      // job again.
-      const isMade = next.status === "completed";
-      const seconds = isMade ? secondsOf(next.seconds) : 0;
-      if (await limiter.endVideo(next.reservation, seconds)) {
-        const { id, model, status, error, reservation } = next;
-        log.info("video", {
-          id,
-          ...reservation.principal,
-          model,
-          status,
-          seconds,
-          errorCode: error?.code,
-          durationMs: nowMs - job.createdAtMs,
-        });
-        if (isMade) onMade(model, seconds);
-      }
-    }
-    // Another edge may have been faster; its state wins.
-    return await jobs.update(next)
-      ? next
-      : await jobs.find(ownerOf(job), job.id);
-  };
-
-  const asking = new Map<string, Promise<VideoJob | null>>();
-
-  /**
-   * Asks the model server for the state of a job, unless it is known. Null if the job
-   * was deleted in the meantime.
-   */
-  const refresh = async (job: VideoJob): Promise<VideoJob | null> => {
-    const { id, seenAtMs } = job;
-    // Before: by a clock that was ahead.
-    const isFresh = Math.abs(wallNow() - seenAtMs) < limits.freshMs;
-    if (isOver(job) || isFresh) return job;
-    const asked = asking.get(id) ??
-      update(job).finally(() => asking.delete(id));
-    asking.set(id, asked);
-    return await asked;
-  };
-
-  const sweep = async (): Promise<void> => {
-    const due = await jobs.claim();
-    await Promise.all(due.map(async (each) => {
-      const [ownerId = "", id = ""] = each.split(":");
-      const job = await jobs.find(ownerId, id);
-      const next = job && await refresh(job);
-      if (next === null || isOver(next)) await jobs.release(each);
-    }));
-  };
-
-  const sweepOnce = async (): Promise<void> => {
-    try {
-      await sweep();
-    } catch (error) {
-      log.warn("videos_not_checked", { error });
-    } finally {
-      sweeping = null;
-    }
-  };
-
-  return {
-    /**
-     * Registers the job that a model server has started, or deletes it there: none runs
-     * unregistered.
-     */
-    async begin(
-      video: EngineVideo,
-      about: Pick<
-        VideoJob,
-        | "reservation"
-        | "model"
-        | "seconds"
-        | "size"
-        | "remixed_from_video_id"
-      >,
-    ): Promise<VideoJob> {
-      const nowMs = wallNow();
-      const { model } = about;
-      const job = stated(
-        {
-          ...about,
-          ...NOT_BEGUN,
-          id: `video_${newRequestId()}`,
-          lostAtMs: null,
-          created_at: Math.floor(nowMs / MS_PER_SECOND),
-          expires_at: Math.floor((nowMs + VIDEO_LIMITS.keptMs) / MS_PER_SECOND),
-          backend: video.backend,
-          engineId: video.id,
-          createdAtMs: nowMs,
-          seenAtMs: nowMs,
-        },
-        video,
-        nowMs,
-      );
-      // A job that is already over ends at its next refresh, like any other, and until
-      // then has not begun.
-      if (isOver(job)) Object.assign(job, NOT_BEGUN, { seenAtMs: 0 });
-      try {
-        await jobs.begin(job);
-        return job;
-      } catch (error) {
-        log.error("video_not_registered", { model, error });
-        void limiter.releaseVideo(job.reservation);
-        ask(job, "delete").catch((error: unknown) =>
-          log.warn("video_not_deleted", { model, error })
-        );
-        throw error;
-      }
-    },
-    /** Frees the reservation of a video that was not started. */
-    release: (reservation: Reservation) => limiter.releaseVideo(reservation),
-    refresh,
-    find: jobs.find,
-    list: jobs.list,
-    /**
-     * Deletes a job at its model server, if that can, and here. One that has not ended
-     * is charged unless its model server has deleted it: it may still be made.
-     */
-    async remove(job: VideoJob): Promise<void> {
-      let seconds = secondsOf(job.seconds);
-      try {
-        if (hasBackend(job)) {
-          await ask(job, "delete");
-          seconds = 0;
-        }
-      } catch (error) {
-        // It cannot delete jobs, or does not have this one.
-        if (!isMissing(error)) throw error;
-      }
-      if (!isOver(job)) await limiter.endVideo(job.reservation, seconds);
-      await jobs.remove(job);
-    },
-    /** Checks jobs that are due, until the returned function is called. */
-    start(): () => void {
-      const timer = setInterval(() => {
-        sweeping ??= sweepOnce();
-      }, limits.lookMs);
-      return () => clearInterval(timer);
-    },
   };
 }
 

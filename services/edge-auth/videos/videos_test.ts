@@ -27,8 +27,8 @@ import { LimitedAdmission } from "../limits/admission.ts";
 import { Limiter } from "../limits/limiter.ts";
 import { redisFailure } from "../limits/refusal.ts";
 import { EDGE_SCRIPTS } from "../limits/scripts.ts";
-import { createVideoJobs, VIDEO_SCRIPTS } from "./jobs.ts";
-import { createVideoKeeper, type VideoKeeperOptions } from "./keeper.ts";
+import { VIDEO_SCRIPTS, VideoJobs } from "./jobs.ts";
+import { VideoKeeper, type VideoKeeperOptions } from "./keeper.ts";
 
 const MODEL = "simulated-video-1";
 const KEY = mintKey(randomBytes);
@@ -99,8 +99,8 @@ async function startEdge(
       return { delivered: () => {}, cancel: () => {} };
     },
   };
-  const jobs = createVideoJobs({ redis, sweepMs });
-  const videos = createVideoKeeper({
+  const jobs = new VideoJobs({ redis, sweepMs });
+  const videos = new VideoKeeper({
     jobs,
     limiter,
     dispatcher,
@@ -331,18 +331,16 @@ Deno.test("one edge looks after a video that nobody asks for, also if the edge t
 Deno.test("a video that cannot be registered is deleted at its engine, and holds nothing, also if Redis is away for long", async () => {
   await using world = await startWorld();
   await using proxy = startTcpProxy(world.redis.port);
-  const jobs = createVideoJobs({ redis: world.link });
   const lost = new RedisUnavailableError("connection_lost", "no answer");
   await using edge = await startEdge(world, {
     url: `redis://${proxy.server}`,
-    jobs: {
-      ...jobs,
-      begin() {
+    jobs: new class extends VideoJobs {
+      override begin() {
         proxy.set({ refuse: true });
         proxy.cut();
         return Promise.reject(redisFailure(lost));
-      },
-    },
+      }
+    }({ redis: world.link }),
   });
   const key = await world.addKey({
     scopes: "video",

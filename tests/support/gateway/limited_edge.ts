@@ -1,6 +1,6 @@
 /** An edge in the process of a test with the real admission, by a Redis. */
 import type { AppDependencies } from "../../../services/edge-auth/app.ts";
-import { createKeyLookup } from "../../../services/edge-auth/keys/authenticate.ts";
+import { KeyLookup } from "../../../services/edge-auth/keys/authenticate.ts";
 import { LimitedAdmission } from "../../../services/edge-auth/limits/admission.ts";
 import {
   Limiter,
@@ -35,7 +35,7 @@ export interface LimitedEdgeOptions {
 
 /** An edge and its admission. */
 export interface LimitedEdge extends InProcessEdge {
-  readonly keys: ReturnType<typeof createKeyLookup>;
+  readonly keys: KeyLookup;
   readonly limiter: Limiter;
   readonly redis: RedisLink;
   readonly log: ReturnType<typeof createRecordingLog>;
@@ -70,12 +70,12 @@ export async function startLimitedEdge(
   const common = { redis, now: monotonicNow, random: Math.random, log };
   let admissions = 0;
   const { unknownPerSecond = KEY_LIMITS.unknownPerSecond } = options;
-  const keys = createKeyLookup({ ...common, unknownPerSecond });
+  const keys = new KeyLookup({ ...common, unknownPerSecond });
   const limiter = new Limiter(common);
   const admission = new LimitedAdmission({
     ...common,
     limiter,
-    onUnknown: keys.forget,
+    onUnknown: (principal) => keys.forget(principal),
     onDecision: (decision) => {
       if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },
