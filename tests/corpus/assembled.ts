@@ -7,7 +7,8 @@ const TEXTS = new Set(["content", "reasoning_content", "reasoning", "refusal"]);
 
 /**
  * The message of the first choice, with `finish_reason`, the number of `finishes`, the
- * `usage`, the `error` if there is one, and the `body` of a whole answer.
+ * `usage`, the `error` if there is one, and the `body` of a whole answer. Of a stream,
+ * `chunk` and `choice` have all their members, each with its last value.
  */
 export function assembled(text: string): Json {
   return text.startsWith("{") ? ofBody(JSON.parse(text)) : ofEvents(text);
@@ -31,6 +32,11 @@ function ofEvents(text: string): Json {
     .filter((line) => line.startsWith("data: {"))
     .map((line) => objectOf(JSON.parse(line.slice("data: ".length))));
   let finishes = 0;
+  message.chunk = Object.assign({}, ...chunks);
+  message.choice = Object.assign(
+    {},
+    ...chunks.map(({ choices }) => listOf(choices)[0]),
+  );
   for (const { choices, usage, error } of chunks) {
     if (error !== undefined) message.error = error;
     if (usage) message.usage = usage;

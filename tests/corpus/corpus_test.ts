@@ -7,8 +7,9 @@ import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import {
   type ScriptedServer,
   startScriptedServer,
+  type Step,
 } from "../support/scripted_server.ts";
-import { CLOSE } from "../support/model_answers.ts";
+import { CLOSE, PAUSE } from "../support/model_answers.ts";
 import { chat, type OpenGateway } from "../support/gateway/open.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { readSources } from "../support/source_files.ts";
@@ -26,6 +27,28 @@ const SLOWER = 20;
 const catalogOf = (members: CorpusCase["model"]) =>
   parseCatalog({ models: [{ id: DEFAULT_MODEL_ID, ...members, backends }] });
 
+/** Enough for `data: {`. */
+const CRUMBS = 7;
+/** What comes in one packet is read at once; what comes apart, event by event. */
+const DELIVERIES: { [how: string]: (response: string) => Step[] } = {
+  "in one packet": (response) => [{ send: response }, CLOSE],
+  // The head in one packet, and the first bytes of the body each in one of their own.
+  "in crumbs": (response) => {
+    const at = response.indexOf("\r\n\r\n") + 4;
+    const crumbs = Array.from(response.slice(at, at + CRUMBS));
+    return [
+      { send: response.slice(0, at) },
+      ...crumbs.flatMap((send) => [{ send }, PAUSE]),
+      { send: response.slice(at + CRUMBS) },
+      CLOSE,
+    ];
+  },
+  "event by event": (response) => [
+    ...response.split(/(?<=\n\n)/).flatMap((send) => [{ send }, PAUSE]),
+    CLOSE,
+  ],
+};
+
 Deno.test("every case of the corpus is read through the gateway", async (t) => {
   await using server = startScriptedServer({ reply: () => [CLOSE] });
   const door = { catalog: catalogOf({}) };
@@ -35,7 +58,12 @@ Deno.test("every case of the corpus is read through the gateway", async (t) => {
   assert.ok(files.length > 0);
   for (const { path, text } of files) {
     const name = path.replace(/^.*\/|\.txt$/g, "");
-    await t.step(name, () => check(parseCase(text), { gateway, server }));
+    const given = parseCase(text);
+    for (const [how, stepsOf] of Object.entries(DELIVERIES)) {
+      server.reply = () => stepsOf(given.response ?? "");
+      const where = { gateway, server };
+      await t.step(`${name} ${how}`, () => check(given, where));
+    }
   }
 });
 
@@ -45,7 +73,6 @@ async function check(
 ): Promise<void> {
   const { model, request, response, status, answer, forwarded } = given;
   const before = server.requests.length;
-  server.reply = () => [{ send: response ?? "" }, CLOSE];
   const edge = Object.keys(model).length === 0
     ? gateway.edge
     : await gateway.addEdge({

@@ -8,6 +8,7 @@ import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
 import type { JobCall } from "@gateway/shared/worker/job";
+import { ChoiceEnding } from "./choice_ending.ts";
 import { type CallFragment, ToolCallFragments } from "./tool_calls.ts";
 import { type StatedUsage, TOKENS_MAX } from "./usage.ts";
 
@@ -24,10 +25,7 @@ export interface Choice {
   readonly index: number;
   /** The server has mentioned it. */
   hasBegun: boolean;
-  /** The server has sent text, a call or the like for it. */
-  hasContent: boolean;
-  /** The last finish reason that the server gave, in its own word. */
-  finishWord: string;
+  readonly ending: ChoiceEnding;
   readonly calls: ToolCallFragments;
 }
 
@@ -94,8 +92,7 @@ export class ChatAnswer {
     this.choices = indexes.map((index): Choice => ({
       index,
       hasBegun: false,
-      hasContent: false,
-      finishWord: "",
+      ending: new ChoiceEnding(),
       calls: new ToolCallFragments(`${idPrefix}_${index}`),
     }));
     this.#collected = request.stream ? [] : indexes.map((): Collected => ({
@@ -115,24 +112,22 @@ export class ChatAnswer {
     Object.assign(this.#chunkMembers, part.chunk);
   }
 
-  /** Adds members of a chunk that has no choices. */
-  addMembers(members: JsonObject): void {
-    if (!this.request.stream) {
-      Object.assign(this.#chunkMembers, members);
-      return;
-    }
+  /** Adds the end of a choice, once nothing can follow it, with further members. */
+  finish(
+    choice: Choice,
+    reason: FinishReason,
+    members: Pick<ChoicePart, "more" | "chunk"> = {},
+  ): void {
     this.#begin(null);
-    this.#lines += `${this.#prefix}]${this.#usageNull()}${tail(members)}}\n`;
-  }
-
-  /** Adds the end of a choice, once nothing can follow it. */
-  finish(choice: Choice, reason: FinishReason): void {
-    this.#begin(null);
-    const collected = this.#collected[choice.index];
-    if (collected !== undefined) collected.finishReason = reason;
+    const part: ChoicePart = { delta: {}, ...members };
     if (this.request.stream) {
-      this.#addChunk(choice.index, { delta: {} }, `"${reason}"`);
+      return this.#addChunk(choice.index, part, `"${reason}"`);
     }
+    const collected = this.#collected[choice.index];
+    if (collected === undefined) return;
+    collected.finishReason = reason;
+    collect(collected, part);
+    Object.assign(this.#chunkMembers, part.chunk);
   }
 
   /** Passes on what has been collected; returns what {@link JobCall.write} returns. */

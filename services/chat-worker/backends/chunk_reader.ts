@@ -20,7 +20,12 @@ import {
   parseJson,
   textOf,
 } from "@gateway/shared/upstream/json";
-import { type ChatAnswer, type Choice, hasMembers } from "./answer.ts";
+import {
+  type ChatAnswer,
+  type Choice,
+  type ChoicePart,
+  hasMembers,
+} from "./answer.ts";
 import { finishReasonOf } from "./finish_reason.ts";
 import type { CallFragment } from "./tool_calls.ts";
 import {
@@ -63,6 +68,12 @@ export class ChunkReader {
   #usage: StatedUsage | null = null;
   /** The usage came last, after all content: nothing is missing. */
   #endsWithUsage = false;
+  /**
+   * Members of chunks, and of choices, that wait for the next text or the finish: by
+   * themselves they do not begin an answer, which could then not be repeated.
+   */
+  #members: JsonObject = {};
+  readonly #moreOf = new Map<Choice, JsonObject>();
   #pieces = 0;
   #estimate = 0;
   #tokensShown = 0;
@@ -79,9 +90,9 @@ export class ChunkReader {
     answer.counters.push(this);
   }
 
-  /** Whether the server gave a finish reason for every choice. */
+  /** Whether nothing more can come for any choice. */
   get isFinished(): boolean {
-    return this.#choices.every(({ finishWord }) => finishWord !== "");
+    return this.#choices.every(({ ending }) => ending.isSure);
   }
 
   /** How often tool calls had to be repaired. */
@@ -126,16 +137,13 @@ export class ChunkReader {
     } = chunk;
     const list = given ?? [];
     if (!Array.isArray(list)) throw invalidAnswer("Choices are not an array");
-    if (list.length === 0) {
-      // A keep-alive says only its type.
-      const isSign = typeof members.type === "string" && given === undefined;
-      if (isSign) this.skipped += 1;
-      else if (hasMembers(members)) this.#answer.addMembers(members);
+    // A keep-alive says only its type.
+    if (given === undefined && typeof members.type === "string") {
+      this.skipped += 1;
       return;
     }
-    for (const [at, each] of list.entries()) {
-      this.#takeChoice(each, at, at === 0 ? members : undefined);
-    }
+    Object.assign(this.#members, members);
+    for (const [at, each] of list.entries()) this.#takeChoice(each, at);
   }
 
   /**
@@ -146,8 +154,8 @@ export class ChunkReader {
   end(isWhole: boolean): StatedUsage {
     const requested = this.#choices.length;
     const isComplete = isWhole || this.#endsWithUsage;
-    const given = this.#choices.filter(({ finishWord, hasContent }) =>
-      finishWord !== "" || (isComplete && hasContent)
+    const given = this.#choices.filter(({ ending }) =>
+      ending.isWhole(isComplete)
     );
     if (given.length === requested) {
       for (const choice of given) this.#finish(choice);
@@ -180,11 +188,12 @@ export class ChunkReader {
   #finish(choice: Choice): void {
     const rest = choice.calls.end();
     if (rest.length > 0) {
-      this.#answer.add(choice, { delta: { tool_calls: rest } });
+      const delta = { tool_calls: rest };
+      this.#answer.add(choice, { delta, ...this.#membersFor(choice) });
     }
     const { hasCalls } = choice.calls;
-    const reason = finishReasonOf(choice.finishWord, hasCalls);
-    this.#answer.finish(choice, reason);
+    const reason = finishReasonOf(choice.ending.word, hasCalls);
+    this.#answer.finish(choice, reason, this.#membersFor(choice));
   }
 
   #noteFingerprint({ system_fingerprint: fingerprint }: JsonObject): void {
@@ -206,11 +215,7 @@ export class ChunkReader {
     return true;
   }
 
-  #takeChoice(
-    said: unknown,
-    position: number,
-    members: JsonObject | undefined,
-  ): void {
+  #takeChoice(said: unknown, position: number): void {
     if (!isJsonObject(said)) throw invalidAnswer("Choice is not an object");
     const {
       index = position,
@@ -229,20 +234,30 @@ export class ChunkReader {
     const delta = this.#deltaOf(choice, part ?? message);
     const probabilities = isJsonObject(logprobs) ? logprobs : undefined;
     const hasContent = probabilities !== undefined || hasMembers(delta);
-    if (hasContent || hasMembers(members)) {
+    if (hasMembers(more)) {
+      this.#moreOf.set(choice, { ...this.#moreOf.get(choice), ...more });
+    }
+    if (hasContent) {
       this.#answer.add(choice, {
         delta,
         logprobs: probabilities,
-        more,
-        chunk: members,
+        ...this.#membersFor(choice),
       });
+      this.#endsWithUsage = false;
     }
     const reason = textOf(word);
-    if (reason !== "") choice.finishWord = reason;
+    choice.ending.take({ hasContent, word: reason });
     choice.hasBegun = true;
-    choice.hasContent ||= hasContent;
-    if (hasContent) this.#endsWithUsage = false;
     this.hasBegun ||= hasContent || reason !== "";
+  }
+
+  /** The members that have come since the last part of the answer. */
+  #membersFor(choice: Choice): Pick<ChoicePart, "more" | "chunk"> {
+    const chunk = this.#members;
+    const more = this.#moreOf.get(choice);
+    this.#members = {};
+    this.#moreOf.delete(choice);
+    return { more, chunk };
   }
 
   #deltaOf(choice: Choice, said: unknown): JsonObject & {

@@ -1,4 +1,5 @@
 /** Runs chat completions on the only kind of backend: any server with OpenAI's API. */
+import { Buffer } from "node:buffer";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type * as chat from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
@@ -129,14 +130,13 @@ export class OpenAiBackend extends ModelServer {
       };
       // A whole answer is kept in memory, so its size is bounded.
       if (!request.stream) bound();
-      const start = await readStart(response);
-      if (isEventStream(start, response.head.contentType)) {
-        const whole = await this.#readEvents(response, {
-          reader,
-          answer,
-          start,
-        });
-        return reader.end(whole);
+      const { bytes: start, form } = await readStart(response);
+      if (form === "page") {
+        throw invalidAnswer("A web page instead of an answer");
+      }
+      if (form === "events") {
+        const reading = { reader, answer, start };
+        return reader.end(await this.#readEvents(response, reading));
       }
       if (request.stream) bound();
       const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
@@ -237,36 +237,53 @@ interface EventReading {
   start: Uint8Array | null;
 }
 
-const SPACE = /^[\ufeff\s]*$/;
+/** What a body is. */
+type BodyForm = "events" | "json" | "page";
 
-/** The first bytes of a body that are not only space, or null if it is empty. */
-async function readStart(
-  { connection }: ServerResponse,
-): Promise<Uint8Array | null> {
-  const decoder = new TextDecoder();
-  for (;;) {
-    const piece = await connection.read();
-    if (piece === null || !SPACE.test(decoder.decode(piece))) {
-      // A copy: the next read takes the buffer.
-      return piece?.slice() ?? null;
-    }
-  }
+/** Where no form shows in so many characters, the label of the body decides. */
+const TELLING_CHARS = 8;
+
+/** The first bytes of a body, and what it is. */
+interface BodyStart {
+  /** Null if the body is empty. */
+  bytes: Uint8Array | null;
+  form: BodyForm;
 }
 
 /**
- * Whether a body is a stream of events, by what it is and only then by its label: some
- * servers ignore `stream`, in either direction, and some send no content type or
- * another. Throws `upstream_invalid` for a web page.
+ * Reads as much of a body as tells what it is: some servers ignore `stream`, in either
+ * direction, and some send no content type or another. Only then its label counts.
  */
-function isEventStream(start: Uint8Array | null, contentType: string): boolean {
-  const text = new TextDecoder().decode(start?.subarray(0, 64)).trimStart();
-  if (text.startsWith("{")) return false;
-  if (/^(data|event|id|retry)?:/.test(text)) return true;
-  if (text.startsWith("<") || contentType === "text/html") {
-    throw invalidAnswer("A web page instead of an answer");
+async function readStart(
+  { connection, head: { contentType } }: ServerResponse,
+): Promise<BodyStart> {
+  const decoder = new TextDecoder();
+  const pieces: Uint8Array[] = [];
+  let text = "";
+  let form: BodyForm | null = null;
+  while (form === null && text.length < TELLING_CHARS) {
+    const piece = await connection.read();
+    if (piece === null) break;
+    // A copy, since the next read takes the buffer.
+    pieces.push(new Uint8Array(piece));
+    text = (text + decoder.decode(piece, { stream: true })).trimStart();
+    form = formOf(text);
   }
-  return contentType === "text/event-stream";
+  const bytes = pieces.length === 0 ? null : Buffer.concat(pieces);
+  return { bytes, form: form ?? LABELS[contentType] ?? "json" };
 }
+
+/** What a body is that begins with this text; null if that does not show yet. */
+function formOf(text: string): BodyForm | null {
+  if (text.startsWith("{")) return "json";
+  if (text.startsWith("<")) return "page";
+  return /^(data|event|id|retry)?:/.test(text) ? "events" : null;
+}
+
+const LABELS: { readonly [contentType: string]: BodyForm } = {
+  "text/event-stream": "events",
+  "text/html": "page",
+};
 
 /**
  * Details are not summed: few servers that return one choice per request report any.
