@@ -11,6 +11,9 @@ import { encodeJson, parsePayload, readU32, writeU32 } from "./frame.ts";
 /** The version of a job. A worker rejects jobs of any other. */
 export const JOB_VERSION = 2;
 
+const encoder = new TextEncoder();
+const CLOSING_BRACE = "}".charCodeAt(0);
+
 /** A request as a job carries it. The service that runs it knows its other fields. */
 export interface JobRequest {
   readonly model: string;
@@ -51,11 +54,15 @@ export function encodeWholeJob(
   job: Omit<JobMessage, "upload" | "request">,
   request: Uint8Array,
 ): Uint8Array | null {
-  if (request.length > BUS_LIMITS.jobBytesMax) return null;
-  const head = JSON.stringify(job).slice(0, -1);
-  const before = Buffer.from(`${head},"request":`);
-  const message = Buffer.concat([before, request, Buffer.from("}")]);
-  return message.length <= BUS_LIMITS.jobBytesMax ? message : null;
+  // The members of a job are ASCII.
+  const head = `${JSON.stringify(job).slice(0, -1)},"request":`;
+  const bytes = head.length + request.length + 1;
+  if (bytes > BUS_LIMITS.jobBytesMax) return null;
+  const message = Buffer.allocUnsafe(bytes);
+  encoder.encodeInto(head, message);
+  message.set(request, head.length);
+  message[bytes - 1] = CLOSING_BRACE;
+  return message;
 }
 
 /** The attempt of a job whose version this worker does not know. */

@@ -66,7 +66,7 @@ export function readAs<T extends z.ZodType>(
  * send it. What the schema does not know stays as it is.
  */
 export const nullable = <T extends z.ZodType>(schema: T) => {
-  const names = memberNames(schema);
+  const names = new Set(memberNames(schema));
   return z.preprocess((value) => withoutNulls(value, names), schema);
 };
 
@@ -75,18 +75,20 @@ function memberNames(schema: unknown): string[] {
   if (schema instanceof z.ZodPipe) return memberNames(schema.in);
   if (schema instanceof z.ZodObject) return Object.keys(schema.shape);
   if (schema instanceof z.ZodDiscriminatedUnion) {
-    return [...new Set(schema.options.flatMap(memberNames))];
+    return schema.options.flatMap(memberNames);
   }
   return [];
 }
 
-function withoutNulls(value: unknown, names: readonly string[]): unknown {
+function withoutNulls(value: unknown, names: ReadonlySet<string>): unknown {
   if (!isJsonObject(value)) return value;
-  const isNull = (name: string) => value[name] === null;
-  const nulls = names.filter(isNull);
-  if (nulls.length === 0) return value;
-  const given = Object.entries(value).filter(([name]) => !nulls.includes(name));
-  return Object.fromEntries(given);
+  const isLeftOut = (name: string) => value[name] === null && names.has(name);
+  for (const name in value) {
+    if (!isLeftOut(name)) continue;
+    const given = Object.entries(value).filter(([name]) => !isLeftOut(name));
+    return Object.fromEntries(given);
+  }
+  return value;
 }
 
 /** Where the first fault of a value goes, and the path from there to the value. */

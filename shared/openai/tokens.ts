@@ -4,7 +4,7 @@
  * 0.6 to 1 times in Chinese, Japanese and Korean, 0.4 in tables of numbers. Used to
  * reserve tokens, and for model servers that do not report usage.
  */
-import { Buffer } from "node:buffer";
+import { utf8Length } from "../text/utf8.ts";
 import type { ChatMessage, ChatRequest } from "./chat.ts";
 
 const BYTES_PER_TOKEN = 4;
@@ -15,7 +15,7 @@ const TOKENS_PER_MEDIUM = 1_000;
 
 /** The tokens that a text is likely to have, not rounded: "hello" has 1.25. */
 export function textTokens(text: string): number {
-  return Buffer.byteLength(text) / BYTES_PER_TOKEN;
+  return utf8Length(text) / BYTES_PER_TOKEN;
 }
 
 /**

@@ -185,6 +185,7 @@ export class HttpConnection {
     betweenMs?: number,
     start: Uint8Array | null = null,
   ): Promise<string> {
+    if (start !== null && this.#body.isComplete) return decoder.decode(start);
     let pieces = start === null ? null : new TextDecoder();
     let text = pieces?.decode(start ?? undefined, { stream: true }) ?? "";
     for (;;) {

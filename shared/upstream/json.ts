@@ -11,6 +11,47 @@ export function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
+/** The members of an object whose names are not in `names`; undefined if there are none. */
+export function membersBeside(
+  object: JsonObject,
+  names: ReadonlySet<string>,
+): JsonObject | undefined {
+  let members: JsonObject | undefined;
+  for (const name in object) {
+    if (names.has(name)) continue;
+    members ??= {};
+    setMember(members, name, object[name]);
+  }
+  return members;
+}
+
+/** Sets a member; by assignment, `__proto__` would be none. */
+export function setMember(
+  object: JsonObject,
+  name: string,
+  value: unknown,
+): void {
+  if (name !== "__proto__") object[name] = value;
+  else {
+    const descriptor = {
+      value,
+      writable: true,
+      enumerable: true,
+      configurable: true,
+    };
+    Object.defineProperty(object, name, descriptor);
+  }
+}
+
+/** The members of two objects: of those with the same name, that of `later` counts. */
+export function mergedMembers(
+  earlier: JsonObject | undefined,
+  later: JsonObject | undefined,
+): JsonObject | undefined {
+  if (earlier === undefined || later === undefined) return earlier ?? later;
+  return { ...earlier, ...later };
+}
+
 /** Any text of this length is parsed within a millisecond. */
 const UNGUARDED_CHARS_MAX = 16 * 1024;
 /** Answers have up to ten levels, apart from log probabilities and schemas. */

@@ -2,6 +2,9 @@
 import { STREAM_LIMITS } from "../limits.ts";
 import { invalidAnswer } from "./errors.ts";
 
+const CARRIAGE_RETURN = 0x0d;
+const DATA = "data: ";
+
 /**
  * An incremental parser: `data: {"a":1}\n\n` calls `onEvent('{"a":1}', "")`. It takes
  * linear time, however small the pieces are. A CR alone ends no line, as it may by the
@@ -47,13 +50,16 @@ export class SseParser {
     const text = this.#decoder.decode(bytes, { stream: true });
     const isMarked = this.#isFirst && text.startsWith("\ufeff");
     if (text !== "") this.#isFirst = false;
-    const lines = (isMarked ? text.slice(1) : text).split("\n");
-    const rest = lines.pop() ?? "";
-    for (const line of lines) {
-      this.#keep(line);
-      this.#endLine();
+    let from = isMarked ? 1 : 0;
+    let end = text.indexOf("\n", from);
+    while (end >= 0) {
+      const piece = text.slice(from, end);
+      if (this.#line !== "") this.#keep(piece);
+      this.#endLine(this.#line === "" ? piece : this.#line);
+      from = end + 1;
+      end = text.indexOf("\n", from);
     }
-    this.#keep(rest);
+    if (from < text.length) this.#keep(text.slice(from));
   }
 
   /**
@@ -62,7 +68,7 @@ export class SseParser {
    */
   end(): string {
     this.#keep(this.#decoder.decode());
-    if (this.#line !== "") this.#endLine();
+    if (this.#line !== "") this.#endLine(this.#line);
     return this.#data ?? "";
   }
 
@@ -72,18 +78,23 @@ export class SseParser {
     this.#checkLength(this.#line);
   }
 
-  #endLine(): void {
-    const line = this.#line.endsWith("\r")
-      ? this.#line.slice(0, -1)
-      : this.#line;
+  #endLine(text: string): void {
     this.#line = "";
+    const isCrlf = text.charCodeAt(text.length - 1) === CARRIAGE_RETURN;
+    const line = isCrlf ? text.slice(0, -1) : text;
     if (line === "") return this.#dispatch();
+    this.#checkLength(line);
+    // What nearly every line is.
+    if (line.startsWith(DATA)) return this.#addData(line.slice(DATA.length));
     const colon = line.indexOf(":");
     const field = colon < 0 ? line : line.slice(0, colon);
     const from = line[colon + 1] === " " ? colon + 2 : colon + 1;
     const value = colon < 0 ? "" : line.slice(from);
     if (field === "event") this.#name = value;
-    if (field !== "data") return;
+    if (field === "data") this.#addData(value);
+  }
+
+  #addData(value: string): void {
     this.#data = this.#data === null ? value : `${this.#data}\n${value}`;
     this.#checkLength(this.#data);
   }

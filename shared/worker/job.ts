@@ -2,7 +2,6 @@
  * A job that has a slot: its request runs on a backend, and a sender repeats what is
  * lost of the answer.
  */
-import { Buffer } from "node:buffer";
 import type { CancelReason } from "../bus/control.ts";
 import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
 import {
@@ -19,6 +18,7 @@ import { UPLOAD_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import { ApiError, type ErrorCode, internalError } from "../openai/error.ts";
 import { publicRequestId } from "../process/ids.ts";
+import { encodeBriefly } from "../text/utf8.ts";
 import type { MonotonicNow, SteadyClock, WallNow } from "../process/clock.ts";
 import { type Log, roundMs } from "../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
@@ -322,7 +322,7 @@ export class Job {
     this.#report.firstByteMs ??= roundMs(
       this.#environment.now() - this.#startedAtMs,
     );
-    const bytes = typeof part === "string" ? Buffer.from(part) : part;
+    const bytes = typeof part === "string" ? encodeBriefly(part) : part;
     this.sender.write(bytes, tokens, this.#steadyMs());
     if (this.sender.isWritable || this.sender.isFinished) return;
     this.#room ??= Promise.withResolvers();

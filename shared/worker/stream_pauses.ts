@@ -1,10 +1,12 @@
 /** The pauses of a busy worker between two reads of its streams. */
 
 /**
- * A busy worker pauses between two reads of a stream, for each running job this long: a
- * read then brings several tokens. A model generates one every 10 to 50 ms.
+ * A busy worker pauses between two reads of a stream, the longer the more jobs it runs:
+ * a read then brings several tokens, and costs the gateway as much as with one. A model
+ * generates a token every 10 to 50 ms, and few readers notice 40 ms.
  */
-const PAUSE_MS_PER_JOB = 0.4;
+const PAUSE_MS_MIN = 25;
+const PAUSE_MS_PER_JOB = 0.3;
 const PAUSE_MS_MAX = 80;
 /**
  * How long a stream that must stop may read what arrived during the pause, which
@@ -31,7 +33,8 @@ export class StreamPauses {
     if (jobsRunning < BUSY_JOBS_MIN) return;
     if (this.#current === null) {
       this.#current = Promise.withResolvers();
-      const waitMs = Math.min(jobsRunning * PAUSE_MS_PER_JOB, PAUSE_MS_MAX);
+      const wantedMs = PAUSE_MS_MIN + jobsRunning * PAUSE_MS_PER_JOB;
+      const waitMs = Math.min(wantedMs, PAUSE_MS_MAX);
       this.#schedule(() => this.#end(), waitMs);
     }
     return this.#current.promise;

@@ -4,11 +4,17 @@
  */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { FinishReason } from "@gateway/shared/openai/completion";
-import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
+import {
+  isJsonObject,
+  type JsonObject,
+  mergedMembers,
+  setMember,
+} from "@gateway/shared/upstream/json";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 import { ChoiceEnding } from "./choice_ending.ts";
+import type { Surroundings } from "./chunk_template.ts";
 import { type CallFragment, ToolCallFragments } from "./tool_calls.ts";
 import { type StatedUsage, TOKENS_MAX } from "./usage.ts";
 
@@ -43,7 +49,7 @@ export interface ChoicePart {
 interface Collected {
   message: JsonObject & { tool_calls?: CallFragment[] };
   logprobs: JsonObject | null;
-  more: JsonObject;
+  more: JsonObject | undefined;
   finishReason: FinishReason;
 }
 
@@ -80,7 +86,7 @@ export class ChatAnswer {
   #prefix = "";
   /** Of a whole answer only; a stream keeps nothing. */
   readonly #collected: readonly Collected[];
-  #chunkMembers: JsonObject = {};
+  #chunkMembers: JsonObject | undefined;
 
   constructor({ request, call, progress, held }: AnswerOptions) {
     this.request = request;
@@ -98,7 +104,7 @@ export class ChatAnswer {
     this.#collected = request.stream ? [] : indexes.map((): Collected => ({
       message: { role: "assistant", content: null, refusal: null },
       logprobs: null,
-      more: {},
+      more: undefined,
       finishReason: "stop",
     }));
   }
@@ -109,17 +115,30 @@ export class ChatAnswer {
     if (this.request.stream) return this.#addChunk(choice.index, part);
     const collected = this.#collected[choice.index];
     if (collected !== undefined) collect(collected, part);
-    Object.assign(this.#chunkMembers, part.chunk);
+    this.#chunkMembers = mergedMembers(this.#chunkMembers, part.chunk);
+  }
+
+  /** Adds a line of a stream that {@link around} has shown how to write. */
+  addLine(line: string): void {
+    this.#lines += line;
+  }
+
+  /** What {@link add} writes around the only text of a part, in a stream. */
+  around(choice: Choice, part: ChoicePart, member: string): Surroundings {
+    const name = JSON.stringify(member);
+    return {
+      head: `${this.#chunkHead(choice.index)}{${name}:"`,
+      tail: `"}${this.#chunkTail(part, "null")}`,
+    };
   }
 
   /** Adds the end of a choice, once nothing can follow it, with further members. */
   finish(
     choice: Choice,
     reason: FinishReason,
-    members: Pick<ChoicePart, "more" | "chunk"> = {},
+    part: ChoicePart = { delta: {} },
   ): void {
     this.#begin(null);
-    const part: ChoicePart = { delta: {}, ...members };
     if (this.request.stream) {
       return this.#addChunk(choice.index, part, `"${reason}"`);
     }
@@ -127,7 +146,7 @@ export class ChatAnswer {
     if (collected === undefined) return;
     collected.finishReason = reason;
     collect(collected, part);
-    Object.assign(this.#chunkMembers, part.chunk);
+    this.#chunkMembers = mergedMembers(this.#chunkMembers, part.chunk);
   }
 
   /** Passes on what has been collected; returns what {@link JobCall.write} returns. */
@@ -173,13 +192,21 @@ export class ChatAnswer {
   }
 
   #addChunk(index: number, part: ChoicePart, reason = "null"): void {
-    const { delta, logprobs = null, more, chunk } = part;
-    this.#lines += `${this.#prefix}{"index":${index}` +
-      `,"delta":${JSON.stringify(delta)},"logprobs":${
-        JSON.stringify(logprobs)
-      }` +
-      `,"finish_reason":${reason}${tail(more)}}]` +
-      `${this.#usageNull()}${tail(chunk)}}\n`;
+    this.#lines += this.#chunkHead(index) + JSON.stringify(part.delta) +
+      this.#chunkTail(part, reason);
+  }
+
+  #chunkHead(index: number): string {
+    return `${this.#prefix}{"index":${index},"delta":`;
+  }
+
+  /** What follows a delta; `reason` is JSON. */
+  #chunkTail({ logprobs, more, chunk }: ChoicePart, reason: string): string {
+    const probabilities = logprobs === undefined
+      ? "null"
+      : JSON.stringify(logprobs);
+    return `,"logprobs":${probabilities},"finish_reason":${reason}` +
+      `${tail(more)}}]${this.#usageNull()}${tail(chunk)}}\n`;
   }
 
   #usageNull(): string {
@@ -219,7 +246,8 @@ export class ChatAnswer {
 }
 
 /** Members as they follow others in an object: `,"a":1`, or nothing. */
-function tail(members: JsonObject = {}): string {
+function tail(members: JsonObject | undefined): string {
+  if (members === undefined) return "";
   const text = JSON.stringify(members);
   return text === "{}" ? "" : `,${text.slice(1, -1)}`;
 }
@@ -231,13 +259,13 @@ function collect(
   const { message } = collected;
   for (const [name, value] of Object.entries(delta)) {
     if (name === "tool_calls") continue;
-    message[name] = combined(message[name], value, TEXTS.has(name));
+    setMember(message, name, combined(message[name], value, TEXTS.has(name)));
   }
   for (const fragment of delta.tool_calls ?? []) {
     message.tool_calls ??= [];
     addFragment(message.tool_calls, fragment);
   }
-  Object.assign(collected.more, more);
+  collected.more = mergedMembers(collected.more, more);
   if (logprobs === undefined) return;
   collected.logprobs ??= { content: null, refusal: null };
   for (const [name, value] of Object.entries(logprobs)) {

@@ -17,7 +17,10 @@ import {
 import {
   isJsonObject,
   type JsonObject,
+  membersBeside,
+  mergedMembers,
   parseJson,
+  setMember,
   textOf,
 } from "@gateway/shared/upstream/json";
 import {
@@ -26,8 +29,9 @@ import {
   type ChoicePart,
   hasMembers,
 } from "./answer.ts";
+import { ChunkTemplate } from "./chunk_template.ts";
+import { contentOf, reasoningIn } from "./delta_text.ts";
 import { finishReasonOf } from "./finish_reason.ts";
-import type { CallFragment } from "./tool_calls.ts";
 import {
   type StatedUsage,
   TOKENS_MAX,
@@ -45,6 +49,33 @@ const PROMPT_TOKENS_MARGIN = 200_000;
 /** A piece of text whose estimate is not above this counts as one token: 16 bytes. */
 const ONE_TOKEN_MAX = 4;
 
+/** Members of a chunk, of a choice and of a delta that are read or replaced here. */
+const CHUNK_MEMBERS: ReadonlySet<string> = new Set([
+  "id",
+  "object",
+  "created",
+  "model",
+  "system_fingerprint",
+  "usage",
+  "choices",
+  "error",
+]);
+const CHOICE_MEMBERS: ReadonlySet<string> = new Set([
+  "index",
+  "delta",
+  "message",
+  "logprobs",
+  "finish_reason",
+  "usage",
+]);
+const DELTA_MEMBERS: ReadonlySet<string> = new Set([
+  "role",
+  "content",
+  "reasoning_content",
+  "refusal",
+  "tool_calls",
+  "function_call",
+]);
 /** What a reader reads, and for whom. */
 export interface ReaderOptions {
   answer: ChatAnswer;
@@ -53,6 +84,17 @@ export interface ReaderOptions {
   redact: Redact;
   /** Bytes of the request: a token of the prompt is not shorter than one. */
   sentBytes?: number;
+}
+
+/** What a chunk had for one choice. */
+interface TakenChoice {
+  choice: Choice;
+  /** Null if it had nothing to pass on. */
+  part: ChoicePart | null;
+  /** Members of earlier chunks were passed on with it. */
+  hadMembers: boolean;
+  /** The finish reason, or empty. */
+  word: string;
 }
 
 /** Reads one response; the tests and `tests/corpus` list the cases. */
@@ -72,8 +114,10 @@ export class ChunkReader {
    * Members of chunks, and of choices, that wait for the next text or the finish: by
    * themselves they do not begin an answer, which could then not be repeated.
    */
-  #members: JsonObject = {};
-  readonly #moreOf = new Map<Choice, JsonObject>();
+  #members: JsonObject | undefined;
+  readonly #moreOf = new Map<Choice, JsonObject | undefined>();
+  /** The chunk that the stream repeats; null if it is not looked for. */
+  readonly #template: ChunkTemplate | null;
   #pieces = 0;
   #estimate = 0;
   #tokensShown = 0;
@@ -87,6 +131,8 @@ export class ChunkReader {
       promptTokensMax: sentBytes + PROMPT_TOKENS_MARGIN,
       completionTokensMax: tokensMax * choices.length,
     };
+    const isOneStream = answer.request.stream && choices.length === 1;
+    this.#template = isOneStream ? new ChunkTemplate() : null;
     answer.counters.push(this);
   }
 
@@ -114,6 +160,7 @@ export class ChunkReader {
    * error chunk, and `upstream_invalid` for a chunk that breaks the protocol.
    */
   take(payload: string, eventName: string): void {
+    if (eventName !== "error" && this.#takeRepeated(payload)) return;
     const chunk = parseJson(payload);
     if (eventName === "error" || (isJsonObject(chunk) && isErrorChunk(chunk))) {
       throw frameError(chunk, this.#redact);
@@ -122,28 +169,50 @@ export class ChunkReader {
       this.skipped += 1;
       return;
     }
-    this.#noteFingerprint(chunk);
-    this.#endsWithUsage = this.#noteUsage(chunk);
-    const {
-      id: _id,
-      object: _object,
-      created: _created,
-      model: _model,
-      system_fingerprint: _fingerprint,
-      usage: _usage,
-      choices: given,
-      error: _error,
-      ...members
-    } = chunk;
-    const list = given ?? [];
+    const list = chunk.choices ?? [];
     if (!Array.isArray(list)) throw invalidAnswer("Choices are not an array");
     // A keep-alive says only its type.
-    if (given === undefined && typeof members.type === "string") {
+    if (chunk.choices === undefined && typeof chunk.type === "string") {
       this.skipped += 1;
       return;
     }
-    Object.assign(this.#members, members);
-    for (const [at, each] of list.entries()) this.#takeChoice(each, at);
+    this.#noteFingerprint(chunk);
+    const hasUsage = this.#noteUsage(chunk);
+    this.#endsWithUsage = hasUsage;
+    const members = membersBeside(chunk, CHUNK_MEMBERS);
+    const isPlain = this.#members === undefined && !hasUsage;
+    this.#members = mergedMembers(this.#members, members);
+    for (let at = 0; at < list.length; at++) {
+      const taken = this.#takeChoice(list[at], at);
+      if (isPlain && list.length === 1) this.#learn(payload, taken);
+    }
+  }
+
+  /** Takes a chunk that differs from an earlier one only in its text. */
+  #takeRepeated(payload: string): boolean {
+    const [choice] = this.#choices;
+    const text = this.#template?.textIn(payload) ?? null;
+    if (text === null || choice === undefined) return false;
+    if (this.#members !== undefined || this.#moreOf.size > 0) return false;
+    this.#count(text);
+    this.#answer.addLine(this.#template?.lineOf(text) ?? "");
+    this.#endsWithUsage = false;
+    choice.ending.take({ hasContent: true, word: "" });
+    return true;
+  }
+
+  /** Learns a chunk that has nothing but one text. */
+  #learn(payload: string, { choice, part, hadMembers, word }: TakenChoice) {
+    const template = this.#template;
+    if (template === null || !template.isLearning) return;
+    if (part === null || hadMembers || word !== "") return;
+    const [member = "", ...others] = Object.keys(part.delta);
+    const text = part.delta[member];
+    if (others.length > 0 || part.logprobs !== undefined) return;
+    if (member !== "content" && member !== "reasoning_content") return;
+    if (typeof text !== "string") return;
+    const written = this.#answer.around(choice, part, member);
+    template.learn({ payload, text, member, written });
   }
 
   /**
@@ -189,11 +258,11 @@ export class ChunkReader {
     const rest = choice.calls.end();
     if (rest.length > 0) {
       const delta = { tool_calls: rest };
-      this.#answer.add(choice, { delta, ...this.#membersFor(choice) });
+      this.#answer.add(choice, this.#partOf(choice, delta));
     }
     const { hasCalls } = choice.calls;
     const reason = finishReasonOf(choice.ending.word, hasCalls);
-    this.#answer.finish(choice, reason, this.#membersFor(choice));
+    this.#answer.finish(choice, reason, this.#partOf(choice, {}));
   }
 
   #noteFingerprint({ system_fingerprint: fingerprint }: JsonObject): void {
@@ -215,77 +284,64 @@ export class ChunkReader {
     return true;
   }
 
-  #takeChoice(said: unknown, position: number): void {
-    if (!isJsonObject(said)) throw invalidAnswer("Choice is not an object");
-    const {
-      index = position,
-      delta: part,
-      message,
-      logprobs,
-      finish_reason: word,
-      usage: _usage,
-      ...more
-    } = said;
+  #takeChoice(value: unknown, position: number): TakenChoice {
+    if (!isJsonObject(value)) throw invalidAnswer("Choice is not an object");
+    const { index = position, logprobs } = value;
     const choice = typeof index === "number" ? this.#choices[index] : undefined;
     if (choice === undefined) {
       throw invalidAnswer(`Choice outside 0..${this.#choices.length - 1}`);
     }
     // A whole response has `message` where a chunk has `delta`.
-    const delta = this.#deltaOf(choice, part ?? message);
+    const delta = this.#deltaOf(choice, value.delta ?? value.message);
     const probabilities = isJsonObject(logprobs) ? logprobs : undefined;
     const hasContent = probabilities !== undefined || hasMembers(delta);
-    if (hasMembers(more)) {
-      this.#moreOf.set(choice, { ...this.#moreOf.get(choice), ...more });
+    const hadMembers = this.#moreOf.has(choice);
+    const more = membersBeside(value, CHOICE_MEMBERS);
+    if (more !== undefined) {
+      this.#moreOf.set(choice, mergedMembers(this.#moreOf.get(choice), more));
     }
+    let part: ChoicePart | null = null;
     if (hasContent) {
-      this.#answer.add(choice, {
-        delta,
-        logprobs: probabilities,
-        ...this.#membersFor(choice),
-      });
+      part = this.#partOf(choice, delta, probabilities);
+      this.#answer.add(choice, part);
       this.#endsWithUsage = false;
     }
-    const reason = textOf(word);
-    choice.ending.take({ hasContent, word: reason });
+    const word = textOf(value.finish_reason);
+    choice.ending.take({ hasContent, word });
     choice.hasBegun = true;
-    this.hasBegun ||= hasContent || reason !== "";
+    this.hasBegun ||= hasContent || word !== "";
+    return { choice, part, hadMembers, word };
   }
 
-  /** The members that have come since the last part of the answer. */
-  #membersFor(choice: Choice): Pick<ChoicePart, "more" | "chunk"> {
+  /** A part of the answer, with the members that have come since the last one. */
+  #partOf(
+    choice: Choice,
+    delta: ChoicePart["delta"],
+    logprobs?: JsonObject,
+  ): ChoicePart {
     const chunk = this.#members;
     const more = this.#moreOf.get(choice);
-    this.#members = {};
+    this.#members = undefined;
     this.#moreOf.delete(choice);
-    return { more, chunk };
+    return { delta, logprobs, more, chunk };
   }
 
-  #deltaOf(choice: Choice, said: unknown): JsonObject & {
-    tool_calls?: CallFragment[];
-  } {
-    if (!isJsonObject(said)) return {};
-    const {
-      role: _role,
-      content,
-      reasoning_content: _thought,
-      refusal,
-      tool_calls: fragments,
-      function_call: called,
-      ...more
-    } = said;
-    const delta: JsonObject & { tool_calls?: CallFragment[] } = {};
-    for (const [name, value] of Object.entries(more)) {
-      if (value !== null) delta[name] = value;
+  #deltaOf(choice: Choice, value: unknown): ChoicePart["delta"] {
+    if (!isJsonObject(value)) return {};
+    const { tool_calls: fragments = null, function_call: called } = value;
+    const delta: ChoicePart["delta"] = {};
+    const more = membersBeside(value, DELTA_MEMBERS);
+    for (const name in more) {
+      if (more[name] !== null) setMember(delta, name, more[name]);
     }
-    const thought = reasoningIn(said);
-    const texts = { content: contentOf(content), refusal: textOf(refusal) };
-    if (this.#count(texts.content)) delta.content = texts.content;
+    const content = contentOf(value.content);
+    const thought = reasoningIn(value);
+    const refusal = textOf(value.refusal);
+    if (this.#count(content)) delta.content = content;
     if (this.#count(thought)) delta.reasoning_content = thought;
-    if (this.#count(texts.refusal)) delta.refusal = texts.refusal;
+    if (this.#count(refusal)) delta.refusal = refusal;
     if (isJsonObject(called)) delta.function_call = called;
-    const calls = fragments === undefined || fragments === null
-      ? []
-      : choice.calls.take(fragments);
+    const calls = fragments === null ? [] : choice.calls.take(fragments);
     if (calls.length > 0) delta.tool_calls = calls;
     for (const call of calls) this.#count(call.function.arguments);
     return delta;
@@ -328,24 +384,4 @@ function isErrorChunk(chunk: JsonObject): boolean {
   return chunk.object === "error" ||
     (chunk.choices === undefined && chunk.usage === undefined &&
       typeof chunk.message === "string");
-}
-
-/** The thinking of a delta, under the names that servers give it. */
-function reasoningIn(delta: JsonObject): string {
-  return textOf(delta.reasoning_content) || textOf(delta.reasoning) ||
-    thinkingIn(delta.content);
-}
-
-/**
- * Content is text; of a list of parts, which some servers send, the text parts count.
- */
-function contentOf(content: unknown): string {
-  if (!Array.isArray(content)) return textOf(content);
-  return content.filter(isJsonObject).map(({ text }) => textOf(text)).join("");
-}
-
-/** Mistral's parts with thinking are lists of parts themselves. */
-function thinkingIn(content: unknown): string {
-  const parts = Array.isArray(content) ? content.filter(isJsonObject) : [];
-  return parts.map(({ thinking }) => contentOf(thinking)).join("");
 }

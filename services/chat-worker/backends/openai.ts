@@ -240,12 +240,12 @@ interface EventReading {
 /** What a body is. */
 type BodyForm = "events" | "json" | "page";
 
-/** Where no form shows in so many characters, the label of the body decides. */
-const TELLING_CHARS = 8;
+/** Where no form shows in the first bytes, the label of the body decides. */
+const TELLING_BYTES = 16;
 
 /** The first bytes of a body, and what it is. */
 interface BodyStart {
-  /** Null if the body is empty. */
+  /** Null if the body is empty; valid until the next read. */
   bytes: Uint8Array | null;
   form: BodyForm;
 }
@@ -257,28 +257,39 @@ interface BodyStart {
 async function readStart(
   { connection, head: { contentType } }: ServerResponse,
 ): Promise<BodyStart> {
-  const decoder = new TextDecoder();
-  const pieces: Uint8Array[] = [];
-  let text = "";
-  let form: BodyForm | null = null;
-  while (form === null && text.length < TELLING_CHARS) {
-    const piece = await connection.read();
-    if (piece === null) break;
+  let bytes = await connection.read();
+  let form = formOf(bytes);
+  while (bytes !== null && form === null && bytes.length < TELLING_BYTES) {
     // A copy, since the next read takes the buffer.
-    pieces.push(new Uint8Array(piece));
-    text = (text + decoder.decode(piece, { stream: true })).trimStart();
-    form = formOf(text);
+    const before = new Uint8Array(bytes);
+    const piece = await connection.read();
+    bytes = piece === null ? before : Buffer.concat([before, piece]);
+    form = formOf(bytes);
+    if (piece === null) break;
   }
-  const bytes = pieces.length === 0 ? null : Buffer.concat(pieces);
   return { bytes, form: form ?? LABELS[contentType] ?? "json" };
 }
 
-/** What a body is that begins with this text; null if that does not show yet. */
-function formOf(text: string): BodyForm | null {
-  if (text.startsWith("{")) return "json";
-  if (text.startsWith("<")) return "page";
+const OPENING_BRACE = 0x7b;
+const LESS_THAN = 0x3c;
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
+
+/** What a body is that begins with these bytes; null if that does not show yet. */
+function formOf(bytes: Uint8Array | null): BodyForm | null {
+  if (bytes === null) return null;
+  const isMarked = BYTE_ORDER_MARK.every((byte, i) => bytes[i] === byte);
+  let at = isMarked ? BYTE_ORDER_MARK.length : 0;
+  while (isSpace(bytes[at])) at++;
+  if (bytes[at] === OPENING_BRACE) return "json";
+  if (bytes[at] === LESS_THAN) return "page";
+  const start = bytes.subarray(at, at + TELLING_BYTES);
+  const text = String.fromCharCode(...start);
   return /^(data|event|id|retry)?:/.test(text) ? "events" : null;
 }
+
+/** Whether JSON allows a byte between its values: space, tab, CR or LF. */
+const isSpace = (byte: number | undefined) =>
+  byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 
 const LABELS: { readonly [contentType: string]: BodyForm } = {
   "text/event-stream": "events",

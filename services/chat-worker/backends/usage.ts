@@ -27,18 +27,20 @@ export function usageIn(
   chunk: JsonObject,
   bounds: UsageBounds,
 ): StatedUsage | null {
-  const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
-  const places = [
-    chunk.usage,
-    ...choices.map((choice) => isJsonObject(choice) ? choice.usage : undefined),
-    usageOfTimings(chunk.timings),
-  ];
-  for (const place of places) {
-    const counted = parseUsage(place);
-    if (counted === null || !isBelievable(counted, bounds)) continue;
-    return { counted, shown: shownUsage(place, counted) };
+  const top = readUsage(chunk.usage, bounds);
+  if (top !== null) return top;
+  const choices: unknown[] = Array.isArray(chunk.choices) ? chunk.choices : [];
+  for (const choice of choices) {
+    const usage = isJsonObject(choice) ? readUsage(choice.usage, bounds) : null;
+    if (usage !== null) return usage;
   }
-  return null;
+  return readUsage(usageOfTimings(chunk.timings), bounds);
+}
+
+function readUsage(stated: unknown, bounds: UsageBounds): StatedUsage | null {
+  const counted = parseUsage(stated);
+  if (counted === null || !isBelievable(counted, bounds)) return null;
+  return { counted, shown: shownUsage(stated, counted) };
 }
 
 function isBelievable(

@@ -1,5 +1,6 @@
 /** What a worker gets of a request: all of it at once, or an upload as it arrives. */
 import type { UploadEnd } from "@gateway/shared/bus/job";
+import { encodeUtf8 } from "@gateway/shared/text/utf8";
 
 /** Files that a client is sending, and the request that follows them. */
 export interface Upload {
@@ -43,8 +44,7 @@ export class WholeBody {
 
   /** Encodes a request. */
   static of(request: object, share: MemoryShare | null = null): WholeBody {
-    const bytes = new TextEncoder().encode(JSON.stringify(request));
-    return new WholeBody(bytes, share);
+    return new WholeBody(encodeUtf8(JSON.stringify(request)), share);
   }
 
   /** The request in UTF-8; null once it was released. */
