@@ -7,8 +7,11 @@ import { runCommand } from "./options.ts";
 import { OURS, startReport } from "./report.ts";
 
 const TOLERANCE = 0.1;
-const STREAMS = 200;
-const COSTS = ["CPU s per 1,000 requests", "CPU us per token"];
+const STREAMS = [50, 200, 500];
+const COSTS = [
+  "CPU s per 1,000 requests",
+  ...STREAMS.map((count) => `CPU us per token at ${count}`),
+];
 
 await runCommand(async (options) => {
   const { ref, seconds } = options;
@@ -26,14 +29,22 @@ await runCommand(async (options) => {
   await using after = await startOurs(url);
   const measure = async (gateway: Contender) => {
     const [, perRequest = NaN, wrong = 0] = await measureLoop(gateway, seconds);
-    const streams = await measureStreams(gateway, STREAMS);
-    const [perToken = NaN, , broken = 0] = streams;
-    return [perRequest, perToken, wrong + broken];
+    const costs = [perRequest];
+    let allWrong = wrong;
+    for (const count of STREAMS) {
+      const [perToken = NaN, , broken = 0] = await measureStreams(
+        gateway,
+        count,
+      );
+      costs.push(perToken);
+      allWrong += broken;
+    }
+    return [...costs, allWrong];
   };
   for (const gateway of [before, after]) await measure(gateway);
   const rows = await inTurn([before, after], options, measure);
   const report = startReport();
-  const title = `In turn: ${CONNECTIONS} connections, then ${STREAMS} streams`;
+  const title = `In turn: ${CONNECTIONS} connections, then streams`;
   report.add({ title, columns: [...COSTS, "wrong"], rows });
   await report.end(options);
   for (const [i, cost] of COSTS.entries()) {

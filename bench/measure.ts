@@ -6,11 +6,17 @@ import { print } from "../tests/support/process.ts";
 import type { Options } from "./options.ts";
 import { cpuSeconds, pidsOf, residentMib } from "./processes.ts";
 import type { Row } from "./report.ts";
+import { sleep } from "../tests/support/wait_for.ts";
 
 /** Connections of whole answers; each sends its next request after an answer. */
 export const CONNECTIONS = 32;
 /** How the model server streams. */
-export const PACE: Pace = { tokens: 100, paceMs: 20 };
+export const PACE: Pace = { tokens: 256, paceMs: 20 };
+/**
+ * The part of a run of streams in which all are open: the first half opens them, and
+ * what is compiled or allocated for a new stream is not the cost of its tokens.
+ */
+const STEADY = { from: 0.55, to: 0.95 };
 /** A pause between two reads that is longer is a stall. */
 export const STALL_MS = 10 * PACE.paceMs;
 /** The smallest body of a request. */
@@ -86,12 +92,17 @@ export async function measureStreams(
   const sampled = setTimeout(() => {
     memoryMib = residentMib(pidsOf(contender.processes()));
   }, PACE.tokens * PACE.paceMs * 0.75);
-  const streams = runStreams(contender, count, PACE);
-  const result = await withCpuSeconds(contender, streams);
-  const { cpu, wrong, gapsMs, pausesMs, seconds } = result;
+  const [result, cpuPerToken] = await Promise.all([
+    runStreams(contender, count, PACE),
+    steadyCpuPerToken(contender, count),
+  ]);
+  const { wrong, gapsMs, pausesMs, seconds } = result;
   clearTimeout(sampled);
+  if (wrong.length > 0) {
+    print(`${contender.name}: ${wrong.length} wrong, as ${wrong[0]}`);
+  }
   return [
-    cpu / (count * PACE.tokens) * 1e6,
+    cpuPerToken * 1e6,
     pausesMs.filter((pauseMs) => pauseMs > STALL_MS).length,
     wrong.length,
     percentile(gapsMs, 0.99) - PACE.paceMs,
@@ -99,4 +110,18 @@ export async function measureStreams(
     memoryMib,
     seconds,
   ];
+}
+
+/** CPU seconds per token while all streams are open. */
+async function steadyCpuPerToken(
+  { processes }: Contender,
+  count: number,
+): Promise<number> {
+  const lengthMs = PACE.tokens * PACE.paceMs;
+  await sleep(STEADY.from * lengthMs);
+  const beganAtMs = performance.now();
+  const before = cpuSeconds(pidsOf(processes()));
+  await sleep((STEADY.to - STEADY.from) * lengthMs);
+  const tokens = count * (performance.now() - beganAtMs) / PACE.paceMs;
+  return (cpuSeconds(pidsOf(processes())) - before) / tokens;
 }
