@@ -10,7 +10,7 @@ Usage: deno task bench:check REF [options]
 
   --quick            every table in about six minutes, with more noise
   --seconds N        length of a round of whole answers (4; quick 1.5)
-  --rounds N         rounds of each kind, in turn (3; bench:check 5; quick 1)
+  --rounds N         rounds of each kind, in turn (3; bench:check 2; quick 1)
   --streams A,B,C    paced streams at a time (50,200,500,1000; quick 50,500)
   --beside NAME,...  only these of the others, or none
   --rivals FILE      the list of the others (bench/rivals.json)
@@ -61,7 +61,7 @@ function read(args: string[]) {
     },
   });
   const { quick } = values;
-  const rounds = quick ? 1 : ref === undefined ? 3 : 5;
+  const rounds = quick ? 1 : ref === undefined ? 3 : 2;
   const streams = values.streams ?? (quick ? "50,500" : "50,200,500,1000");
   const options = {
     ...values,
