@@ -1,3 +1,4 @@
+/** The side of the bus that has the clients, in a simulated run. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -12,7 +13,7 @@ import {
   StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
 import { makeScript } from "./profile.ts";
-import type { Worker } from "./worker.ts";
+import type { FrameTaker, Worker } from "./worker.ts";
 import { AttemptRecord, Process, type World } from "./world.ts";
 
 const ATTEMPTS_MAX = 3;
@@ -25,12 +26,16 @@ const SETTLE_MS = 12_000;
 /** Sums of fractions of milliseconds. */
 const ROUNDING_MS = 0.001;
 
+/**
+ * How a request ended for its client: `edge_dead` is a connection that broke because
+ * its edge was killed, a `LostReason` comes from the receiver.
+ */
 export type Outcome =
   | ("complete" | "error" | "worker_lost" | "rejected" | LostReason)
   | ("client_gone" | "edge_dead");
 
 /** A simulated edge-auth: sends jobs, drives receivers, feeds clients. */
-export class Edge extends Process {
+export class Edge extends Process implements FrameTaker {
   readonly requests: Request[] = [];
   reconnectedMs = -Infinity;
   readonly #open = new Map<string, Request>();
@@ -121,6 +126,7 @@ export class Edge extends Process {
   }
 }
 
+/** A request of a client, with all of its attempts, and checks of what it receives. */
 export class Request {
   receiver: StreamReceiver | null = null;
   outcome: Outcome | null = null;
@@ -166,7 +172,7 @@ export class Request {
       limits,
       nowMs: edge.steadyMs,
       workerId: isChosen ? worker.id : null,
-      control: (workerId, told) => this.#tell(workerId, told, record),
+      control: (workerId, message) => this.#send(workerId, message, record),
     });
     const job = { requestId, attempt, edge, record };
     world.publishOnce(edge, worker, () => worker.onJob(job));
@@ -259,13 +265,18 @@ export class Request {
     }
   }
 
-  #tell(workerId: string, told: ControlRecord, record: AttemptRecord): void {
+  #send(
+    workerId: string,
+    message: ControlRecord,
+    record: AttemptRecord,
+  ): void {
     const { counts, limits, nowMs } = this.world;
-    if (told.type === "cancel") record.unwantedSinceMs ??= nowMs;
+    if (message.type === "cancel") record.unwantedSinceMs ??= nowMs;
     else {
-      this.world.log(`edge ${told.type}s #${told.sequence} of ${record.name}`);
+      const { type, sequence } = message;
+      this.world.log(`edge ${type}s #${sequence} of ${record.name}`);
     }
-    if (told.type === "nak") {
+    if (message.type === "nak") {
       counts.naks++;
       const pauseMs = nowMs - this.#nakMs;
       const isPaced = pauseMs > limits.nakIntervalMs - ROUNDING_MS ||
@@ -273,7 +284,7 @@ export class Request {
       assert(isPaced, `${record.name}: NAK after ${pauseMs} ms`);
       this.#nakMs = nowMs;
     }
-    this.edge.tellWorker(workerId, told);
+    this.edge.tellWorker(workerId, message);
   }
 
   #deliver(record: AttemptRecord, payload: Uint8Array, sequence: number): void {

@@ -2,6 +2,7 @@
 import { STREAM_LIMITS, type StreamLimits } from "@gateway/shared/limits";
 import { seededRandom } from "../support/seeded_random.ts";
 
+/** Random numbers that a seed decides. */
 export class Random {
   readonly next: () => number;
 
@@ -34,6 +35,7 @@ export class Random {
  */
 export type Weather = "calm" | "sleepy" | "gentle" | "rough";
 
+/** All that is decided about a run before it begins; times are from its begin. */
 export type Profile = ReturnType<typeof makeProfile>;
 
 /** Small numbers, so that short answers fill windows and need many replays. */
@@ -46,16 +48,27 @@ const SMALL_LIMITS: StreamLimits = {
   ackFrames: 8,
 };
 
+/** How often each weather is chosen: rough weather has the most to find. */
 const WEATHERS: readonly [Weather, ...Weather[]] = [
-  ...["calm", "sleepy", "gentle", "gentle", "rough", "rough", "rough"] as const,
+  "calm",
+  "sleepy",
+  "gentle",
+  "gentle",
+  "rough",
+  "rough",
+  "rough",
 ];
 
+/** Decides what a run is like. */
 export function makeProfile(random: Random) {
   const weather = random.pick(WEATHERS);
   const edges = random.whole(1, 2);
   const workers = random.whole(1, 3);
   const linkFaultsEndMs = random.between(1_000, 12_000);
-  const pauses = makePauses(random, weather, edges, workers, linkFaultsEndMs);
+  const pauses = makePauses(random, weather, {
+    targets: weather === "sleepy" ? edges : edges + workers,
+    untilMs: linkFaultsEndMs,
+  });
   const pauseEndsMs = pauses.map(({ atMs, durationMs }) => atMs + durationMs);
   const isRough = weather === "rough";
   return {
@@ -88,9 +101,12 @@ export function makeProfile(random: Random) {
 }
 
 function makeStyle(random: Random) {
-  const [stepsMax, waitMsMax] = random.pick<[number, number]>(
-    [[80, 5], [60, 50], [20, 400], [8, 2_500]],
-  );
+  const { stepsMax, waitMsMax } = random.pick([
+    { stepsMax: 80, waitMsMax: 5 },
+    { stepsMax: 60, waitMsMax: 50 },
+    { stepsMax: 20, waitMsMax: 400 },
+    { stepsMax: 8, waitMsMax: 2_500 },
+  ]);
   return { stepsMax, waitMsMax, failShare: random.pick([0, 0.3]) };
 }
 
@@ -115,9 +131,7 @@ function makeLink(random: Random, weather: Weather) {
 function makePauses(
   random: Random,
   weather: Weather,
-  edges: number,
-  workers: number,
-  untilMs: number,
+  { targets, untilMs }: { targets: number; untilMs: number },
 ) {
   if (weather === "calm") return [];
   const isSleepy = weather === "sleepy";
@@ -125,7 +139,7 @@ function makePauses(
     atMs: random.between(0, untilMs),
     durationMs: random.between(10, PAUSE_MS_MAX[weather]),
     kind: isSleepy || random.chance(0.4) ? "freeze" : "cut",
-    target: random.whole(0, (isSleepy ? edges : edges + workers) - 1),
+    target: random.whole(0, targets - 1),
   }));
 }
 

@@ -1,3 +1,4 @@
+/** The side of the bus that runs requests, in a simulated run. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -16,7 +17,6 @@ import {
   StreamSender,
 } from "@gateway/shared/bus/stream_sender";
 import { usageOf } from "../support/scripted_model_server.ts";
-import type { Edge } from "./edge.ts";
 import { type AttemptRecord, Process, type World } from "./world.ts";
 
 /** A CANCEL or ACK that was lost is made good with the next BEAT or END. */
@@ -24,13 +24,19 @@ const STOP_MS = 2_500;
 /** A worker is done with an attempt at the latest this long after the edge. */
 const GRACE_MS = 35_000;
 
+/** What a worker knows of an edge: a process that takes the frames of its answers. */
+export interface FrameTaker extends Process {
+  /** Takes the frames of one message. */
+  onFrames(message: Uint8Array): void;
+}
+
 /** A job as the bus carries it here: with its edge itself, not the name of one. */
 export interface Job {
   requestId: string;
   /** From 1: a request that is dispatched again has the next one. */
   attempt: number;
   /** Gets the frames of the answer. */
-  edge: Edge;
+  edge: FrameTaker;
   record: AttemptRecord;
 }
 
@@ -45,7 +51,7 @@ interface WaitingFrame {
 export class Worker extends Process {
   readonly #runs = new Map<string, Run>();
   /** The edges of all jobs that have come, by id. */
-  readonly #edges = new Map<string, Edge>();
+  readonly #edges = new Map<string, FrameTaker>();
   /**
    * Frames, by edge, that wait for the end of this turn. Messages are encoded then, as
    * a real worker does: until then a frame is a view of memory that its sender owns and

@@ -41,6 +41,7 @@ export class Scheduler {
   }
 }
 
+/** What a run consists of: its random numbers, its profile, time, and the bus. */
 export class World {
   readonly random: Random;
   readonly profile: ReturnType<typeof makeProfile>;
@@ -241,7 +242,7 @@ export class AttemptRecord {
 /** How often things happened: a simulation that never sees a fault proves nothing. */
 export type Counts = ReturnType<typeof noCounts>;
 
-export const noCounts = () => ({
+const noCounts = () => ({
   complete: 0,
   error: 0,
   lost: 0,
