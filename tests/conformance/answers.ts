@@ -26,13 +26,13 @@ const NULLABLE = [
   "enable_thinking",
 ];
 
-/** Whole answers: their members, finish reasons and usage. */
-export const answerCases: Cases = async (t, { answer, post, call }) => {
-  const isOk = async (response: Response, what: string) => {
-    assert.equal(response.status, 200, `${what}: ${await response.text()}`);
-  };
+async function assertOk(response: Response, what: string): Promise<void> {
+  assert.equal(response.status, 200, `${what}: ${await response.text()}`);
+}
 
-  await t.step("B11-B13 what the schema does not say", async () => {
+/** Whole answers: their members, finish reasons and usage. */
+export const answerCases: Cases = {
+  async "B11-B13 what the schema does not say"({ answer }) {
     const { created, model, choices, usage } = await answer();
     const [choice, ...more] = choices;
     assert.ok(Math.abs(Date.now() / 1000 - created) < 300);
@@ -42,30 +42,30 @@ export const answerCases: Cases = async (t, { answer, post, call }) => {
     assert.match(choice.finish_reason, /^(stop|length)$/);
     assert.equal(choice.logprobs, null);
     assert.ok(usage.prompt_tokens >= 1);
-  });
-  await t.step("B14 every answer has an id of its own", async () => {
+  },
+  async "B14 every answer has an id of its own"({ answer }) {
     assert.notEqual((await answer()).id, (await answer()).id);
-  });
-  await t.step("B15 max_tokens bounds the answer", async () => {
+  },
+  async "B15 max_tokens bounds the answer"({ answer }) {
     const completion = await answer({ max_tokens: 1 });
     assert.equal(completion.choices[0]?.finish_reason, "length");
     assert.equal(completion.usage.completion_tokens, 1);
-  });
-  await t.step("B16 n gives choices in order", async () => {
+  },
+  async "B16 n gives choices in order"({ answer }) {
     const completion = await answer({ n: 3, max_tokens: 5 });
     assert.deepEqual(completion.choices.map(({ index }) => index), [0, 1, 2]);
     assert.ok(completion.usage.completion_tokens > 5);
     const short = await answer({ n: 3, max_tokens: 1 });
     assert.equal(short.usage.completion_tokens, 3);
-  });
-  await t.step("B17 stop, a string or an array, ends the text", async () => {
+  },
+  async "B17 stop, a string or an array, ends the text"({ answer }) {
     for (const stop of ["e", ["e"], ["e", "a"]]) {
       const { choices: [choice] } = await answer({ stop });
       assert.ok(!choice?.message.content?.includes("e"));
       assert.equal(choice?.finish_reason, "stop");
     }
-  });
-  await t.step("B18-B22 what SDKs send is accepted", async () => {
+  },
+  async "B18-B22 what SDKs send is accepted"({ answer }) {
     const parts = [{ type: "text", text: "ping" }];
     const developer = { role: "developer", content: "Be brief." };
     const accepted = [
@@ -79,19 +79,19 @@ export const answerCases: Cases = async (t, { answer, post, call }) => {
       { max_completion_tokens: 3 },
     ];
     for (const change of accepted) await answer({ max_tokens: 5, ...change });
-  });
-  await t.step("B23 headers do not matter", async () => {
+  },
+  async "B23 headers do not matter"({ call, chat, post }) {
     const body = JSON.stringify({ ...M1, max_tokens: 3 });
     const bytes = new TextEncoder().encode(body);
-    await isOk(await post(bytes, {}), "no content type");
+    await assertOk(await post(bytes, {}), "no content type");
     const headers = { "content-type": "Application/JSON; charset=utf-8" };
-    await isOk(await post(body, headers), "content type with charset");
+    await assertOk(await post(body, headers), "content type with charset");
     const accept = { ...headers, accept: "text/html" };
-    await isOk(await post(body, accept), "accept");
+    await assertOk(await post(body, accept), "accept");
     const slash = { method: "POST", headers, body };
-    await isOk(await call("/chat/completions/", slash), "trailing slash");
-  });
-  await t.step("B24 thinking only when asked for", async () => {
+    await assertOk(await call("/chat/completions/", slash), "trailing slash");
+  },
+  async "B24 thinking only when asked for"({ answer }) {
     const { choices, usage } = await answer({ enable_thinking: true });
     assert.ok(choices[0]?.message.reasoning_content);
     assert.ok(choices[0]?.message.content);
@@ -99,23 +99,20 @@ export const answerCases: Cases = async (t, { answer, post, call }) => {
     assert.ok(reasoning_tokens > 0);
     const plain = await answer({ enable_thinking: false });
     assert.ok(!("reasoning_content" in (plain.choices[0]?.message ?? {})));
-  });
+  },
 };
 
 const WITH_USAGE = { stream_options: { include_usage: true } };
 
 /** Streams: events, usage, and what ends them. */
-export const streamingCases: Cases = async (
-  t,
-  { gateway, answer, chat, stream },
-) => {
-  await t.step("C25 data lines and comments, then [DONE]", async () => {
+export const streamingCases: Cases = {
+  async "C25 data lines and comments, then [DONE]"({ stream }) {
     const { lines, isDone } = await stream();
     assert.ok(isDone);
     for (const line of lines) assert.match(line, /^($|data: |:)/);
     assert.deepEqual(lines.slice(-3), ["data: [DONE]", "", ""]);
-  });
-  await t.step("C26-C28 chunks of one answer", async () => {
+  },
+  async "C26-C28 chunks of one answer"({ stream }) {
     const { chunks } = await stream();
     const [first] = chunks;
     assert.ok(first);
@@ -131,26 +128,26 @@ export const streamingCases: Cases = async (
     assert.equal(finishes.length, 1);
     assert.equal(choices.at(-1), finishes[0]);
     assert.deepEqual(finishes[0]?.delta, {});
-  });
-  await t.step("C29 a stream says what the whole answer says", async () => {
+  },
+  async "C29 a stream says what the whole answer says"({ answer, stream }) {
     const change = { seed: 42, max_tokens: 50 };
     const { content, chunks } = await stream({ ...change, ...WITH_USAGE });
     const { choices: [choice], usage } = await answer(change);
     assert.equal(content, choice?.message.content);
     assert.deepEqual(chunks.at(-1)?.usage, usage);
-  });
-  await t.step("C30-C31 usage when asked for, in its own chunk", async () => {
+  },
+  async "C30-C31 usage when asked for, in its own chunk"({ stream }) {
     const plain = await stream();
     assert.ok(plain.chunks.every((chunk) => !("usage" in chunk)));
     const { chunks } = await stream(WITH_USAGE);
     assert.ok(chunks.at(-1)?.usage, "alone, as the schema says");
     assert.ok(chunks.slice(0, -1).every((chunk) => chunk.usage === null));
-  });
-  await t.step("C32 stream_options without stream: 400", async () => {
+  },
+  async "C32 stream_options without stream: 400"({ chat }) {
     const expected = { status: 400, param: "stream_options" };
     await assertError(await chat(WITH_USAGE), expected);
-  });
-  await t.step("C33 n streams advance together", async () => {
+  },
+  async "C33 n streams advance together"({ stream }) {
     const { chunks } = await stream({ n: 2 });
     const choices = chunks.flatMap((chunk) => chunk.choices);
     const begins = choices.filter(({ delta }) => "role" in delta);
@@ -160,8 +157,8 @@ export const streamingCases: Cases = async (
     const [lastBegin, firstEnd] = [begins[1], ends[0]];
     assert.ok(lastBegin && firstEnd);
     assert.ok(choices.indexOf(lastBegin) < choices.indexOf(firstEnd));
-  });
-  await t.step("C34 chunks come as they are made", async () => {
+  },
+  async "C34 chunks come as they are made"({ chat }) {
     const startedAtMs = performance.now();
     const messages = simulates("20 tokens, 40 tokens per second");
     const response = await chat({ stream: true, messages });
@@ -173,19 +170,19 @@ export const streamingCases: Cases = async (
     const last = arrivals.at(-1) ?? 0;
     assert.ok(arrivals.length > 10, `${arrivals.length} pieces`);
     assert.ok(last - first > 300, `all within ${last - first} ms`);
-  });
-  await t.step("C35 a bad request is JSON, also with stream", async () => {
+  },
+  async "C35 a bad request is JSON, also with stream"({ chat }) {
     const response = await chat({ stream: true, temperature: 3 });
     await assertError(response, { status: 400, param: "temperature" });
-  });
-  await t.step("C36 a late failure is one error frame, no [DONE]", async () => {
+  },
+  async "C36 a late failure is one error frame, no [DONE]"({ stream }) {
     const messages = simulates("fail after 5 tokens");
     const { chunks, isDone } = await stream({ messages });
     assert.ok(!isDone);
     const { error } = errorBodySchema.parse(chunks.at(-1));
     assert.ok("param" in error);
-  });
-  await t.step("C37 a client that leaves frees its slot", async () => {
+  },
+  async "C37 a client that leaves frees its slot"({ gateway, chat }) {
     const created = await gateway.createKey("--concurrency=1");
     const headers = { authorization: `Bearer ${created.key}` };
     const client = new AbortController();
@@ -197,8 +194,8 @@ export const streamingCases: Cases = async (
     await assert.rejects(response.text());
     const next = () => chat({ max_tokens: 1 }, { headers });
     await until(async () => await readStatus(next()) === 200, 2_000);
-  });
-  await t.step("C38 thinking comes first and is never null", async () => {
+  },
+  async "C38 thinking comes first and is never null"({ stream }) {
     const { chunks } = await stream({ enable_thinking: true });
     const choices = chunks.flatMap((chunk) => chunk.choices);
     const deltas = choices.map(({ delta }) => delta);
@@ -206,7 +203,7 @@ export const streamingCases: Cases = async (
     const isThought = (delta: object) => "reasoning_content" in delta;
     const lastThought = deltas.findLastIndex(isThought);
     assert.ok(lastThought >= 0 && lastThought < firstText);
-  });
+  },
 };
 
 const tool = (name: string, more: object = {}) => ({
@@ -235,8 +232,8 @@ const REQUIRED = {
 };
 
 /** Calls of functions, whole and streamed. */
-export const toolCases: Cases = async (t, { answer, chat, stream }) => {
-  await t.step("D39 tool_choice required calls a declared tool", async () => {
+export const toolCases: Cases = {
+  async "D39 tool_choice required calls a declared tool"({ answer }) {
     const { choices: [choice] } = await answer(REQUIRED);
     assert.equal(choice?.finish_reason, "tool_calls");
     assert.equal(choice.message.content, null);
@@ -247,8 +244,8 @@ export const toolCases: Cases = async (t, { answer, chat, stream }) => {
     const { city, days } = JSON.parse(call.function.arguments);
     assert.equal(typeof city, "string");
     assert.ok(Number.isInteger(days) && days >= 1 && days <= 9);
-  });
-  await t.step("D40 a named tool is called, none calls none", async () => {
+  },
+  async "D40 a named tool is called, none calls none"({ answer }) {
     const tools = [WEATHER, tool("f")];
     const chosen = { type: "function", function: { name: "f" } };
     const { choices: [named] } = await answer({ tools, tool_choice: chosen });
@@ -257,8 +254,8 @@ export const toolCases: Cases = async (t, { answer, chat, stream }) => {
     const { choices: [none] } = await answer(change);
     assert.ok(none && !("tool_calls" in none.message));
     assert.ok(none.message.content);
-  });
-  await t.step("D41 streamed fragments: id, type and name once", async () => {
+  },
+  async "D41 streamed fragments: id, type and name once"({ stream }) {
     const { chunks } = await stream(REQUIRED);
     const choices = chunks.flatMap((chunk) => chunk.choices);
     const fragments = choices.flatMap(({ delta }) => delta.tool_calls ?? []);
@@ -270,30 +267,37 @@ export const toolCases: Cases = async (t, { answer, chat, stream }) => {
     const pieces = fragments.map((each) => each.function.arguments ?? "");
     assert.equal(typeof JSON.parse(pieces.join("")).city, "string");
     assert.equal(choices.at(-1)?.finish_reason, "tool_calls");
-  });
-  await t.step("D42 a tool's result is answered with text", async () => {
+  },
+  async "D42 a tool's result is answered with text"({ answer }) {
     const messages = [QUESTION, ASKED, ANSWERED];
     const { choices: [choice] } = await answer({ messages, tools: [WEATHER] });
     assert.ok(choice?.message.content);
-  });
-  await t.step("D43 inconsistent histories: 400", async () => {
+  },
+  async "D43 inconsistent histories: 400"({ chat }) {
     for (const rest of [[ANSWERED], [ASKED, QUESTION]]) {
       const messages = [QUESTION, ...rest];
       await assertError(await chat({ messages }), { status: 400 });
     }
-  });
-  await t.step("D44 bad tools: 400", async () => {
+  },
+  async "D44 bad tools: 400"({ chat }) {
     const many = Array.from({ length: 129 }, (_, i) => tool(`f${i}`));
     const undeclared = { type: "function", function: { name: "g" } };
-    const bad = { tools: [tool("")] };
-    const rows: [change: object, code?: string, param?: string][] = [
-      [bad, "empty_string", "tools[0].function.name"],
-      [{ tools: many }, "array_above_max_length", "tools"],
-      [{ tools: [WEATHER], tool_choice: undeclared }],
-      [{ tool_choice: "required" }],
+    const mistakes: { change: object; code?: string; param?: string }[] = [
+      {
+        change: { tools: [tool("")] },
+        code: "empty_string",
+        param: "tools[0].function.name",
+      },
+      {
+        change: { tools: many },
+        code: "array_above_max_length",
+        param: "tools",
+      },
+      { change: { tools: [WEATHER], tool_choice: undeclared } },
+      { change: { tool_choice: "required" } },
     ];
-    for (const [change, code, param] of rows) {
-      await assertError(await chat(change), { status: 400, code, param });
+    for (const { change, ...expected } of mistakes) {
+      await assertError(await chat(change), { status: 400, ...expected });
     }
-  });
+  },
 };

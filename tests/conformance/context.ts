@@ -35,11 +35,13 @@ export interface Exchange {
   received: Promise<string>;
 }
 
-/** A group of cases, each a step of the test. */
-export type Cases = (
-  t: Deno.TestContext,
-  context: ReturnType<typeof createContext>,
-) => Promise<void>;
+/** The shorthands of {@link createContext}. */
+export type Context = ReturnType<typeof createContext>;
+
+/** A group of cases by their titles, each a step of the test, in this order. */
+export interface Cases {
+  [title: string]: (context: Context) => Promise<void> | void;
+}
 
 /** Returns shorthands that call a gateway and check its answers against the schemas. */
 export function createContext(gateway: LaunchedGateway) {
@@ -73,6 +75,9 @@ export function createContext(gateway: LaunchedGateway) {
     });
   return {
     gateway,
+    /** Where chat requests go. */
+    chatUrl: `${gateway.baseUrl()}/chat/completions`,
+    key: gateway.state.api_key,
     call,
     chat,
     fetch,

@@ -9,6 +9,7 @@ import {
   assertError,
   assertRequestId,
   type Cases,
+  type Context,
   M1,
   MODEL,
   rawExchange,
@@ -28,24 +29,25 @@ async function assertUnauthorized(
   assertRequestId(response, what);
 }
 
-/** Keys: how they are sent, and what a wrong one gets. */
-export const authenticationCases: Cases = async (
-  t,
-  { gateway, call, fetch },
-) => {
-  const base = gateway.baseUrl();
-  const url = `${base}/chat/completions`;
-  const key = gateway.state.api_key;
-  // As bytes: for a text, fetch would add a Content-Type of its own.
-  const ask = (headers: HeadersInit, body = JSON.stringify(M1)) =>
-    fetch(url, {
-      method: "POST",
-      headers,
-      body: new TextEncoder().encode(body),
-    });
+/** Posts {@link M1}, or another body, with these headers and no others. */
+function postWith(
+  context: Context,
+  headers: HeadersInit,
+  body = JSON.stringify(M1),
+): Promise<Response> {
+  return context.fetch(context.chatUrl, {
+    method: "POST",
+    headers,
+    // As bytes: for a text, fetch would add a Content-Type of its own.
+    body: new TextEncoder().encode(body),
+  });
+}
 
-  await t.step("A1-A5 no key, no valid key: 401 to the letter", async () => {
-    await assertUnauthorized(await ask({}), "no key");
+/** Keys: how they are sent, and what a wrong one gets. */
+export const authenticationCases: Cases = {
+  async "A1-A5 no key, no valid key: 401 to the letter"(context) {
+    await assertUnauthorized(await postWith(context, {}), "no key");
+    const { key } = context;
     const wrong = [
       "Bearer sk-wrong",
       `Basic ${btoa(`u:${key}`)}`,
@@ -55,139 +57,168 @@ export const authenticationCases: Cases = async (
     ];
     for (const authorization of wrong) {
       const what = authorization.slice(0, 8);
-      await assertUnauthorized(await ask({ authorization }), what);
+      await assertUnauthorized(
+        await postWith(context, { authorization }),
+        what,
+      );
     }
-  });
-  await t.step("A4 the scheme's case does not matter", async () => {
+  },
+  async "A4 the scheme's case does not matter"(context) {
     for (const scheme of ["bearer", "BEARER", "Bearer "]) {
-      const response = await ask({ authorization: `${scheme} ${key}` });
+      const response = await postWith(context, {
+        authorization: `${scheme} ${context.key}`,
+      });
       assert.equal(response.status, 200, scheme);
       await response.body?.cancel();
     }
-  });
-  await t.step("A6 disabled 403, enabled 200, deleted 401", async () => {
-    const created = await gateway.createKey();
+  },
+  async "A6 disabled 403, enabled 200, deleted 401"(context) {
+    const created = await context.gateway.createKey();
     const authorization = `Bearer ${created.key}`;
     const becomes = async (status: number) => {
-      const response = await ask({ authorization });
+      const response = await postWith(context, { authorization });
       if (status === 200) {
         assert.equal(response.status, 200, await response.text());
       } else await assertUnauthorized(response, "A6", status);
     };
     await becomes(200);
-    await gateway.keys("disable", created.id);
+    await context.gateway.keys("disable", created.id);
     await becomes(403);
-    const bad = await ask({ authorization }, "{");
+    const bad = await postWith(context, { authorization }, "{");
     await assertUnauthorized(bad, "disabled key, bad body", 403);
-    await gateway.keys("enable", created.id);
+    await context.gateway.keys("enable", created.id);
     await becomes(200);
-    await gateway.keys("delete", created.id);
+    await context.gateway.keys("delete", created.id);
     await becomes(401);
-  });
-  await t.step("A9-A10 without a key no path is revealed", async () => {
-    await assertUnauthorized(await ask({}, "{"), "malformed JSON");
-    await assertUnauthorized(await fetch(url), "wrong method");
-    await assertUnauthorized(await fetch(`${base}/models`), "models");
+  },
+  async "A9-A10 without a key no path is revealed"(context) {
+    await assertUnauthorized(
+      await postWith(context, {}, "{"),
+      "malformed JSON",
+    );
+    await assertUnauthorized(
+      await context.fetch(context.chatUrl),
+      "wrong method",
+    );
+    const base = context.gateway.baseUrl();
+    await assertUnauthorized(await context.fetch(`${base}/models`), "models");
     const images = `${base}/images/generations`;
-    await assertUnauthorized(await fetch(images, { method: "POST" }), "images");
-    const response = await call("/models");
+    await assertUnauthorized(
+      await context.fetch(images, { method: "POST" }),
+      "images",
+    );
+    const response = await context.call("/models");
     assert.equal(response.status, 200);
     await response.body?.cancel();
-  });
-  await t.step("A11 no key: refused before the body is read", async () => {
+  },
+  async "A11 no key: refused before the body is read"(context) {
     // The body never comes: an edge that waits for it would not answer.
-    const answer = await rawExchange(url, [
+    const answer = await rawExchange(context.chatUrl, [
       "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
       "Authorization: Bearer sk-wrong\r\nContent-Length: 1000000\r\n\r\n",
     ]);
     assert.match(answer, /^HTTP\/1.1 401 /);
-  });
+  },
 };
-
-/** Values around the bounds of a field, and of the wrong type. */
-const FIELDS: [param: string, refused: unknown[], accepted: unknown[]][] = [
-  ["temperature", [-0.1, 2.1, "hot", true], [0, 2]],
-  ["top_p", [-0.1, 1.1], [0, 1]],
-  ["presence_penalty", [-2.1, 2.1], [-2, 2]],
-  ["repetition_penalty", [0, -1], [1.05]],
-  ["n", [0, -1, 1.5, "2", 9], [8]],
-  ["max_tokens", [0, -1, 1.5], [1]],
-  ["seed", [1.5], [-1, 2147483647]],
-  ["stream", ["true"], [false]],
-  ["stop", [], [[], null]],
-  ["model", [7], []],
-  ["messages", [[], "hi"], []],
-];
 
 const says = (message: unknown) => ({ messages: [message] });
 const LONG = { role: "user", content: "word ".repeat(200_000) };
 
-/** Changes to a good request, the field that the error names, and its code. */
-const REFUSED: [change: object, param?: string, code?: string][] = [
-  [{ model: undefined }, "model", "missing_required_parameter"],
-  [{ messages: undefined }, "messages", "missing_required_parameter"],
-  [says(7), "messages[0]"],
-  [says({ role: "bogus", content: "x" }), "messages[0].role"],
-  [says({ role: "user" })],
-  [says({ role: "user", content: 7 }), "messages[0].content"],
-  [{ stop: [1] }],
-  [{ stop: "" }, "stop", "empty_string"],
-  [{ stop: "a".repeat(513) }, "stop", "string_above_max_length"],
-  [{ priority: 5 }, "priority", "unsupported_parameter"],
-  [{ response_format: {} }, "response_format.type"],
-  [{ response_format: { type: "json_schema", json_schema: {} } }],
-  [says(LONG), "messages", "context_length_exceeded"],
+interface Mistake {
+  /** Replaces fields of a good request. */
+  change: object;
+  code: string;
+  /** The field that the error names. */
+  param: string;
+}
+
+/**
+ * One mistake for each code of a refused field. The bounds of all fields are in
+ * `services/edge-auth/chat/request_test.ts`.
+ */
+const MISTAKES: Mistake[] = [
+  {
+    change: { model: undefined },
+    code: "missing_required_parameter",
+    param: "model",
+  },
+  { change: { stream: "true" }, code: "invalid_type", param: "stream" },
+  {
+    change: says({ role: "bogus", content: "x" }),
+    code: "invalid_value",
+    param: "messages[0].role",
+  },
+  { change: { n: 0 }, code: "integer_below_min_value", param: "n" },
+  { change: { n: 9 }, code: "integer_above_max_value", param: "n" },
+  {
+    change: { temperature: -0.1 },
+    code: "decimal_below_min_value",
+    param: "temperature",
+  },
+  {
+    change: { temperature: 2.1 },
+    code: "decimal_above_max_value",
+    param: "temperature",
+  },
+  { change: { messages: [] }, code: "empty_array", param: "messages" },
+  { change: { stop: "" }, code: "empty_string", param: "stop" },
+  {
+    change: { stop: "a".repeat(513) },
+    code: "string_above_max_length",
+    param: "stop",
+  },
+  { change: { priority: 5 }, code: "unsupported_parameter", param: "priority" },
+  { change: says(LONG), code: "context_length_exceeded", param: "messages" },
 ];
 
 /** Fields: what is refused, and by which code. */
-export const validationCases: Cases = async (t, { answer, chat }) => {
-  const refuses = async (change: object, param?: string, code?: string) => {
-    const what = JSON.stringify(change).slice(0, 80);
-    await assertError(await chat(change), { status: 400, param, code }, what);
-  };
-
-  for (const [param, refused, accepted] of FIELDS) {
-    await t.step(`E45-E49 ${param}`, async () => {
-      for (const value of refused) await refuses({ [param]: value }, param);
-      for (const value of accepted) {
-        await answer({ max_tokens: 2, [param]: value });
-      }
-    });
-  }
-  await t.step("E45-E51 other mistakes", async () => {
-    for (const row of REFUSED) await refuses(...row);
-  });
-  await t.step("E45 an unknown model is named", async () => {
+export const validationCases: Cases = {
+  async "E45-E51 a mistake gets its code and names its field"({ chat }) {
+    for (const { change, code, param } of MISTAKES) {
+      await assertError(await chat(change), { status: 400, code, param }, code);
+    }
+  },
+  async "E45-E49 values at the bounds are accepted"({ answer }) {
+    const accepted = [
+      { temperature: 0, top_p: 1, presence_penalty: -2, seed: -1 },
+      { temperature: 2, top_p: 0, presence_penalty: 2, seed: 2_147_483_647 },
+      { n: 8, repetition_penalty: 1.05, stream: false },
+      { stop: [] },
+      { stop: null },
+    ];
+    for (const change of accepted) await answer({ max_tokens: 2, ...change });
+  },
+  async "E45 an unknown model is named"({ chat }) {
     const response = await chat({ model: "nope" });
     assert.match(await response.clone().text(), /nope/);
     await assertError(response, { status: 404, code: "model_not_found" });
-  });
-  await t.step("E49 a JSON object where one is asked for", async () => {
+  },
+  async "E49 a JSON object where one is asked for"({ answer }) {
     const format = { response_format: { type: "json_object" } };
     const { choices: [choice] } = await answer(format);
     assert.equal(typeof JSON.parse(choice?.message.content ?? ""), "object");
-  });
-  // E50 and E51, bodies that are no request or too large: tests/hostile.
+  },
 };
 
-/** Paths and methods: what exists, and what an unknown one gets. */
-export const routingCases: Cases = async (
-  t,
-  { gateway, call, chat, fetch },
-) => {
-  const url = `${gateway.baseUrl()}/chat/completions`;
-  const { api_key: key } = gateway.state;
-  const body = JSON.stringify({ ...M1, max_tokens: 2 });
-  const head = (more: string) =>
-    "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
-    `Authorization: Bearer ${key}\r\n${more}\r\n`;
+/** A short request, sent byte by byte by the cases of HTTP, and its length. */
+const BODY = JSON.stringify({ ...M1, max_tokens: 2 });
+const BODY_LENGTH = `Content-Length: ${BODY.length}\r\n`;
 
-  await t.step("F54 every answer has a request id of its own", async () => {
+/** The head of a chat request with the key, for a raw socket. */
+const headOf = (key: string, more: string) =>
+  "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
+  `Authorization: Bearer ${key}\r\n${more}\r\n`;
+
+/** Paths and methods: what exists, and what an unknown one gets. */
+export const routingCases: Cases = {
+  async "F54 every answer has a request id of its own"(
+    { chatUrl, call, chat, fetch },
+  ) {
     const responses = [
       await chat({ max_tokens: 1 }),
       await chat({ max_tokens: 1, stream: true }),
       await chat({ n: 0 }),
-      await fetch(url),
+      await fetch(chatUrl),
       await call("/nope"),
       await call("/chat/completions"),
       await call("/chat/completions", { method: "OPTIONS" }),
@@ -199,16 +230,16 @@ export const routingCases: Cases = async (
       await response.body?.cancel();
     }
     assert.equal(ids.size, responses.length);
-  });
-  await t.step("F55 a failing backend leaks nothing", async () => {
+  },
+  async "F55 a failing backend leaks nothing"({ chat }) {
     const content = "[simulator: error 500]";
     const response = await chat({ messages: [{ role: "user", content }] });
     const text = await response.text();
     assert.equal(response.status, 502, text);
     assert.ok(JSON.parse(text).error.message);
     assert.ok(!/\bat \w|\.ts\b|sk-/.test(text), text);
-  });
-  await t.step("G56 models", async () => {
+  },
+  async "G56 models"({ call }) {
     const list = modelListSchema.parse(
       await (await call("/models")).json(),
     );
@@ -220,8 +251,8 @@ export const routingCases: Cases = async (
       const expected = { status: 404, code: "model_not_found" };
       await assertError(await call(path), expected);
     }
-  });
-  await t.step("G57 methods and paths", async () => {
+  },
+  async "G57 methods and paths"({ gateway, chatUrl, call, fetch }) {
     const wrongMethod = await call("/chat/completions");
     assert.ok(wrongMethod.headers.get("allow")?.includes("POST"));
     const expected = { status: 405, code: "method_not_allowed" };
@@ -233,14 +264,14 @@ export const routingCases: Cases = async (
       const response = await call(path, { method: "POST" });
       await assertError(response, { status: 404 });
     }
-    const options = await fetch(url, { method: "OPTIONS" });
+    const options = await fetch(chatUrl, { method: "OPTIONS" });
     assert.equal(options.status, 204);
     assert.ok(options.headers.get("allow")?.includes("POST"));
     assert.equal(options.headers.get("access-control-allow-origin"), null);
     const outside = await fetch(`${gateway.state.edge_url}/nope`);
     await assertError(outside, { status: 404 });
-  });
-  await t.step("G57 an unknown URL gets a hint", async () => {
+  },
+  async "G57 an unknown URL gets a hint"({ gateway, key, fetch }) {
     const hint = async (url: string) => {
       const headers = { authorization: `Bearer ${key}` };
       const response = await fetch(url, { method: "POST", headers });
@@ -257,8 +288,8 @@ export const routingCases: Cases = async (
       await hint(`${gateway.state.edge_url}/chat/completions?key=${key}`),
       "Invalid URL (POST /chat/completions). All paths begin with /v1.",
     );
-  });
-  await t.step("G57 HEAD is answered like GET, without the body", async () => {
+  },
+  async "G57 HEAD is answered like GET, without the body"({ call }) {
     for (const path of ["/models", `/models/${MODEL}`, "/models/nope"]) {
       const whole = await call(path);
       const headOnly = await call(path, { method: "HEAD" });
@@ -267,33 +298,41 @@ export const routingCases: Cases = async (
       assert.equal(headOnly.headers.get("content-length"), String(length));
       assert.equal((await headOnly.bytes()).length, 0, path);
     }
-  });
-  await t.step("G58 ways of sending a body", async () => {
+  },
+  async "G58 a body may come in chunks"({ chatUrl, key }) {
     const chunk = (text: string) =>
       `${text.length.toString(16)}\r\n${text}\r\n`;
-    const chunked = await rawExchange(url, [
-      head("Transfer-Encoding: chunked\r\n") + chunk(body.slice(0, 20)),
+    const answer = await rawExchange(chatUrl, [
+      headOf(key, "Transfer-Encoding: chunked\r\n") + chunk(BODY.slice(0, 20)),
       { waitMs: 20 },
-      `${chunk(body.slice(20))}0\r\n\r\n`,
+      `${chunk(BODY.slice(20))}0\r\n\r\n`,
     ]);
-    assert.match(chunked, /^HTTP\/1.1 200 /);
-    const expecting = await rawExchange(url, [
-      head(`Content-Length: ${body.length}\r\nExpect: 100-continue\r\n`),
+    assert.match(answer, /^HTTP\/1.1 200 /);
+  },
+  async "G58 a client may wait for 100 Continue"({ chatUrl, key }) {
+    const answer = await rawExchange(chatUrl, [
+      headOf(key, `${BODY_LENGTH}Expect: 100-continue\r\n`),
       { waitMs: 50 },
-      body,
+      BODY,
     ]);
-    assert.match(expecting, /^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 200 /);
-    const modern = head(`Content-Length: ${body.length}\r\n`) + body;
-    const old = await rawExchange(url, [modern.replace("/1.1", "/1.0")]);
-    assert.match(old, /^HTTP\/1.0 200 |^HTTP\/1.1 200 /);
-    const reused = await rawExchange(url, [
-      `${head("Content-Length: 1\r\n")}{`,
+    assert.match(answer, /^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 200 /);
+  },
+  async "G58 HTTP/1.0 is answered"({ chatUrl, key }) {
+    const request = headOf(key, BODY_LENGTH) + BODY;
+    const answer = await rawExchange(chatUrl, [
+      request.replace("/1.1", "/1.0"),
+    ]);
+    assert.match(answer, /^HTTP\/1.0 200 |^HTTP\/1.1 200 /);
+  },
+  async "G58 a connection goes on after a bad request"({ chatUrl, key }) {
+    const answers = await rawExchange(chatUrl, [
+      `${headOf(key, "Content-Length: 1\r\n")}{`,
       { waitMs: 100 },
-      modern,
+      headOf(key, BODY_LENGTH) + BODY,
     ]);
-    assert.match(reused, /^HTTP\/1.1 400 [\s\S]*HTTP\/1.1 200 /);
-  });
-  await t.step("G59 nothing is compressed", async () => {
+    assert.match(answers, /^HTTP\/1.1 400 [\s\S]*HTTP\/1.1 200 /);
+  },
+  async "G59 nothing is compressed"({ chat }) {
     const headers = { "accept-encoding": "gzip, deflate, br" };
     const body = { stream: true, max_tokens: 30 };
     const response = await chat(body, { headers });
@@ -301,5 +340,5 @@ export const routingCases: Cases = async (
     let pieces = 0;
     for await (const _piece of response.body ?? []) pieces += 1;
     assert.ok(pieces > 1, `${pieces} pieces`);
-  });
+  },
 };
