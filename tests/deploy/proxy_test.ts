@@ -10,6 +10,7 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { callApi, postChat } from "../support/chat_request.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { simulates } from "../support/gateway/simulator.ts";
 import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
 import { freePort } from "../support/local_server.ts";
@@ -36,46 +37,50 @@ interface Call {
   body?: string;
 }
 
-async function testProxy(t: Deno.TestContext): Promise<void> {
-  const [httpsPort, edgeReadyPort] = [freePort(), freePort()];
-  const consoleUrl = `https://${CONSOLE}:${httpsPort}`;
-  const api = `https://localhost:${httpsPort}/v1`;
-  await using gateway = await startGateway("launched", {
-    env: {
-      PUBLIC_URL: consoleUrl,
-      TRUSTED_PROXIES: PROXY_ADDRESS,
-      UNKNOWN_KEYS_PER_SECOND: String(UNKNOWN_KEYS_PER_SECOND),
-      READY_PORT: String(edgeReadyPort),
-    },
-  });
-  const { edge_url, console_url, setup_url, api_key: key } = gateway.state;
-  await using proxy = await startFrontProxy({
-    httpsPort,
-    edgeReadyPort,
-    edgePort: Number(new URL(edge_url).port),
-    consolePort: Number(new URL(console_url).port),
-  });
-  const call = async (
+/** A gateway behind the front proxy, and its clients. */
+class FrontDoor {
+  /** The base URL of the API, as its callers know it. */
+  readonly api: string;
+  /** The URL of the console, as browsers know it. */
+  readonly console: string;
+  /** The first key of the gateway. */
+  readonly key: string;
+
+  constructor(
+    readonly gateway: LaunchedGateway,
+    /** The certificate of the authority that the proxy has its own from. */
+    readonly ca: string,
+    readonly httpsPort: number,
+  ) {
+    this.api = `https://localhost:${httpsPort}/v1`;
+    this.console = `https://${CONSOLE}:${httpsPort}`;
+    this.key = gateway.state.api_key ?? "";
+  }
+
+  /** Sends a request on a connection of its own. */
+  async call(
     { path, host = "localhost", from = "127.0.0.1", headers, body }: Call,
-  ) => {
+  ) {
     const sent = request({
       path,
       method: body === undefined ? "GET" : "POST",
       host: PROXY_ADDRESS,
-      port: httpsPort,
+      port: this.httpsPort,
       servername: host,
-      ca: proxy.ca,
+      ca: this.ca,
       localAddress: from,
       agent: false,
-      headers: { host: `${host}:${httpsPort}`, ...headers },
+      headers: { host: `${host}:${this.httpsPort}`, ...headers },
     });
     sent.end(body);
     const response: IncomingMessage = (await once(sent, "response"))[0];
     const { statusCode: status = 0 } = response;
     return { status, headers: response.headers, text: await text(response) };
-  };
-  const ask = (key: string, more: Partial<Call> = {}) =>
-    call({
+  }
+
+  /** Asks for a stream of a chat with a key. */
+  ask(key: string, more: Partial<Call> = {}) {
+    return this.call({
       path: "/v1/chat/completions",
       body: JSON.stringify({
         model: "neutral-3.7-plus",
@@ -89,105 +94,154 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
         ...more.headers,
       },
     });
-  await t.step("the API streams over TLS", async () => {
-    const answer = await ask(key);
-    assert.equal(answer.status, 200);
-    assert.match(answer.text, /data: \[DONE\]\n\n$/);
-    const { server, via, ...headers } = answer.headers;
-    assert.equal(headers["strict-transport-security"], HSTS);
-    assert.deepEqual([server, via], [undefined, undefined]);
-  });
+  }
+}
 
-  await t.step("a client that leaves ends its request", async () => {
-    const body = { messages: simulates("first token 600000 ms") };
-    for (const http2 of [false, true]) {
-      using client = Deno.createHttpClient({ caCerts: [proxy.ca], http2 });
-      const leaving = new AbortController();
-      postChat(api, key, { body, client, signal: leaving.signal })
-        .catch(() => {}); // It leaves before an answer.
-      await gateway.runs("chat-worker", 1);
-      leaving.abort();
-      await gateway.runs("chat-worker", 0, LEFT_MS);
-    }
-  });
+async function streamsOverTls(door: FrontDoor): Promise<void> {
+  const answer = await door.ask(door.key);
+  assert.equal(answer.status, 200);
+  assert.match(answer.text, /data: \[DONE\]\n\n$/);
+  const { server, via, ...headers } = answer.headers;
+  assert.equal(headers["strict-transport-security"], HSTS);
+  assert.deepEqual([server, via], [undefined, undefined]);
+}
 
-  await t.step("no request is taken for a check of readiness", async () => {
-    using client = Deno.createHttpClient({ caCerts: [proxy.ca], http2: false });
-    const askOften = async () => {
-      for (let left = REQUESTS_PER_CONNECTION; left > 0; left--) {
-        const answer = await callApi(`${api}/models`, key, {
-          client,
-        });
-        assert.equal(answer.status, 200, await answer.text());
-      }
-    };
-    await Promise.all(Array.from({ length: CONNECTIONS }, askOften));
-  });
+async function endsLeftRequest(door: FrontDoor): Promise<void> {
+  const body = { messages: simulates("first token 600000 ms") };
+  for (const http2 of [false, true]) {
+    using client = Deno.createHttpClient({ caCerts: [door.ca], http2 });
+    const leaving = new AbortController();
+    postChat(door.api, door.key, { body, client, signal: leaving.signal })
+      .catch(() => {}); // It leaves before an answer.
+    await door.gateway.runs("chat-worker", 1);
+    leaving.abort();
+    await door.gateway.runs("chat-worker", 0, LEFT_MS);
+  }
+}
 
-  await t.step("a client is identified by its own address", async () => {
-    const guess = async (from: string, attempt: number) => {
-      const headers = { "x-forwarded-for": `203.0.113.${attempt}` };
-      return (await ask(mintKey(randomBytes), { from, headers })).status;
-    };
-    const guesses = Array.from(
-      { length: 5 * UNKNOWN_KEYS_PER_SECOND },
-      (_, attempt) => guess("127.0.0.7", attempt),
-    );
-    // Another client does not have to wait for the first one's guesses.
-    assert.equal(await guess("127.0.0.8", 0), 401);
-    const statuses = await Promise.all(guesses);
-    assert.ok(statuses.includes(401) && statuses.includes(429), `${statuses}`);
-  });
-
-  await t.step("the console identifies a client the same way", async () => {
-    const { headers, status } = await call({
-      host: CONSOLE,
-      path: "/sign-in",
-      from: "127.0.0.9",
-      headers: { "x-forwarded-for": "203.0.113.1" },
-    });
-    assert.equal(status, 200);
-    const id = String(headers["x-request-id"]);
-    const line = await waitFor(async () => {
-      const lines = (await gateway.logs()).split("\n");
-      return lines.find((line) => line.includes(id));
-    }, { what: "the console's line of the request" });
-    assert.equal(JSON.parse(line).clientAddress, "127.0.0.9");
-  });
-
-  await t.step("the console's cookies are for its host only", async () => {
-    const { pathname } = new URL(setup_url ?? assert.fail("no set-up link"));
-    const page = await call({ host: CONSOLE, path: pathname });
-    assert.equal(page.headers["strict-transport-security"], HSTS);
-    const policy = page.headers["content-security-policy"] ?? "";
-    assert.match(String(policy), /default-src 'none'/);
-    const form = {
-      email: "ada@example.org",
-      new_password: "correct horse battery staple",
-    };
-    const type = "application/x-www-form-urlencoded";
-    const submit = (origin: string) =>
-      call({
-        host: CONSOLE,
-        path: pathname,
-        headers: { origin, "content-type": type },
-        body: new URLSearchParams(form).toString(),
+async function takesNoRequestForCheck(door: FrontDoor): Promise<void> {
+  using client = Deno.createHttpClient({ caCerts: [door.ca], http2: false });
+  const askOften = async () => {
+    for (let left = REQUESTS_PER_CONNECTION; left > 0; left--) {
+      const answer = await callApi(`${door.api}/models`, door.key, {
+        client,
       });
-    // The service's own name is not the one that browsers use.
-    assert.equal((await submit(console_url)).status, 403);
-    const signedUp = await submit(consoleUrl);
-    assert.equal(signedUp.status, 303, signedUp.text);
-    const cookies = signedUp.headers["set-cookie"] ?? [];
-    assert.ok(cookies.some((cookie) => cookie.startsWith("__Host-sid=")));
-    for (const cookie of cookies) {
-      assert.match(cookie, /^__Host-(?=.*; Path=\/)(?=.*; HttpOnly).*; Secure/);
-      assert.doesNotMatch(cookie, /domain/i);
+      assert.equal(answer.status, 200, await answer.text());
     }
-    const pairs = cookies.map((cookie) => cookie.split(";")[0]);
-    const headers = { cookie: pairs.join("; ") };
-    const keys = await call({ host: CONSOLE, path: "/keys", headers });
-    assert.equal(keys.status, 200);
+  };
+  await Promise.all(Array.from({ length: CONNECTIONS }, askOften));
+}
+
+async function identifiesClient(door: FrontDoor): Promise<void> {
+  const guess = async (from: string, attempt: number) => {
+    const headers = { "x-forwarded-for": `203.0.113.${attempt}` };
+    return (await door.ask(mintKey(randomBytes), { from, headers })).status;
+  };
+  const guesses = Array.from(
+    { length: 5 * UNKNOWN_KEYS_PER_SECOND },
+    (_, attempt) => guess("127.0.0.7", attempt),
+  );
+  // Another client does not have to wait for the first one's guesses.
+  assert.equal(await guess("127.0.0.8", 0), 401);
+  const statuses = await Promise.all(guesses);
+  assert.ok(statuses.includes(401) && statuses.includes(429), `${statuses}`);
+}
+
+async function identifiesBrowser(door: FrontDoor): Promise<void> {
+  const { headers, status } = await door.call({
+    host: CONSOLE,
+    path: "/sign-in",
+    from: "127.0.0.9",
+    headers: { "x-forwarded-for": "203.0.113.1" },
   });
+  assert.equal(status, 200);
+  const id = String(headers["x-request-id"]);
+  const line = await waitFor(async () => {
+    const lines = (await door.gateway.logs()).split("\n");
+    return lines.find((line) => line.includes(id));
+  }, { what: "the console's line of the request" });
+  assert.equal(JSON.parse(line).clientAddress, "127.0.0.9");
+}
+
+async function keepsCookies(door: FrontDoor): Promise<void> {
+  const { console_url, setup_url } = door.gateway.state;
+  const { pathname } = new URL(setup_url ?? assert.fail("no set-up link"));
+  const page = await door.call({ host: CONSOLE, path: pathname });
+  assert.equal(page.headers["strict-transport-security"], HSTS);
+  const policy = page.headers["content-security-policy"] ?? "";
+  assert.match(String(policy), /default-src 'none'/);
+  const form = {
+    email: "ada@example.org",
+    new_password: "correct horse battery staple",
+  };
+  const type = "application/x-www-form-urlencoded";
+  const submit = (origin: string) =>
+    door.call({
+      host: CONSOLE,
+      path: pathname,
+      headers: { origin, "content-type": type },
+      body: new URLSearchParams(form).toString(),
+    });
+  // The service's own name is not the one that browsers use.
+  assert.equal((await submit(console_url)).status, 403);
+  const signedUp = await submit(door.console);
+  assert.equal(signedUp.status, 303, signedUp.text);
+  const cookies = signedUp.headers["set-cookie"] ?? [];
+  assert.ok(cookies.some((cookie) => cookie.startsWith("__Host-sid=")));
+  for (const cookie of cookies) {
+    assert.match(cookie, /^__Host-(?=.*; Path=\/)(?=.*; HttpOnly).*; Secure/);
+    assert.doesNotMatch(cookie, /domain/i);
+  }
+  const pairs = cookies.map((cookie) => cookie.split(";")[0]);
+  const headers = { cookie: pairs.join("; ") };
+  const keys = await door.call({ host: CONSOLE, path: "/keys", headers });
+  assert.equal(keys.status, 200);
+}
+
+async function testProxy(t: Deno.TestContext): Promise<void> {
+  const [httpsPort, edgeReadyPort] = [freePort(), freePort()];
+  await using gateway = await startGateway("launched", {
+    env: {
+      PUBLIC_URL: `https://${CONSOLE}:${httpsPort}`,
+      TRUSTED_PROXIES: PROXY_ADDRESS,
+      UNKNOWN_KEYS_PER_SECOND: String(UNKNOWN_KEYS_PER_SECOND),
+      READY_PORT: String(edgeReadyPort),
+    },
+  });
+  const { edge_url, console_url } = gateway.state;
+  await using proxy = await startFrontProxy({
+    httpsPort,
+    edgeReadyPort,
+    edgePort: Number(new URL(edge_url).port),
+    consolePort: Number(new URL(console_url).port),
+  });
+  const door = new FrontDoor(gateway, proxy.ca, httpsPort);
+  await t.step("the API streams over TLS", () => streamsOverTls(door));
+
+  await t.step(
+    "a client that leaves ends its request",
+    () => endsLeftRequest(door),
+  );
+
+  await t.step(
+    "no request is taken for a check of readiness",
+    () => takesNoRequestForCheck(door),
+  );
+
+  await t.step(
+    "a client is identified by its own address",
+    () => identifiesClient(door),
+  );
+
+  await t.step(
+    "the console identifies a client the same way",
+    () => identifiesBrowser(door),
+  );
+
+  await t.step(
+    "the console's cookies are for its host only",
+    () => keepsCookies(door),
+  );
 }
 
 const NAME = "API and console behind the front proxy";

@@ -4,6 +4,7 @@
 // only delays a request without a byte sent, and its replacement not even that.
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { SeenRequest } from "../../services/model-simulator/serving/answer.ts";
 import {
   type ChatOutcome,
   endsAs,
@@ -11,7 +12,12 @@ import {
 } from "../support/chat_outcome.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import { simulates, startSimulator } from "../support/gateway/simulator.ts";
+import type { LaunchedGateway } from "../support/gateway/launched.ts";
+import {
+  type RunningSimulator,
+  simulates,
+  startSimulator,
+} from "../support/gateway/simulator.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
   sleep,
@@ -64,6 +70,219 @@ function assertWithin(boundMs: number, { ms }: Stopwatch): void {
   assert.ok(ms < boundMs + NOISE_MS, `took ${ms} ms`);
 }
 
+/** A request that has begun, and how the simulator sees it. */
+interface Begun {
+  answer: Promise<ChatOutcome>;
+  upstream: SeenRequest;
+}
+
+/** Two edges and two workers in front of a simulator. */
+class Fleet {
+  constructor(
+    readonly server: RunningSimulator,
+    readonly gateway: LaunchedGateway,
+  ) {}
+
+  /** The process ids of the workers. */
+  workers(): number[] {
+    return [0, 1].map((at) => this.gateway.pid("chat-worker", at));
+  }
+
+  /** Waits until both workers are ready. */
+  async areReady(): Promise<void> {
+    await waitFor(async () => {
+      const { ops_urls } = await this.gateway.refresh();
+      const statuses = ops_urls["chat-worker"]?.map((url) =>
+        // It is gone, or not there yet.
+        readStatus(fetch(`${url}/readyz`)).catch(() => null)
+      ) ?? [];
+      return (await Promise.all(statuses)).every((status) => status === 200);
+    }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
+  }
+
+  /** Asks for two tokens, soon after each other. */
+  ask(
+    edge: number,
+    body: object = {},
+    key = this.gateway.state.api_key,
+  ): Promise<ChatOutcome> {
+    const asked = { ...twoTokens(0.02), ...body };
+    return outcomeOf(this.gateway.ask(key, { edge, body: asked }));
+  }
+
+  /** Begins a stream, whose first token is there. */
+  async begin(
+    edge: number,
+    body: object = ENDLESS,
+    key = this.gateway.state.api_key,
+  ): Promise<Begun> {
+    const number = this.server.asked.length + 1;
+    const asked = { ...body, stream: true };
+    const response = await this.gateway.ask(key, { edge, body: asked });
+    assert.equal(response.status, 200);
+    return {
+      answer: outcomeOf(Promise.resolve(response)),
+      upstream: await this.server.request(number),
+    };
+  }
+
+  /** Asks for a stream, which completes. */
+  completes(edge: number, key?: string): Promise<void> {
+    return endsAs(this.ask(edge, { stream: true }, key), HELLO);
+  }
+
+  /** Sends {@link REQUESTS} requests at once, half of them for streams. */
+  askMany(body = {}): Promise<ChatOutcome>[] {
+    return many((number) => this.ask(0, { ...body, stream: number % 2 === 0 }));
+  }
+}
+
+const many = <T>(send: (number: number) => Promise<T>) =>
+  Array.from({ length: REQUESTS }, (_, number) => send(number));
+
+async function isLeft({ upstream }: Begun): Promise<void> {
+  assert.equal(await upstream.ended, "left");
+}
+
+async function allSayHello(answers: Promise<ChatOutcome>[]): Promise<void> {
+  for (const answer of answers) await endsAs(answer, HELLO);
+}
+
+async function replacesWorkers(fleet: Fleet): Promise<void> {
+  let isOver = false;
+  const failures: ChatOutcome[] = [];
+  let served = 0;
+  const load = many(async (client) => {
+    for (let number = client; !isOver; number += 1) {
+      const answer = await fleet.ask(number % 2, { stream: client % 2 === 0 });
+      if (answer.kind === "complete") served += 1;
+      else failures.push(answer);
+      await sleep(PAUSE_MS);
+    }
+  });
+  for (const old of fleet.workers()) {
+    await fleet.areReady();
+    const enough = served + SERVED_MIN;
+    Deno.kill(old, "SIGTERM");
+    await fleet.gateway.isReplaced("chat-worker", old);
+    await until(() => failures.length > 0 || served >= enough);
+  }
+  await fleet.areReady();
+  isOver = true;
+  await Promise.all(load);
+  assert.deepEqual(failures, []);
+}
+
+async function freezesWorkersBriefly(fleet: Fleet): Promise<void> {
+  const { answer } = await fleet.begin(0, twoTokens(0.5));
+  await whileFrozen(fleet.workers(), () => sleep(1_000));
+  await endsAs(answer, HELLO);
+}
+
+async function freezesWorkersLong(fleet: Fleet): Promise<void> {
+  const begun = await fleet.begin(0);
+  using watch = startStopwatch();
+  await whileFrozen(fleet.workers(), async () => {
+    const refused = fleet.ask(0);
+    await endsAs(begun.answer, CUT);
+    assertWithin(DISPATCH_LIMITS.workerLostMs, watch);
+    assert.ok(!begun.upstream.leaving.signal.aborted);
+    await endsAs(refused, { status: 503, retryAfter: "1" });
+  });
+  await isLeft(begun);
+  await fleet.completes(0);
+}
+
+async function freezesEdge(fleet: Fleet): Promise<void> {
+  const { answer } = await fleet.begin(1, twoTokens(0.5));
+  await whileFrozen([fleet.gateway.pid("edge-auth", 1)], async () => {
+    using watch = startStopwatch();
+    for (let number = 0; number < REQUESTS; number += 1) {
+      await endsAs(fleet.ask(0, { stream: true }), { kind: "complete" });
+    }
+    assertWithin(0, watch);
+  });
+  await endsAs(answer, HELLO);
+}
+
+async function stopsEdge(fleet: Fleet): Promise<void> {
+  // A key for one request at once: free again only when that one is settled.
+  const { key } = await fleet.gateway.createKey("--concurrency=1");
+  const begun = await fleet.begin(1, ENDLESS, key);
+  assert.equal((await fleet.ask(0, {}, key)).status, 429);
+  const edge = fleet.gateway.pid("edge-auth", 1);
+  // So that nobody says what the request had cost before the edge is done.
+  await whileFrozen(fleet.workers(), async () => {
+    Deno.kill(edge, "SIGTERM");
+    await endsAs(begun.answer, { ...CUT, errorCode: "server_shutdown" });
+    await fleet.gateway.isReplaced("edge-auth", edge);
+  });
+  await isLeft(begun);
+  await fleet.completes(0, key);
+  // Later steps ask the new one.
+  await until(async () => (await fleet.ask(1)).kind === "complete", 10_000);
+}
+
+async function freezesIdleWorker(fleet: Fleet): Promise<void> {
+  await allSayHello(fleet.askMany()); // Both workers are known, and warm.
+  const before = fleet.server.asked.length;
+  await whileFrozen([fleet.gateway.pid("chat-worker")], async () => {
+    using watch = startStopwatch();
+    await allSayHello(fleet.askMany());
+    assertWithin(DISPATCH_LIMITS.acceptMs, watch);
+    // So long that what is in its socket is old whatever clock it looks at.
+    await sleep(FROZEN_MS);
+  });
+  await allSayHello(fleet.askMany());
+  assert.equal(fleet.server.asked.length, before + 2 * REQUESTS);
+}
+
+async function freezesKeyAdmin(fleet: Fleet): Promise<void> {
+  const frozen = [fleet.gateway.pid("key-admin")];
+  await whileFrozen(frozen, () => allSayHello(fleet.askMany()));
+}
+
+async function killsWorker(fleet: Fleet): Promise<void> {
+  // A worker that has just woken up is not known to have room before it beats.
+  await sleep(2 * DISPATCH_LIMITS.workerBeatMs);
+  const begun = await Promise.all(
+    many((number) => fleet.begin(number % 2, twoTokens(5))),
+  );
+  const before = fleet.server.asked.length;
+  const late = twoTokens(0.02, ", first token 3000 ms");
+  const answers = fleet.askMany(late);
+  await until(() => fleet.server.asked.length === before + REQUESTS);
+  using watch = startStopwatch();
+  Deno.kill(fleet.gateway.pid("chat-worker"), "SIGKILL");
+  let lost = 0;
+  for (const { ended } of fleet.server.asked.slice(before)) {
+    void ended.then((outcome) => {
+      if (outcome === "left") lost += 1;
+    });
+  }
+  const isRepeated = () =>
+    fleet.server.asked.length === before + REQUESTS + lost;
+  await waitFor(() => lost > 0 && isRepeated(), {
+    what: () => `${lost} calls to be made again`,
+  });
+  assertWithin(REPEATED_MS, watch);
+  await allSayHello(answers);
+  const ended = await Promise.all(begun.map(({ answer }) => answer));
+  const cut = ended.filter(({ kind }) => kind !== "complete");
+  for (const outcome of cut) assert.partialDeepStrictEqual(outcome, CUT);
+  assert.ok(cut.length > 0 && cut.length < REQUESTS, `${cut.length} cut`);
+  assert.ok(isRepeated(), `${fleet.server.asked.length - before} calls`);
+}
+
+async function killsEdge(fleet: Fleet): Promise<void> {
+  const begun = await fleet.begin(0);
+  using watch = startStopwatch();
+  Deno.kill(fleet.gateway.pid("edge-auth", 0), "SIGKILL");
+  assert.equal((await begun.answer).kind, "broken");
+  await isLeft(begun);
+  assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);
+}
+
 Deno.test("processes that fail", async (t) => {
   await using server = startSimulator();
   // A Redis that waits 150 ms for its disk is answered with 503: this one has none.
@@ -77,175 +296,50 @@ Deno.test("processes that fail", async (t) => {
       REDIS_URL: redis.url,
     },
   });
-  const workers = () => [0, 1].map((at) => gateway.pid("chat-worker", at));
-  const areReady = () =>
-    waitFor(async () => {
-      const { ops_urls } = await gateway.refresh();
-      const statuses = ops_urls["chat-worker"]?.map((url) =>
-        // It is gone, or not there yet.
-        readStatus(fetch(`${url}/readyz`)).catch(() => null)
-      ) ?? [];
-      return (await Promise.all(statuses)).every((status) => status === 200);
-    }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
-  const ask = (edge: number, body: object = {}, key = gateway.state.api_key) =>
-    outcomeOf(
-      gateway.ask(key, { edge, body: { ...twoTokens(0.02), ...body } }),
-    );
-  /** A stream whose first token is there, and its request at the simulator. */
-  const begin = async (edge: number, body: object = ENDLESS, key?: string) => {
-    const number = server.asked.length + 1;
-    const { api_key } = gateway.state;
-    const asked = { ...body, stream: true };
-    const response = await gateway.ask(key ?? api_key, { edge, body: asked });
-    assert.equal(response.status, 200);
-    return {
-      answer: outcomeOf(Promise.resolve(response)),
-      upstream: await server.request(number),
-    };
-  };
-  const isLeft = async ({ upstream }: Awaited<ReturnType<typeof begin>>) =>
-    assert.equal(await upstream.ended, "left");
-  const completes = (edge: number, key?: string) =>
-    endsAs(ask(edge, { stream: true }, key), HELLO);
-  const many = <T>(send: (number: number) => Promise<T>) =>
-    Array.from({ length: REQUESTS }, (_, number) => send(number));
-  const askMany = (body = {}) =>
-    many((number) => ask(0, { ...body, stream: number % 2 === 0 }));
-  const allSayHello = async (answers: Promise<ChatOutcome>[]) => {
-    for (const answer of answers) await endsAs(answer, HELLO);
-  };
+  const fleet = new Fleet(server, gateway);
 
-  await t.step("every worker replaced: no failed request", async () => {
-    let isOver = false;
-    const failures: ChatOutcome[] = [];
-    let served = 0;
-    const load = many(async (client) => {
-      for (let number = client; !isOver; number += 1) {
-        const answer = await ask(number % 2, { stream: client % 2 === 0 });
-        if (answer.kind === "complete") served += 1;
-        else failures.push(answer);
-        await sleep(PAUSE_MS);
-      }
-    });
-    for (const old of workers()) {
-      await areReady();
-      const enough = served + SERVED_MIN;
-      Deno.kill(old, "SIGTERM");
-      await gateway.isReplaced("chat-worker", old);
-      await until(() => failures.length > 0 || served >= enough);
-    }
-    await areReady();
-    isOver = true;
-    await Promise.all(load);
-    assert.deepEqual(failures, []);
-  });
+  await t.step(
+    "every worker replaced: no failed request",
+    () => replacesWorkers(fleet),
+  );
 
-  await t.step("a worker frozen for a second: a pause", async () => {
-    const { answer } = await begin(0, twoTokens(0.5));
-    await whileFrozen(workers(), () => sleep(1_000));
-    await endsAs(answer, HELLO);
-  });
+  await t.step(
+    "a worker frozen for a second: a pause",
+    () => freezesWorkersBriefly(fleet),
+  );
 
-  await t.step("a worker frozen for longer: one error", async () => {
-    const begun = await begin(0);
-    using watch = startStopwatch();
-    await whileFrozen(workers(), async () => {
-      const refused = ask(0);
-      await endsAs(begun.answer, CUT);
-      assertWithin(DISPATCH_LIMITS.workerLostMs, watch);
-      assert.ok(!begun.upstream.leaving.signal.aborted);
-      await endsAs(refused, { status: 503, retryAfter: "1" });
-    });
-    await isLeft(begun);
-    await completes(0);
-  });
+  await t.step(
+    "a worker frozen for longer: one error",
+    () => freezesWorkersLong(fleet),
+  );
 
-  await t.step("a frozen edge slows no other, and continues", async () => {
-    const { answer } = await begin(1, twoTokens(0.5));
-    await whileFrozen([gateway.pid("edge-auth", 1)], async () => {
-      using watch = startStopwatch();
-      for (let number = 0; number < REQUESTS; number += 1) {
-        await endsAs(ask(0, { stream: true }), { kind: "complete" });
-      }
-      assertWithin(0, watch);
-    });
-    await endsAs(answer, HELLO);
-  });
+  await t.step(
+    "a frozen edge slows no other, and continues",
+    () => freezesEdge(fleet),
+  );
 
-  await t.step("a stopping edge: streams end with an error", async () => {
-    // A key for one request at once: free again only when that one is settled.
-    const { key } = await gateway.createKey("--concurrency=1");
-    const begun = await begin(1, ENDLESS, key);
-    assert.equal((await ask(0, {}, key)).status, 429);
-    const edge = gateway.pid("edge-auth", 1);
-    // So that nobody says what the request had cost before the edge is done.
-    await whileFrozen(workers(), async () => {
-      Deno.kill(edge, "SIGTERM");
-      await endsAs(begun.answer, { ...CUT, errorCode: "server_shutdown" });
-      await gateway.isReplaced("edge-auth", edge);
-    });
-    await isLeft(begun);
-    await completes(0, key);
-    // Later steps ask the new one.
-    await until(async () => (await ask(1)).kind === "complete", 10_000);
-  });
+  await t.step(
+    "a stopping edge: streams end with an error",
+    () => stopsEdge(fleet),
+  );
 
-  await t.step("a worker frozen while idle is passed over", async () => {
-    await allSayHello(askMany()); // Both workers are known, and warm.
-    const before = server.asked.length;
-    await whileFrozen([gateway.pid("chat-worker")], async () => {
-      using watch = startStopwatch();
-      await allSayHello(askMany());
-      assertWithin(DISPATCH_LIMITS.acceptMs, watch);
-      // So long that what is in its socket is old whatever clock it looks at.
-      await sleep(FROZEN_MS);
-    });
-    await allSayHello(askMany());
-    assert.equal(server.asked.length, before + 2 * REQUESTS);
-  });
+  await t.step(
+    "a worker frozen while idle is passed over",
+    () => freezesIdleWorker(fleet),
+  );
 
-  await t.step("key-admin frozen: keys go on working", async () => {
-    const frozen = [gateway.pid("key-admin")];
-    await whileFrozen(frozen, () => allSayHello(askMany()));
-  });
+  await t.step(
+    "key-admin frozen: keys go on working",
+    () => freezesKeyAdmin(fleet),
+  );
 
-  await t.step("a worker killed under load: others go on", async () => {
-    // A worker that has just woken up is not known to have room before it beats.
-    await sleep(2 * DISPATCH_LIMITS.workerBeatMs);
-    const begun = await Promise.all(
-      many((number) => begin(number % 2, twoTokens(5))),
-    );
-    const before = server.asked.length;
-    const late = twoTokens(0.02, ", first token 3000 ms");
-    const answers = askMany(late);
-    await until(() => server.asked.length === before + REQUESTS);
-    using watch = startStopwatch();
-    Deno.kill(gateway.pid("chat-worker"), "SIGKILL");
-    let lost = 0;
-    for (const { ended } of server.asked.slice(before)) {
-      void ended.then((outcome) => {
-        if (outcome === "left") lost += 1;
-      });
-    }
-    const isRepeated = () => server.asked.length === before + REQUESTS + lost;
-    await waitFor(() => lost > 0 && isRepeated(), {
-      what: () => `${lost} calls to be made again`,
-    });
-    assertWithin(REPEATED_MS, watch);
-    await allSayHello(answers);
-    const ended = await Promise.all(begun.map(({ answer }) => answer));
-    const cut = ended.filter(({ kind }) => kind !== "complete");
-    for (const outcome of cut) assert.partialDeepStrictEqual(outcome, CUT);
-    assert.ok(cut.length > 0 && cut.length < REQUESTS, `${cut.length} cut`);
-    assert.ok(isRepeated(), `${server.asked.length - before} calls`);
-  });
+  await t.step(
+    "a worker killed under load: others go on",
+    () => killsWorker(fleet),
+  );
 
-  await t.step("a killed edge: its calls stop in four seconds", async () => {
-    const begun = await begin(0);
-    using watch = startStopwatch();
-    Deno.kill(gateway.pid("edge-auth", 0), "SIGKILL");
-    assert.equal((await begun.answer).kind, "broken");
-    await isLeft(begun);
-    assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);
-  });
+  await t.step(
+    "a killed edge: its calls stop in four seconds",
+    () => killsEdge(fleet),
+  );
 });

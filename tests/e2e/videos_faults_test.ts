@@ -2,12 +2,20 @@
 // downloaded. Its client gets it or a clear error, and it is counted once.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { startRedisWorld, usageCounted } from "../support/admission_fixture.ts";
+import {
+  type RedisWorld,
+  startRedisWorld,
+  usageCounted,
+} from "../support/admission_fixture.ts";
 import { callApi, type CallOptions } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { makeKey } from "../support/gateway/key_commands.ts";
-import { startSimulator } from "../support/gateway/simulator.ts";
+import type { RunningService } from "../support/gateway/services.ts";
+import {
+  type RunningSimulator,
+  startSimulator,
+} from "../support/gateway/simulator.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
 interface Video {
@@ -15,36 +23,56 @@ interface Video {
   status: string;
 }
 
-Deno.test("a video survives the death of any process", async (t) => {
-  await using stack = new AsyncDisposableStack();
-  const config = ["appendonly yes", "appendfsync always"];
-  const world = stack.use(await startRedisWorld({ config }));
-  const { redis } = world;
-  const nats = stack.use(await startNatsServer());
-  const simulator = stack.use(startSimulator());
-  const env = {
-    REDIS_URL: redis.url,
-    NATS_URL: `nats://${nats.server}`,
-    MODEL_SIMULATOR_URL: simulator.url,
-  };
-  const gateway = stack.use(await startGateway("services"));
-  const startTwo = async (name: "edge-auth" | "media-worker") => {
-    const start = () => gateway.start(name, env);
-    const two = [await start(), await start()];
-    /** Kills one -9, and starts another in its place. */
-    const replace = async (at: number) => {
-      await two[at]?.process.kill();
-      two[at] = await start();
-    };
-    return { two, replace };
-  };
-  const { two: edges, replace: replaceEdge } = await startTwo("edge-auth");
-  const { two: workers, replace } = await startTwo("media-worker");
-  const { key, id: keyId } = await makeKey(env, "--scopes=video");
-  const call = (edge: number, path: string, options: CallOptions = {}) =>
-    callApi(`${edges[edge]?.url}/v1/videos${path}`, key, options);
-  const create = (edge: number, phrase: string) =>
-    call(edge, "", {
+/** Two edges and two workers that make videos, and a caller. */
+class Studio {
+  readonly edges: RunningService[] = [];
+  readonly workers: RunningService[] = [];
+  /** Videos of four seconds that were made so far. */
+  videos = 0;
+
+  constructor(
+    readonly world: RedisWorld,
+    readonly simulator: RunningSimulator,
+    readonly start: {
+      edge: () => Promise<RunningService>;
+      worker: () => Promise<RunningService>;
+    },
+    readonly caller: { key: string; keyId: string; ownerId: string },
+  ) {}
+
+  /** Kills an edge -9, and starts another in its place. */
+  async replaceEdge(at: number): Promise<void> {
+    await this.edges[at]?.process.kill();
+    this.edges[at] = await this.start.edge();
+  }
+
+  /** Kills a worker -9, and starts another in its place. */
+  async replaceWorker(at: number): Promise<void> {
+    await this.workers[at]?.process.kill();
+    this.workers[at] = await this.start.worker();
+  }
+
+  /** Replaces the worker that runs a request now. */
+  async replaceBusyWorker(): Promise<void> {
+    const { index } = await until(async () => {
+      for (const [index, { ready }] of this.workers.entries()) {
+        const url = `http://127.0.0.1:${ready.opsPort}/metrics`;
+        const text = await (await fetch(url)).text();
+        if (/^gateway_worker_in_flight 1$/m.test(text)) return { index };
+      }
+    });
+    await this.replaceWorker(index);
+  }
+
+  /** Calls a path below `/v1/videos` of an edge. */
+  call(edge: number, path: string, options: CallOptions = {}) {
+    const url = `${this.edges[edge]?.url}/v1/videos${path}`;
+    return callApi(url, this.caller.key, options);
+  }
+
+  /** Asks for a video; the simulator makes it as the phrase says. */
+  create(edge: number, phrase: string): Promise<Response> {
+    return this.call(edge, "", {
       body: {
         model: "simulated-video-1",
         prompt: `A kite [simulator: ${phrase}]`,
@@ -53,115 +81,167 @@ Deno.test("a video survives the death of any process", async (t) => {
         size: "720x1280",
       },
     });
+  }
+
   /** The id of the video that was started. */
-  const begun = async (created: Promise<Response>): Promise<string> => {
+  async begun(created: Promise<Response>): Promise<string> {
     const response = await created;
     const { id } = await response.json();
     assert.equal(response.status, 200);
     return id;
-  };
-  const isMade = (edge: number, id: string) =>
-    waitFor(async () => {
-      const response = await call(edge, `/${id}`);
+  }
+
+  /** Waits until a video is complete. */
+  async isMade(edge: number, id: string): Promise<void> {
+    await waitFor(async () => {
+      const response = await this.call(edge, `/${id}`);
       const { status }: Video = await response.json();
       // Redis is not back yet.
       if (response.status === 503) return false;
       assert.match(status, /^(queued|in_progress|completed)$/);
       return status === "completed";
     }, { what: `${id} to end`, intervalMs: 200 });
-  const listed = async (edge: number): Promise<string[]> => {
-    const { data } = await (await call(edge, "?order=asc")).json();
+  }
+
+  /** The ids of all videos of the caller. */
+  async listed(edge: number): Promise<string[]> {
+    const { data } = await (await this.call(edge, "?order=asc")).json();
     return data.map(({ id }: Video) => id);
+  }
+
+  /** The caller pays for the videos that were made, once for each. */
+  async areCounted(): Promise<void> {
+    const { videoSeconds } = await usageCounted(this.world, this.caller);
+    assert.equal(videoSeconds, 4 * this.videos);
+  }
+}
+
+/** Starts two of each service. */
+async function startStudio(stack: AsyncDisposableStack): Promise<Studio> {
+  const config = ["appendonly yes", "appendfsync always"];
+  const world = stack.use(await startRedisWorld({ config }));
+  const nats = stack.use(await startNatsServer());
+  const simulator = stack.use(startSimulator());
+  const env = {
+    REDIS_URL: world.redis.url,
+    NATS_URL: `nats://${nats.server}`,
+    MODEL_SIMULATOR_URL: simulator.url,
   };
+  const gateway = stack.use(await startGateway("services"));
+  const start = {
+    edge: () => gateway.start("edge-auth", env),
+    worker: () => gateway.start("media-worker", env),
+  };
+  const edges = [await start.edge(), await start.edge()];
+  const workers = [await start.worker(), await start.worker()];
+  const { key, id: keyId } = await makeKey(env, "--scopes=video");
   const record = String(await world.command("KEYS", `key:*:${keyId}`));
   const [, ownerId = ""] = /\{(\w+)\}/.exec(record) ?? [];
-  let videos = 0;
-  const areCounted = async () => {
-    const { videoSeconds } = await usageCounted(world, { ownerId, keyId });
-    assert.equal(videoSeconds, 4 * videos);
-  };
-  /** Replaces the worker that runs a request now. */
-  const replaceBusyWorker = async () => {
-    const { index } = await until(async () => {
-      for (const [index, { ready }] of workers.entries()) {
-        const url = `http://127.0.0.1:${ready.opsPort}/metrics`;
-        const text = await (await fetch(url)).text();
-        if (/^gateway_worker_in_flight 1$/m.test(text)) return { index };
-      }
+  const studio = new Studio(world, simulator, start, { key, keyId, ownerId });
+  studio.edges.push(...edges);
+  studio.workers.push(...workers);
+  return studio;
+}
+
+async function losesStartingWorker(
+  studio: Studio,
+  others: readonly string[],
+): Promise<void> {
+  const creating = studio.create(0, "first token 3000 ms");
+  await studio.replaceBusyWorker();
+  const id = await studio.begun(creating);
+  await studio.isMade(1, id);
+  assert.deepEqual(await studio.listed(1), [...others, id]);
+  studio.videos += 1;
+  await studio.areCounted();
+}
+
+async function losesStartingEdge(studio: Studio): Promise<void> {
+  const before = await studio.listed(1);
+  const { length } = studio.simulator.asked;
+  const creating = studio.create(0, "first token 60000 ms");
+  const isBroken = creating.then(() => false, () => true);
+  await until(() => studio.simulator.asked.length > length);
+  await studio.replaceEdge(0);
+  assert.ok(await isBroken);
+  assert.deepEqual(await studio.listed(1), before);
+  await studio.areCounted();
+}
+
+async function losesEverything(studio: Studio): Promise<void> {
+  const id = await studio.begun(studio.create(0, "video takes 5 s"));
+  await studio.replaceEdge(0);
+  for (const at of studio.workers.keys()) await studio.replaceWorker(at);
+  await studio.world.redis.restart();
+  await Promise.all([studio.isMade(0, id), studio.isMade(1, id)]);
+  studio.videos += 1;
+  await studio.areCounted();
+}
+
+async function losesDownload(studio: Studio): Promise<void> {
+  const id = await studio.begun(studio.create(0, "stall after 1 tokens"));
+  await studio.isMade(0, id);
+  studio.videos += 1;
+  const content = (edge: number, from: number) =>
+    studio.call(edge, `/${id}/content`, {
+      headers: { range: `bytes=${from}-` },
     });
-    await replace(index);
-  };
-  for (const edge of edges.keys()) {
+  for (
+    const kill of [
+      () => studio.replaceBusyWorker(),
+      () => studio.replaceEdge(0),
+    ]
+  ) {
+    const response = await content(0, 0);
+    assert.equal(response.status, 206);
+    const size = Number(response.headers.get("content-length"));
+    const parts: Uint8Array[] = [];
+    const reading = (async () => {
+      for await (const part of response.body ?? []) parts.push(part);
+    })();
+    const isCut = reading.then(() => false, () => true);
+    await until(() => parts.length > 0);
+    await kill();
+    assert.ok(await isCut, "a film that breaks off is no film");
+    const got = Buffer.concat(parts).length;
+    assert.ok(got < size, `${got} of ${size}`);
+    parts.push(await (await content(1, got)).bytes());
+    const film = Buffer.concat(parts);
+    assert.equal(film.length, size);
+    assert.equal(film.toString("latin1", 4, 8), "ftyp");
+  }
+  await studio.areCounted();
+}
+
+Deno.test("a video survives the death of any process", async (t) => {
+  await using stack = new AsyncDisposableStack();
+  const studio = await startStudio(stack);
+  for (const edge of studio.edges.keys()) {
     await until(async () => {
-      const response = await create(edge, "video fails");
+      const response = await studio.create(edge, "video fails");
       await response.body?.cancel();
       return response.ok;
     });
   }
-  const others = await listed(0);
+  const others = await studio.listed(0);
 
   await t.step(
     "a worker killed at its start: another one starts it",
-    async () => {
-      const creating = create(0, "first token 3000 ms");
-      await replaceBusyWorker();
-      const id = await begun(creating);
-      await isMade(1, id);
-      assert.deepEqual(await listed(1), [...others, id]);
-      videos += 1;
-      await areCounted();
-    },
+    () => losesStartingWorker(studio, others),
   );
 
-  await t.step("an edge killed at its start: nothing is counted", async () => {
-    const before = await listed(1);
-    const { length } = simulator.asked;
-    const creating = create(0, "first token 60000 ms");
-    const isBroken = creating.then(() => false, () => true);
-    await until(() => simulator.asked.length > length);
-    await replaceEdge(0);
-    assert.ok(await isBroken);
-    assert.deepEqual(await listed(1), before);
-    await areCounted();
-  });
+  await t.step(
+    "an edge killed at its start: nothing is counted",
+    () => losesStartingEdge(studio),
+  );
 
-  await t.step("everything killed while it is made", async () => {
-    const id = await begun(create(0, "video takes 5 s"));
-    await replaceEdge(0);
-    for (const at of workers.keys()) await replace(at);
-    await redis.restart();
-    await Promise.all([isMade(0, id), isMade(1, id)]);
-    videos += 1;
-    await areCounted();
-  });
+  await t.step(
+    "everything killed while it is made",
+    () => losesEverything(studio),
+  );
 
-  await t.step("killed in a download: the rest can be had", async () => {
-    const id = await begun(create(0, "stall after 1 tokens"));
-    await isMade(0, id);
-    videos += 1;
-    const content = (edge: number, from: number) =>
-      call(edge, `/${id}/content`, {
-        headers: { range: `bytes=${from}-` },
-      });
-    for (const kill of [replaceBusyWorker, () => replaceEdge(0)]) {
-      const response = await content(0, 0);
-      assert.equal(response.status, 206);
-      const size = Number(response.headers.get("content-length"));
-      const parts: Uint8Array[] = [];
-      const reading = (async () => {
-        for await (const part of response.body ?? []) parts.push(part);
-      })();
-      const isCut = reading.then(() => false, () => true);
-      await until(() => parts.length > 0);
-      await kill();
-      assert.ok(await isCut, "a film that breaks off is no film");
-      const got = Buffer.concat(parts).length;
-      assert.ok(got < size, `${got} of ${size}`);
-      parts.push(await (await content(1, got)).bytes());
-      const film = Buffer.concat(parts);
-      assert.equal(film.length, size);
-      assert.equal(film.toString("latin1", 4, 8), "ftyp");
-    }
-    await areCounted();
-  });
+  await t.step(
+    "killed in a download: the rest can be had",
+    () => losesDownload(studio),
+  );
 });

@@ -2,6 +2,7 @@
 // `compose.cluster.yaml` with its users. Only addresses, paths and the time after
 // which a silent master counts as gone are of this machine.
 import { fileURLToPath } from "node:url";
+import type { RedisAddress } from "@gateway/shared/redis/link";
 import { parseEnv } from "@gateway/shared/process/env";
 import {
   REDIS_VARIABLES,
@@ -18,8 +19,11 @@ import {
   type LocalServer,
   startLocalServer,
 } from "../local_server.ts";
-import { clientTls, type TestAuthority } from "./test_authority.ts";
-import { owning } from "../process.ts";
+import {
+  type ClientTls,
+  clientTls,
+  type TestAuthority,
+} from "./test_authority.ts";
 import { until, waitFor } from "../wait_for.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../../deploy/redis", import.meta.url));
@@ -34,131 +38,204 @@ const TIMES = ["DOWN_AFTER_MS=700", "FAILOVER_TIMEOUT_MS=3000"];
 const PERIODS = "info-period 100 publish-period 100";
 const SETTLED_MS = 30_000;
 
-/** Starts a master, replicas and sentinels as `docs/cluster.md` describes them. */
-export async function startRedisGroup(
-  { secrets, tls, wire = (port) => port }: {
-    secrets: DeployedSecrets;
-    /** With it, all speak mutual TLS and nothing else. */
-    tls?: TestAuthority;
-    /**
-     * Puts something between the first server and all the others: returns the port by
-     * which these know it.
-     */
-    wire?: (port: number) => number;
-  },
-) {
-  await using starting = new AsyncDisposableStack();
-  const client = tls && await clientTls(tls);
-  const ask = ({ port }: { port: number }, lines: string) =>
-    askPort(port, lines, client);
-  const start = async (script: string, env: string[]) =>
-    starting.use(
-      await startLocalServer({
-        command: "env",
-        args: (port, directory) => [
-          `DATA_DIR=${directory}`,
-          `SECRETS_DIR=${secrets.directory}`,
-          ...env,
-          `${DEPLOY}/${script}`,
-          ...portArguments(port, tls),
-          "--bind",
-          "127.0.0.1",
-          "--dir",
-          directory,
-        ],
-        isReady: async (server) =>
-          (await ask(server, "AUTH health any\r\nPING\r\n"))
-            .endsWith("+PONG\r\n"),
-      }),
-    );
-  const config = secrets.path("redis.conf");
-  // A master waits five seconds for more replicas before it sends its data.
-  const delay = "\nrepl-diskless-sync-delay 0\n";
-  await Deno.writeTextFile(config, await deployedRedisConfig(secrets) + delay);
-  const first = await start("node.sh", [`REDIS_CONFIG=${config}`]);
+/** What a group is started with. */
+export interface RedisGroupOptions {
+  secrets: DeployedSecrets;
+  /** With it, all speak mutual TLS and nothing else. */
+  tls?: TestAuthority;
+  /**
+   * Puts something between the first server and all the others: returns the port by
+   * which these know it.
+   */
+  wire?: (port: number) => number;
+}
+
+/** A script of `deploy/redis`, and its variables. */
+interface Script {
+  name: "node.sh" | "sentinel.sh";
+  env: readonly string[];
+}
+
+/** A master, its replicas and their sentinels. */
+export class RedisGroup implements AsyncDisposable {
+  /** In the order they were started: the first began as master. */
+  readonly servers: LocalServer[] = [];
+  readonly sentinels: LocalServer[] = [];
+  readonly #running = new AsyncDisposableStack();
+  readonly #secrets: DeployedSecrets;
+  readonly #tls: TestAuthority | undefined;
+  readonly #wire: (port: number) => number;
   /** By which the others know the first server. */
-  const firstPort = wire(first.port);
-  const address = `127.0.0.1 ${firstPort}`;
-  const servers = [first];
-  while (servers.length <= REPLICAS) {
-    const env = [`REDIS_CONFIG=${config}`, `REPLICA_OF=${address}`];
-    servers.push(await start("node.sh", env));
+  #firstPort = 0;
+  #client: ClientTls | undefined;
+  #peerPassword = "";
+
+  constructor({ secrets, tls, wire = (port) => port }: RedisGroupOptions) {
+    this.#secrets = secrets;
+    this.#tls = tls;
+    this.#wire = wire;
   }
-  const password = await secrets.read("redis_sentinel_password");
-  const sentinels: LocalServer[] = [];
-  while (sentinels.length < SENTINELS) {
-    const env = [`MASTER=${address}`, ...TIMES];
-    const sentinel = await start("sentinel.sh", env);
-    sentinels.push(sentinel);
-    const said = await ask(
-      sentinel,
-      `AUTH peer ${password}\r\nSENTINEL DEBUG ${PERIODS}\r\nPING\r\n`,
-    );
-    if (said !== "+OK\r\n+OK\r\n+PONG\r\n") throw new Error(said);
+
+  /** Starts all servers and waits until they have found each other. */
+  async start(): Promise<void> {
+    this.#client = this.#tls && await clientTls(this.#tls);
+    await this.#startServers();
+    await this.#startSentinels();
+    await this.settled();
   }
-  const knownAs = (server: LocalServer) =>
-    String(server === first ? firstPort : server.port);
+
   /** Variables of a service that is this user. */
-  const env = (user: "edge" | "admin"): Record<string, string> => ({
-    ...tls &&
-      { REDIS_URL: "rediss://sentinels", ...tlsVariables("REDIS", tls) },
-    REDIS_SENTINELS: sentinels.map(({ port }) => `127.0.0.1:${port}`).join(),
-    REDIS_SENTINEL_USERNAME: "lookup",
-    REDIS_SENTINEL_PASSWORD_FILE: secrets.path("redis_lookup_password"),
-    REDIS_USERNAME: user === "edge" ? "edge-auth" : "key-admin",
-    REDIS_PASSWORD_FILE: secrets.path(`redis_${user}_password`),
-  });
-  /** What every living sentinel says of the master. */
-  const views = async () => {
-    const asked = sentinels.filter((sentinel) => sentinel.isRunning());
-    const question = `AUTH peer ${password}\r\nINFO sentinel\r\nPING\r\n`;
-    const said = await Promise.all(asked.map((each) => ask(each, question)));
-    return said.map((text) =>
-      /status=(\w+),address=[\d.]+:(\d+),slaves=(\d+)/.exec(text) ?? []
-    );
-  };
-  const named = async () => {
-    const ports = new Set((await views()).map(([, , port]) => port));
-    const [port] = ports;
-    return ports.size === 1
-      ? servers.find((server) => knownAs(server) === port)
-      : undefined;
-  };
-  const isSettled = async (replicas: number) => {
-    const all = await views();
-    const master = await named();
-    if (master === undefined || !master.isRunning()) return false;
-    const agreed = `ok ${knownAs(master)} ${REPLICAS}`;
-    const isAgreed = all.every(([, ...view]) => view.join(" ") === agreed);
-    const role = await ask(master, "AUTH health any\r\nROLE\r\nPING\r\n");
-    // `*3`, then the name, the offset, and one entry for each replica.
-    const form = `\\$6\\r\\nmaster\\r\\n:\\d+\\r\\n\\*${replicas}\\r\\n`;
-    return isAgreed && new RegExp(form).test(role);
-  };
+  env(user: "edge" | "admin"): Record<string, string> {
+    const tls = this.#tls;
+    return {
+      ...tls &&
+        { REDIS_URL: "rediss://sentinels", ...tlsVariables("REDIS", tls) },
+      REDIS_SENTINELS: this.sentinels
+        .map(({ port }) => `127.0.0.1:${port}`).join(),
+      REDIS_SENTINEL_USERNAME: "lookup",
+      REDIS_SENTINEL_PASSWORD_FILE: this.#secrets.path("redis_lookup_password"),
+      REDIS_USERNAME: user === "edge" ? "edge-auth" : "key-admin",
+      REDIS_PASSWORD_FILE: this.#secrets.path(`redis_${user}_password`),
+    };
+  }
+
+  /** The same for a link. */
+  address(user: "edge" | "admin"): RedisAddress {
+    const env = this.env(user);
+    return redisAccess(parseEnv(REDIS_VARIABLES, env, Deno.readTextFileSync));
+  }
+
+  /** The server that all living sentinels name, which may be dead. */
+  master(): Promise<LocalServer> {
+    return until(() => this.#named());
+  }
+
   /**
    * Resolves when the sentinels agree on a master that lives, has its replicas, and
    * takes writes.
    */
-  const settled = async (replicas = REPLICAS) => {
-    await waitFor(() => isSettled(replicas), {
+  async settled(replicas = REPLICAS): Promise<void> {
+    await waitFor(() => this.#isSettled(replicas), {
       what: "the group to settle",
       timeoutMs: SETTLED_MS,
       intervalMs: 50,
     });
-  };
-  await settled();
-  return owning(starting, {
-    /** In the order they were started: the first began as master. */
-    servers,
-    sentinels,
-    env,
-    settled,
-    /** The same for a link. */
-    address: (user: "edge" | "admin") =>
-      redisAccess(parseEnv(REDIS_VARIABLES, env(user), Deno.readTextFileSync)),
-    /** The server that all living sentinels name, which may be dead. */
-    master: () => until(named),
-  });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#running.disposeAsync();
+  }
+
+  async #startServers(): Promise<void> {
+    const config = this.#secrets.path("redis.conf");
+    // A master waits five seconds for more replicas before it sends its data.
+    const delay = "\nrepl-diskless-sync-delay 0\n";
+    const lines = await deployedRedisConfig(this.#secrets) + delay;
+    await Deno.writeTextFile(config, lines);
+    const env = [`REDIS_CONFIG=${config}`];
+    const first = await this.#start({ name: "node.sh", env });
+    this.#firstPort = this.#wire(first.port);
+    this.servers.push(first);
+    env.push(`REPLICA_OF=127.0.0.1 ${this.#firstPort}`);
+    while (this.servers.length <= REPLICAS) {
+      this.servers.push(await this.#start({ name: "node.sh", env }));
+    }
+  }
+
+  async #startSentinels(): Promise<void> {
+    this.#peerPassword = await this.#secrets.read("redis_sentinel_password");
+    const env = [`MASTER=127.0.0.1 ${this.#firstPort}`, ...TIMES];
+    while (this.sentinels.length < SENTINELS) {
+      const sentinel = await this.#start({ name: "sentinel.sh", env });
+      this.sentinels.push(sentinel);
+      const reply = await this.#askSentinel(
+        sentinel,
+        `SENTINEL DEBUG ${PERIODS}`,
+      );
+      if (reply !== "+OK\r\n+OK\r\n+PONG\r\n") throw new Error(reply);
+    }
+  }
+
+  async #start({ name, env }: Script): Promise<LocalServer> {
+    const server = await startLocalServer({
+      command: "env",
+      args: (port, directory) => [
+        `DATA_DIR=${directory}`,
+        `SECRETS_DIR=${this.#secrets.directory}`,
+        ...env,
+        `${DEPLOY}/${name}`,
+        ...portArguments(port, this.#tls),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        directory,
+      ],
+      isReady: async (server) =>
+        (await this.#ask(server, "AUTH health any\r\nPING\r\n"))
+          .endsWith("+PONG\r\n"),
+    });
+    return this.#running.use(server);
+  }
+
+  #ask({ port }: { port: number }, lines: string): Promise<string> {
+    return askPort(port, lines, this.#client);
+  }
+
+  #askSentinel(sentinel: LocalServer, line: string): Promise<string> {
+    const auth = `AUTH peer ${this.#peerPassword}`;
+    return this.#ask(sentinel, `${auth}\r\n${line}\r\nPING\r\n`);
+  }
+
+  #knownAs(server: LocalServer): string {
+    const isFirst = server === this.servers[0];
+    return String(isFirst ? this.#firstPort : server.port);
+  }
+
+  /** How every living sentinel sees the master: its state, port and replicas. */
+  async #views(): Promise<string[][]> {
+    const living = this.sentinels.filter((sentinel) => sentinel.isRunning());
+    const replies = await Promise.all(
+      living.map((sentinel) => this.#askSentinel(sentinel, "INFO sentinel")),
+    );
+    return replies.map((text) => {
+      const form = /status=(\w+),address=[\d.]+:(\d+),slaves=(\d+)/;
+      return form.exec(text)?.slice(1) ?? [];
+    });
+  }
+
+  async #named(): Promise<LocalServer | undefined> {
+    const ports = new Set((await this.#views()).map(([, port]) => port));
+    const [port] = ports;
+    return ports.size === 1
+      ? this.servers.find((server) => this.#knownAs(server) === port)
+      : undefined;
+  }
+
+  async #isSettled(replicas: number): Promise<boolean> {
+    const views = await this.#views();
+    const master = await this.#named();
+    if (master === undefined || !master.isRunning()) return false;
+    const agreed = `ok ${this.#knownAs(master)} ${REPLICAS}`;
+    const isAgreed = views.every((view) => view.join(" ") === agreed);
+    const role = await this.#ask(
+      master,
+      "AUTH health any\r\nROLE\r\nPING\r\n",
+    );
+    // `*3`, then the name, the offset, and one entry for each replica.
+    const form = `\\$6\\r\\nmaster\\r\\n:\\d+\\r\\n\\*${replicas}\\r\\n`;
+    return isAgreed && new RegExp(form).test(role);
+  }
+}
+
+/** Starts a master, replicas and sentinels as `docs/cluster.md` describes them. */
+export async function startRedisGroup(
+  options: RedisGroupOptions,
+): Promise<RedisGroup> {
+  await using starting = new AsyncDisposableStack();
+  const group = starting.use(new RedisGroup(options));
+  await group.start();
+  starting.move();
+  return group;
 }
 
 /** The arguments that `docs/cluster.md` names for TLS between the servers too. */

@@ -53,8 +53,17 @@ export async function makeSelfSigned(hostname: string) {
   return texts;
 }
 
+/** What a client needs to connect with mutual TLS, as PEM texts. */
+export interface ClientTls {
+  caCerts: string[];
+  cert: string;
+  key: string;
+}
+
 /** Reads what a client needs to connect with mutual TLS, as PEM texts. */
-export async function clientTls({ caFile, client }: TestAuthority) {
+export async function clientTls(
+  { caFile, client }: TestAuthority,
+): Promise<ClientTls> {
   const caCerts = [await Deno.readTextFile(caFile)];
   return { caCerts, ...await read(client) };
 }

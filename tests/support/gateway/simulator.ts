@@ -3,6 +3,9 @@ import type { SeenRequest } from "../../../services/model-simulator/serving/answ
 import { serveSimulator } from "../../../services/model-simulator/simulator.ts";
 import { until } from "../wait_for.ts";
 
+/** What {@link startSimulator} returns. */
+export type RunningSimulator = ReturnType<typeof startSimulator>;
+
 /** A simulator in this process, and the requests that reached it. */
 export function startSimulator() {
   const asked: SeenRequest[] = [];
