@@ -11,13 +11,74 @@ import {
   startDeployedNats,
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
-import { createTestAuthority } from "../support/deployed/test_authority.ts";
+import {
+  createTestAuthority,
+  type TestAuthority,
+} from "../support/deployed/test_authority.ts";
 import { servedStatus, statusOf } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
+import type { ServiceEnv } from "../support/gateway/services.ts";
 import { makeKey, runKeys } from "../support/gateway/key_commands.ts";
 
 /** Larger than one message of the bus, so it is sent in pieces. */
 const LARGE = "word ".repeat(112_000);
+const TRUST = "ASVS 12.3.1, 12.3.2, 12.3.4: no other authority is trusted";
+
+/** Sends a request, which succeeds. */
+type Call = (
+  method: string,
+  path: string,
+  body?: object,
+) => Promise<Response>;
+
+async function chats(call: Call): Promise<void> {
+  for (const content of ["hello", LARGE]) {
+    const messages = [{ role: "user", content }];
+    const asked = { model: "neutral-3.7-plus", messages };
+    const answer = await call("POST", "chat/completions", asked);
+    assert.equal((await answer.json()).object, "chat.completion");
+  }
+}
+
+async function speaksAndHears(call: Call): Promise<void> {
+  const spoken = await call("POST", "audio/speech", {
+    model: "simulated-speech-1",
+    voice: "alloy",
+    input: "word ".repeat(200),
+    response_format: "wav",
+  });
+  const form = new FormData();
+  form.append("model", "simulated-transcription-1");
+  // Sent in several pieces.
+  form.append("file", new File([await spoken.bytes()], "a.wav"));
+  const heard = await call("POST", "audio/transcriptions", form);
+  assert.match((await heard.json()).text, /a\.wav/);
+}
+
+async function films(call: Call): Promise<void> {
+  const film = { model: "simulated-video-1", prompt: "A kite" };
+  const { id } = await (await call("POST", "videos", film)).json();
+  const { data } = await (await call("GET", "videos")).json();
+  assert.equal(data[0].id, id);
+  for (const method of ["GET", "DELETE"]) {
+    await (await call(method, `videos/${id}`)).body?.cancel();
+  }
+}
+
+async function trustsNoOther(
+  another: TestAuthority,
+  adminEnv: ServiceEnv,
+): Promise<void> {
+  const { certFile, keyFile } = another.client;
+  const foreign = [
+    { REDIS_CA_FILE: another.caFile },
+    { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: keyFile },
+  ];
+  for (const wrong of foreign) {
+    const listed = runKeys({ ...adminEnv, ...wrong }, "list");
+    await assert.rejects(listed, /certificate|Cannot reach redis/i);
+  }
+}
 
 Deno.test("the services work as deployed", async (t) => {
   await using authority = await createTestAuthority();
@@ -36,48 +97,21 @@ Deno.test("the services work as deployed", async (t) => {
     gateway.start("key-admin", adminEnv),
   ]);
   const [{ url }] = services;
-  const said = () => services.map(({ process }) => process.output()).join("");
+  const output = () => services.map(({ process }) => process.output()).join("");
   const scopes = "--scopes=chat,models,speech,video";
   const { id, key } = await makeKey(adminEnv, scopes);
-  /** Sends a request, which succeeds. */
-  const call = async (method: string, path: string, body?: object) => {
+  const call: Call = async (method, path, body) => {
     const response = await callApi(`${url}/v1/${path}`, key, { body, method });
-    assert.equal(response.status, 200, said());
+    assert.equal(response.status, 200, output());
     return response;
   };
 
-  for (const content of ["hello", LARGE]) {
-    const { length } = content;
-    await t.step(`a chat of ${length} characters is answered`, async () => {
-      const messages = [{ role: "user", content }];
-      const asked = { model: "neutral-3.7-plus", messages };
-      const answer = await call("POST", "chat/completions", asked);
-      assert.equal((await answer.json()).object, "chat.completion");
-    });
-  }
-  await t.step("a text is spoken, and the recording transcribed", async () => {
-    const spoken = await call("POST", "audio/speech", {
-      model: "simulated-speech-1",
-      voice: "alloy",
-      input: "word ".repeat(200),
-      response_format: "wav",
-    });
-    const form = new FormData();
-    form.append("model", "simulated-transcription-1");
-    // Sent in several pieces.
-    form.append("file", new File([await spoken.bytes()], "a.wav"));
-    const heard = await call("POST", "audio/transcriptions", form);
-    assert.match((await heard.json()).text, /a\.wav/);
-  });
-  await t.step("a video is begun, listed and deleted", async () => {
-    const film = { model: "simulated-video-1", prompt: "A kite" };
-    const { id } = await (await call("POST", "videos", film)).json();
-    const { data } = await (await call("GET", "videos")).json();
-    assert.equal(data[0].id, id);
-    for (const method of ["GET", "DELETE"]) {
-      await (await call(method, `videos/${id}`)).body?.cancel();
-    }
-  });
+  await t.step("a short chat and a long one are answered", () => chats(call));
+  await t.step(
+    "a text is spoken, and the recording transcribed",
+    () => speaksAndHears(call),
+  );
+  await t.step("a video is begun, listed and deleted", () => films(call));
   await t.step("Redis keeps the key over a kill", async () => {
     // Redis loads its file as the user `default` and skips commands that this user
     // may not run. The user therefore may run all, and no client may sign in as it.
@@ -90,19 +124,8 @@ Deno.test("the services work as deployed", async (t) => {
     assert.equal(await statusOf(url, key), 403);
   });
   await using another = await createTestAuthority();
-  const { certFile, keyFile } = another.client;
-  const foreign = [
-    { REDIS_CA_FILE: another.caFile },
-    { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: keyFile },
-  ];
-  const trusts = "ASVS 12.3.1, 12.3.2, 12.3.4: no other authority is trusted";
-  await t.step(trusts, async () => {
-    for (const wrong of foreign) {
-      const listed = runKeys({ ...adminEnv, ...wrong }, "list");
-      await assert.rejects(listed, /certificate|Cannot reach redis/i);
-    }
-  });
+  await t.step(TRUST, () => trustsNoOther(another, adminEnv));
   await t.step("NATS and Redis refused no service", () => {
-    assert.doesNotMatch(said(), /NOPERM|Permissions Violation/i);
+    assert.doesNotMatch(output(), /NOPERM|Permissions Violation/i);
   });
 });

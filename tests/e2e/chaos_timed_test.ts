@@ -4,12 +4,21 @@
 import assert from "node:assert/strict";
 import { ask, type ChatOutcome } from "../support/chat_outcome.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
+import type { InProcessEdge } from "../support/gateway/in_process_edge.ts";
+import type { InProcessWorker } from "../support/gateway/in_process_worker.ts";
+import type { OpenGateway } from "../support/gateway/open.ts";
 import { seededRandom } from "../support/seeded_random.ts";
-import { answerOf, tokenBackend } from "../support/scripted_model_server.ts";
+import {
+  answerOf,
+  type TokenBackend,
+  tokenBackend,
+} from "../support/scripted_model_server.ts";
+import type { TcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, until, waitFor } from "../support/wait_for.ts";
 
 const SEED = 1;
 const REQUESTS = 300;
+const WORKERS = 3;
 /** Between two requests, on average. */
 const PAUSE_MS = 11;
 const LEAVES_SHARE = 0.25;
@@ -29,68 +38,93 @@ const ERRORS: ReadonlySet<string | null> = new Set([
 /** What happens meanwhile, in this order, some tenths of a second apart. */
 const FAULTS = ["kill", "bus", "cut", "pause", "kill", "cut", "bus", "kill"];
 
-Deno.test("300 requests among faults end each in one way and leave nothing behind", async () => {
-  const random = seededRandom(SEED);
-  await using gateway = await startGateway("open");
-  const { nats, edge: edgeA } = gateway;
-  const edges = [edgeA, await gateway.addEdge()];
-  const start = async () => {
+/** A worker whose connection to the bus can be cut, and what it asks. */
+interface Place {
+  proxy: TcpProxy;
+  worker: InProcessWorker;
+  backend: TokenBackend;
+}
+
+/** A gateway of two edges and three workers that fail, by the numbers of a seed. */
+class Chaos {
+  /** How requests ended, by number. */
+  readonly outcomes = new Map<number, ChatOutcome>();
+  /** The numbers of requests whose clients left. */
+  readonly left = new Set<number>();
+  readonly living: Place[] = [];
+  readonly #random = seededRandom(SEED);
+
+  constructor(
+    readonly gateway: OpenGateway,
+    readonly edges: readonly InProcessEdge[],
+  ) {}
+
+  /** Starts a worker. */
+  async start(): Promise<void> {
     const backend = tokenBackend({ tokenMs: 4 });
-    const proxy = gateway.addProxy();
-    const worker = await gateway.addWorker(backend, {
+    const proxy = this.gateway.addProxy();
+    const worker = await this.gateway.addWorker(backend, {
       servers: [proxy.server],
       slots: 40,
     });
-    return { proxy, worker, backend };
-  };
-  const living = [await start(), await start(), await start()];
+    this.living.push({ proxy, worker, backend });
+  }
 
-  const chars = () => random() < LARGE_SHARE ? LARGE_CHARS : 10;
-  const outcomes = new Map<number, ChatOutcome>();
-  const left = new Set<number>();
-  const request = async (number: number) => {
+  /** Sends all requests, while one thing after the other fails, and waits for them. */
+  async play(): Promise<void> {
+    const requests: Promise<void>[] = [];
+    const failing = this.#fail();
+    for (let number = 0; number < REQUESTS; number += 1) {
+      requests.push(this.#request(number));
+      await sleep(this.#random() * 2 * PAUSE_MS);
+    }
+    await failing;
+    await waitFor(() => this.outcomes.size === REQUESTS, {
+      what: () => `${REQUESTS - this.outcomes.size} requests, seed ${SEED}`,
+      timeoutMs: ENDS_WITHIN_MS,
+    });
+    await Promise.all(requests);
+  }
+
+  async #request(number: number): Promise<void> {
+    const random = this.#random;
     const client = new AbortController();
-    const answer = ask(edges[number % 2] ?? edgeA, {
+    const chars = random() < LARGE_SHARE ? LARGE_CHARS : 10;
+    const edge = this.edges[number % this.edges.length] ?? assert.fail();
+    const answer = ask(edge, {
       seed: number,
       max_tokens: 1 + Math.floor(random() * 120),
       stream: random() < 0.6,
-      messages: [{ role: "user", content: "x".repeat(chars()) }],
+      messages: [{ role: "user", content: "x".repeat(chars) }],
     }, { signal: client.signal });
     if (random() < LEAVES_SHARE) {
       await sleep(random() * 200);
       client.abort();
-      left.add(number);
+      this.left.add(number);
     }
-    outcomes.set(number, await answer);
-  };
-  const requests: Promise<void>[] = [];
-  const faults = async () => {
+    this.outcomes.set(number, await answer);
+  }
+
+  async #fail(): Promise<void> {
+    const { nats } = this.gateway;
     for (const fault of FAULTS) {
-      await sleep(150 + random() * 300);
+      await sleep(150 + this.#random() * 300);
       if (fault === "bus") await nats.restart();
-      else if (fault === "cut") living[0]?.proxy.cut();
+      else if (fault === "cut") this.living[0]?.proxy.cut();
       else if (fault === "pause") {
         await nats.freeze();
         await sleep(300);
         nats.thaw();
       } else {
-        await living.shift()?.worker.kill();
-        living.push(await start());
+        await this.living.shift()?.worker.kill();
+        await this.start();
       }
     }
-  };
-  const failing = faults();
-  for (let number = 0; number < REQUESTS; number += 1) {
-    requests.push(request(number));
-    await sleep(random() * 2 * PAUSE_MS);
   }
-  await failing;
-  await waitFor(() => outcomes.size === REQUESTS, {
-    what: () => `${REQUESTS - outcomes.size} requests, seed ${SEED}`,
-    timeoutMs: ENDS_WITHIN_MS,
-  });
-  await Promise.all(requests);
+}
 
+/** Every client got a beginning of its answer, and the end or a reason for none. */
+function assertOutcomes({ outcomes, left }: Chaos): void {
   let complete = 0;
   for (const [number, outcome] of outcomes) {
     const what = `request ${number}: ${JSON.stringify(outcome)}`;
@@ -103,12 +137,17 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
     } else assert.ok(ERRORS.has(outcome.errorCode), what);
   }
   assert.ok(complete > REQUESTS / 2, `only ${complete} are complete`);
+}
 
+/** No backend, worker or edge has anything left of the requests. */
+async function assertNothingLeft(
+  { gateway, living, edges }: Chaos,
+): Promise<void> {
   await gateway.idle();
   for (const { backend } of living) {
     await until(() => backend.running === 0);
   }
-  for (const { dispatcher, admitted } of edges) {
+  for (const { dispatcher } of edges) {
     await waitFor(() => {
       const { workers, used } = dispatcher.workers.totals();
       return workers === living.length && used === 0;
@@ -117,15 +156,30 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
         `an idle table: ${JSON.stringify(dispatcher.workers.totals())}`,
     });
     assert.ok(dispatcher.bus.receiversWaiting <= living.length, "outboxes");
-    for (const { request, settlements } of admitted) {
-      const seed = "seed" in request ? Number(request.seed) : -1;
-      const outcome = outcomes.get(seed);
-      const what = JSON.stringify({ request, outcome, settlements });
-      assert.equal(settlements.length, 1, what);
-      if (outcome?.kind !== "complete") continue;
-      assert.equal(settlements[0]?.kind, "complete", what);
-      const tokens = outcome.content.split(" ").length - 1;
-      assert.equal(settlements[0]?.usage?.completion_tokens, tokens, what);
-    }
   }
+}
+
+/** Every request was settled once, for what its client got if it was complete. */
+function assertSettledOnce({ edges, outcomes }: Chaos): void {
+  for (const { request, settlements } of edges.flatMap((e) => e.admitted)) {
+    const seed = "seed" in request ? Number(request.seed) : -1;
+    const outcome = outcomes.get(seed);
+    const what = JSON.stringify({ request, outcome, settlements });
+    assert.equal(settlements.length, 1, what);
+    if (outcome?.kind !== "complete") continue;
+    assert.equal(settlements[0]?.kind, "complete", what);
+    const tokens = outcome.content.split(" ").length - 1;
+    assert.equal(settlements[0]?.usage?.completion_tokens, tokens, what);
+  }
+}
+
+Deno.test("300 requests among faults end each in one way and leave nothing behind", async () => {
+  await using gateway = await startGateway("open");
+  const edges = [gateway.edge, await gateway.addEdge()];
+  const chaos = new Chaos(gateway, edges);
+  for (let count = 0; count < WORKERS; count++) await chaos.start();
+  await chaos.play();
+  assertOutcomes(chaos);
+  await assertNothingLeft(chaos);
+  assertSettledOnce(chaos);
 });

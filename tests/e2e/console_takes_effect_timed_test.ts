@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
-import { outcomeOf } from "../support/chat_outcome.ts";
+import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { callApi } from "../support/chat_request.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
@@ -109,6 +109,124 @@ function startLoad(gateway: LaunchedGateway, keys: readonly WatchedKey[]) {
   };
 }
 
+async function changesUnderLoad(
+  gateway: LaunchedGateway,
+  browser: TestClient,
+): Promise<void> {
+  const keys: WatchedKey[] = [];
+  for (let n = 0; n < KEYS; n++) {
+    keys.push(await createWatched(browser, `Changed under load, ${n}`));
+  }
+  const load = startLoad(gateway, keys);
+  let rounds = 0;
+  await Promise.all(keys.map(async (key) => {
+    for (; rounds < ROUNDS; rounds++) {
+      await load.change(browser, key, "disable");
+      await load.change(browser, key, "enable");
+    }
+    await load.change(browser, key, "delete");
+  }));
+  const counts = await load.stop();
+  assert.deepEqual([...counts.keys()].toSorted(), [200, 401, 403]);
+  for (const status of [200, 403]) {
+    const count = counts.get(status) ?? 0;
+    // Those asked for after each change, and the load's beside them.
+    const countMin = ROUNDS * EDGES.length + ROUNDS / 2;
+    assert.ok(count >= countMin, `${count} answers of ${status}`);
+  }
+}
+
+async function stopsRunning(
+  gateway: LaunchedGateway,
+  browser: TestClient,
+): Promise<void> {
+  const redis = await gateway.openRedis();
+  const others = [await createWatched(browser, "Somebody else's")];
+  const key = await createWatched(browser, "Stopped");
+  const pair = await redis.command(["GET", hashKey(hashKeyValue(key.value))]);
+  const [keyId = "", ownerId = ""] = String(pair).split(":");
+  const leases = leaseKey({ keyId, ownerId });
+  const countRunning = async () =>
+    Number(await redis.command(["ZCARD", leases]));
+  const load = startLoad(gateway, others);
+  for (const what of ["disable", "delete"] as const) {
+    const streams = startOnEveryEdge(gateway, key, { stream: true });
+    const whole = startOnEveryEdge(gateway, key, { stream: false });
+    // The head of a stream is not sent before its first token.
+    await Promise.all(streams.map(({ answered }) => answered));
+    const count = streams.length + whole.length;
+    await until(async () => await countRunning() === count);
+    const clickMs = performance.now();
+    const more = { stop_running: "on" };
+    const { headers } = await change(browser, key, { what, more });
+    assert.match(headers.get("location") ?? "", /done=stopping/);
+    // An error event, and no [DONE] after it: outcomeOf() refuses that.
+    await assertStopped(streams, clickMs, { kind: "sse_error", status: 200 });
+    await assertStopped(whole, clickMs, { kind: "http_error", status: 403 });
+    await until(async () => await countRunning() === 0);
+    if (what === "disable") await change(browser, key, { what: "enable" });
+  }
+  const counts = await load.stop();
+  assert.deepEqual([...counts.keys()], [200], "the load noticed nothing");
+}
+
+/** A request that runs until it is stopped. */
+interface Running {
+  answered: Promise<Response>;
+  /** How and when it ended, by `performance.now()`. */
+  ended: Promise<{ outcome: ChatOutcome; atMs: number }>;
+}
+
+/** Starts {@link RUNNING} requests on each edge, for streams or whole answers. */
+function startOnEveryEdge(
+  gateway: LaunchedGateway,
+  key: WatchedKey,
+  { stream }: { stream: boolean },
+): Running[] {
+  const edges = EDGES.flatMap((edge) => Array<number>(RUNNING).fill(edge));
+  return edges.map((edge) => {
+    const body = { ...LONG, stream };
+    const answered = gateway.ask(key.value, { edge, body });
+    const ended = outcomeOf(answered)
+      .then((outcome) => ({ outcome, atMs: performance.now() }));
+    return { answered, ended };
+  });
+}
+
+/** Each has ended soon after the click, with the error of a stopped key. */
+async function assertStopped(
+  requests: readonly Running[],
+  clickMs: number,
+  expected: Pick<ChatOutcome, "kind" | "status">,
+): Promise<void> {
+  for (const { ended } of requests) {
+    const { outcome, atMs } = await ended;
+    const errorCode = "key_revoked";
+    assert.partialDeepStrictEqual(outcome, { ...expected, errorCode });
+    assert.equal(outcome.content === "", expected.kind === "http_error");
+    assert.ok(atMs - clickMs < STOP_MS_MAX, `${atMs - clickMs} ms`);
+  }
+}
+
+async function disablesOwner(
+  gateway: LaunchedGateway,
+  browser: TestClient,
+): Promise<void> {
+  const email = "eve@example.org";
+  const { text } = await browser.post("/people", { email });
+  const link = matchIn(text, /(http:\S+\/link\/\w+)/);
+  const eve = await openConsole(gateway, link);
+  const { value } = await makeKey(eve, "Eve's");
+  const people = (await browser.get("/people")).text;
+  const path = matchIn(people, RegExp(`(/people/own_\\w+)">${email}`));
+  for (const [what, status] of [["disable", 403], ["enable", 200]] as const) {
+    await browser.post(path, { what });
+    for (const edge of EDGES) {
+      assert.equal(await readStatus(gateway.ask(value, { edge })), status);
+    }
+  }
+}
+
 Deno.test("the console takes effect on every edge", async (t) => {
   // A Redis that waits 150 ms for its disk is answered with 503, as promised: this one
   // has no disk to wait for.
@@ -121,93 +239,18 @@ Deno.test("the console takes effect on every edge", async (t) => {
   });
   const browser = await openConsole(gateway);
 
-  await t.step("the next request is 403, 200 or 401", async () => {
-    const keys: WatchedKey[] = [];
-    for (let n = 0; n < KEYS; n++) {
-      keys.push(await createWatched(browser, `Changed under load, ${n}`));
-    }
-    const load = startLoad(gateway, keys);
-    let rounds = 0;
-    await Promise.all(keys.map(async (key) => {
-      for (; rounds < ROUNDS; rounds++) {
-        await load.change(browser, key, "disable");
-        await load.change(browser, key, "enable");
-      }
-      await load.change(browser, key, "delete");
-    }));
-    const counts = await load.stop();
-    assert.deepEqual([...counts.keys()].toSorted(), [200, 401, 403]);
-    for (const status of [200, 403]) {
-      const count = counts.get(status) ?? 0;
-      // Those asked for after each change, and the load's beside them.
-      const countMin = ROUNDS * EDGES.length + ROUNDS / 2;
-      assert.ok(count >= countMin, `${count} answers of ${status}`);
-    }
-  });
+  await t.step(
+    "the next request is 403, 200 or 401",
+    () => changesUnderLoad(gateway, browser),
+  );
 
-  await t.step("running requests end within a second", async () => {
-    const redis = await gateway.openRedis();
-    const others = [await createWatched(browser, "Somebody else's")];
-    const key = await createWatched(browser, "Stopped");
-    const pair = await redis.command(["GET", hashKey(hashKeyValue(key.value))]);
-    const [keyId = "", ownerId = ""] = String(pair).split(":");
-    const leases = leaseKey({ keyId, ownerId });
-    const countRunning = async () =>
-      Number(await redis.command(["ZCARD", leases]));
-    const load = startLoad(gateway, others);
-    /** Streams or whole answers on each edge, and how and when they end. */
-    const startAll = (stream: boolean) =>
-      EDGES.flatMap((edge) => Array<number>(RUNNING).fill(edge)).map((edge) => {
-        const body = { ...LONG, stream };
-        const answered = gateway.ask(key.value, { edge, body });
-        const ended = outcomeOf(answered)
-          .then((outcome) => ({ outcome, atMs: performance.now() }));
-        return { answered, ended };
-      });
-    for (const what of ["disable", "delete"] as const) {
-      const [streams, whole] = [startAll(true), startAll(false)];
-      // The head of a stream is not sent before its first token.
-      await Promise.all(streams.map(({ answered }) => answered));
-      const count = streams.length + whole.length;
-      await until(async () => await countRunning() === count);
-      const clickMs = performance.now();
-      const more = { stop_running: "on" };
-      const { headers } = await change(browser, key, { what, more });
-      assert.match(headers.get("location") ?? "", /done=stopping/);
-      // An error event, and no [DONE] after it: outcomeOf() refuses that.
-      const rows = [
-        [streams, { kind: "sse_error", status: 200 }],
-        [whole, { kind: "http_error", status: 403 }],
-      ] as const;
-      for (const [answers, expected] of rows) {
-        for (const { ended } of answers) {
-          const { outcome, atMs } = await ended;
-          const errorCode = "key_revoked";
-          assert.partialDeepStrictEqual(outcome, { ...expected, errorCode });
-          assert.equal(outcome.content === "", answers === whole);
-          assert.ok(atMs - clickMs < STOP_MS_MAX, `${atMs - clickMs} ms`);
-        }
-      }
-      await until(async () => await countRunning() === 0);
-      if (what === "disable") await change(browser, key, { what: "enable" });
-    }
-    const counts = await load.stop();
-    assert.deepEqual([...counts.keys()], [200], "the load noticed nothing");
-  });
+  await t.step(
+    "running requests end within a second",
+    () => stopsRunning(gateway, browser),
+  );
 
-  await t.step("an owner is disabled: the next request is 403", async () => {
-    const email = "eve@example.org";
-    const { text } = await browser.post("/people", { email });
-    const link = matchIn(text, /(http:\S+\/link\/\w+)/);
-    const eve = await openConsole(gateway, link);
-    const { value } = await makeKey(eve, "Eve's");
-    const people = (await browser.get("/people")).text;
-    const path = matchIn(people, RegExp(`(/people/own_\\w+)">${email}`));
-    for (const [what, status] of [["disable", 403], ["enable", 200]] as const) {
-      await browser.post(path, { what });
-      for (const edge of EDGES) {
-        assert.equal(await readStatus(gateway.ask(value, { edge })), status);
-      }
-    }
-  });
+  await t.step(
+    "an owner is disabled: the next request is 403",
+    () => disablesOwner(gateway, browser),
+  );
 });

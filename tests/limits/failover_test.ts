@@ -5,12 +5,13 @@
 import assert from "node:assert/strict";
 import { hashKey, limiterKey, recordKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
-import { readState } from "../support/admission_fixture.ts";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { type LimiterState, readState } from "../support/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import type { TestKey } from "../support/gateway/limited.ts";
+import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { hello } from "../support/scripted_model_server.ts";
-import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 const EDGES = 4;
@@ -19,6 +20,153 @@ const PER_MINUTE = 300;
 const INTERVAL_MS = 60_000 / PER_MINUTE;
 const RECOVERY_MS = 2_000;
 const PATIENT_MS = 30_000;
+
+/** The keys of the test, and the slots that one of them holds. */
+interface Keys {
+  /** Has a limit of requests, which is pressed against all the time. */
+  limited: TestKey;
+  /** Both of its slots are held. */
+  slots: TestKey;
+  held: Response[];
+  disabled: TestKey;
+  deleted: TestKey;
+}
+
+/** Four edges on a master whose replica takes over. */
+class Failover {
+  readonly #link: RedisLink;
+
+  constructor(
+    readonly gateway: LimitedGateway,
+    /** Between the replica and its master. */
+    readonly wire: TcpProxy,
+    link: RedisLink,
+  ) {
+    this.#link = link;
+  }
+
+  /** Sends a command to the replica. */
+  command(...args: string[]): Promise<unknown> {
+    return this.#link.command(args, { deadlineMs: PATIENT_MS });
+  }
+
+  /** Waits until the replica follows its master. */
+  async follows(): Promise<void> {
+    await until(async () => /master_link_status:up/.test(await this.#info()));
+  }
+
+  /** Waits until all that the master has written is in the replica, too. */
+  async isCopied(): Promise<void> {
+    const offsetIn = (text: unknown) =>
+      Number(/master_repl_offset:(\d+)/.exec(String(text))?.[1]);
+    const { world } = this.gateway;
+    const wanted = offsetIn(await world.command("INFO", "replication"));
+    await until(async () => offsetIn(await this.#info()) >= wanted);
+  }
+
+  /** A key gets this status wherever it asks. */
+  async assertOnEveryEdge(key: TestKey, status: number): Promise<void> {
+    for (let edge = 0; edge < EDGES; edge += 1) {
+      assert.equal(await this.gateway.status(key, { edge }), status);
+    }
+  }
+
+  async #info(): Promise<string> {
+    return String(await this.command("INFO", "replication"));
+  }
+}
+
+/** Clients that ask with a key on every edge, without a pause while it is admitted. */
+class Pressure implements AsyncDisposable {
+  /** All answers, in the order in which they came. */
+  readonly statuses: number[] = [];
+  readonly #clients: Promise<void>[];
+  #isOver = false;
+
+  constructor(gateway: LimitedGateway, key: TestKey) {
+    this.#clients = Array.from({ length: CLIENTS }, async (_, index) => {
+      while (!this.#isOver) {
+        const status = await gateway.status(key, { edge: index % EDGES });
+        this.statuses.push(status);
+        if (status !== 200) await sleep(5);
+      }
+    });
+  }
+
+  /** How many answers had this status. */
+  count(status: number): number {
+    return this.statuses.filter((each) => each === status).length;
+  }
+
+  /** Stops asking. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isOver = true;
+    await Promise.all(this.#clients);
+  }
+}
+
+/** Creates keys in all states, which the replica has, too. */
+async function makeKeys(failover: Failover): Promise<Keys> {
+  const { gateway } = failover;
+  const { world } = gateway;
+  const limits = { requestsPerMinute: PER_MINUTE };
+  const limited = await gateway.addKey({ limits });
+  const slots = await gateway.addKey({ limits: { concurrency: 2 } });
+  const disabled = await gateway.addKey();
+  const deleted = await gateway.addKey();
+  for (const key of [disabled, deleted]) {
+    await failover.assertOnEveryEdge(key, 200);
+  }
+  await world.setKey(disabled, { state: "disabled" });
+  await world.command("DEL", recordKey(deleted));
+  await world.command("DEL", hashKey(hashKeyValue(deleted.value)));
+  const body = { stream: true, messages: [{ role: "user", content: "hold" }] };
+  const held = await Promise.all(
+    [0, 1].map((edge) => gateway.ask(slots, { edge, body })),
+  );
+  return { limited, slots, held, disabled, deleted };
+}
+
+/**
+ * Cuts the replica off, kills the master and promotes the replica, which no edge finds
+ * yet. Returns how many admissions had no copy, of those since `began`.
+ */
+async function loseMaster(
+  failover: Failover,
+  pressure: Pressure,
+  { key, began }: { key: TestKey; began: LimiterState },
+): Promise<number> {
+  const { gateway, wire } = failover;
+  await until(() => pressure.count(200) > 50);
+  // What is admitted from now on has no copy.
+  wire.set({ blackHole: "both" });
+  const seen = pressure.count(200);
+  await until(() => pressure.count(200) > seen + 50);
+  await gateway.world.redis.kill();
+  wire.cut();
+  await failover.command("REPLICAOF", "NO", "ONE");
+  const copied = await readState(failover, limiterKey(key)) ?? assert.fail();
+  await until(() => pressure.count(503) > 2 * CLIENTS);
+  const copies = (copied.requestsTatMs - began.requestsTatMs) / INTERVAL_MS;
+  const lost = pressure.count(200) - Math.round(copies);
+  assert.ok(lost > 0, `${lost} lost`);
+  return lost;
+}
+
+/** Every edge is answered by Redis again, in time, and knows what it knew before. */
+async function findNewMaster(failover: Failover, keys: Keys): Promise<void> {
+  const { gateway } = failover;
+  const { slots, disabled, deleted } = keys;
+  await Promise.all(gateway.edges.map((_, edge) =>
+    until(
+      async () => await gateway.status(slots, { edge }) !== 503,
+      RECOVERY_MS,
+    )
+  ));
+  await failover.assertOnEveryEdge(disabled, 403);
+  await failover.assertOnEveryEdge(deleted, 401);
+  await failover.assertOnEveryEdge(slots, 429);
+}
 
 Deno.test("the master is lost, its replica takes over", async () => {
   let movedTo: number | null = null;
@@ -31,92 +179,37 @@ Deno.test("the master is lost, its replica takes over", async () => {
         : hello(call),
   });
   const { world, backend } = gateway;
-  const assertOnEveryEdge = async (key: TestKey, status: number) => {
-    for (let edge = 0; edge < EDGES; edge += 1) {
-      assert.equal(await gateway.status(key, { edge }), status);
-    }
-  };
-  /** Between the replica and its master. */
   await using wire = startTcpProxy(world.redis.port);
   // Copies begin at once, not after waiting for further replicas.
   await world.command("CONFIG", "SET", "repl-diskless-sync-delay", "0");
   const config = `replicaof 127.0.0.1 ${wire.port}`;
   await using replica = await startRedisServer({ config });
   const link = await world.open(replica.url);
-  const command = (...args: string[]) =>
-    link.command(args, { deadlineMs: PATIENT_MS });
-  const info = async () => String(await command("INFO", "replication"));
-  await until(async () => /master_link_status:up/.test(await info()));
-  const limits = { requestsPerMinute: PER_MINUTE };
-  const key = await gateway.addKey({ limits });
-  const slots = await gateway.addKey({ limits: { concurrency: 2 } });
-  const disabled = await gateway.addKey();
-  const deleted = await gateway.addKey();
-  for (const each of [disabled, deleted]) await assertOnEveryEdge(each, 200);
-  await world.setKey(disabled, { state: "disabled" });
-  await world.command("DEL", recordKey(deleted));
-  await world.command("DEL", hashKey(hashKeyValue(deleted.value)));
-  const hold = { stream: true, messages: [{ role: "user", content: "hold" }] };
-  const held = await Promise.all(
-    [0, 1].map((edge) => gateway.ask(slots, { edge, body: hold })),
-  );
-  assert.equal(await gateway.status(key), 200);
-  const began = await readState(world, limiterKey(key)) ?? assert.fail();
-  const offsetIn = (text: unknown) =>
-    Number(/master_repl_offset:(\d+)/.exec(String(text))?.[1]);
-  const wanted = offsetIn(await world.command("INFO", "replication"));
-  await until(async () => offsetIn(await info()) >= wanted);
+  const failover = new Failover(gateway, wire, link);
+  await failover.follows();
+  const keys = await makeKeys(failover);
+  assert.equal(await gateway.status(keys.limited), 200);
+  const began = await readState(world, limiterKey(keys.limited)) ??
+    assert.fail();
+  await failover.isCopied();
 
-  const statuses: number[] = [];
-  const count = (status: number) => statuses.filter((s) => s === status).length;
-  let isOver = false;
-  const pressing = Array.from({ length: CLIENTS }, async (_, index) => {
-    while (!isOver) {
-      const status = await gateway.status(key, { edge: index % EDGES });
-      statuses.push(status);
-      if (status !== 200) await sleep(5);
-    }
+  await using pressure = new Pressure(gateway, keys.limited);
+  const lost = await loseMaster(failover, pressure, {
+    key: keys.limited,
+    began,
   });
-  await using clients = new AsyncDisposableStack();
-  clients.defer(async () => {
-    isOver = true;
-    await Promise.all(pressing);
-  });
-  await until(() => count(200) > 50);
-  // What is admitted from now on has no copy.
-  wire.set({ blackHole: "both" });
-  const seen = count(200);
-  await until(() => count(200) > seen + 50);
-  await world.redis.kill();
-  wire.cut();
-  await command("REPLICAOF", "NO", "ONE");
-  const copied = await readState({ command }, limiterKey(key)) ?? assert.fail();
-  await until(() => count(503) > 2 * CLIENTS);
-  const lost = count(200) -
-    Math.round((copied.requestsTatMs - began.requestsTatMs) / INTERVAL_MS);
-  assert.ok(lost > 0, `${lost} lost`);
-
   movedTo = replica.port;
-  // Every edge is answered by Redis again, in time.
-  await Promise.all(gateway.edges.map((_, edge) =>
-    until(
-      async () => await gateway.status(slots, { edge }) !== 503,
-      RECOVERY_MS,
-    )
-  ));
-  await assertOnEveryEdge(disabled, 403);
-  await assertOnEveryEdge(deleted, 401);
-  await assertOnEveryEdge(slots, 429);
-  await until(() => statuses.at(-1) === 429);
-  await clients.disposeAsync();
+  await findNewMaster(failover, keys);
+  await until(() => pressure.statuses.at(-1) === 429);
+  await pressure[Symbol.asyncDispose]();
   const spanMs = performance.timeOrigin + performance.now() - began.lastAtMs;
   const due = PER_MINUTE + Math.ceil(spanMs / INTERVAL_MS);
-  const admitted = count(200) + 1;
+  const admitted = pressure.count(200) + 1;
   assert.ok(admitted <= due + lost, `${admitted} of ${due} and ${lost} lost`);
   // An outage of Redis is 503 and nothing else.
-  assert.deepEqual(new Set(statuses), new Set([200, 429, 503]));
+  assert.deepEqual(new Set(pressure.statuses), new Set([200, 429, 503]));
 
-  for (const answer of held) await answer.body?.cancel();
-  await until(async () => await gateway.status(slots) === 200);
+  for (const answer of keys.held) await answer.body?.cancel();
+  await until(async () => await gateway.status(keys.slots) === 200);
   assert.ok(backend.calls.length >= admitted);
 });

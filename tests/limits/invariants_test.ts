@@ -118,131 +118,164 @@ Deno.test("ASVS 2.3.4, 2.4.1, API4: of 2,000 requests at once, 600 a minute admi
   assert.equal(await world.command("ZCARD", leaseKey(key)), admitted.length);
 });
 
+async function freesLeakedLease(stage: Stage): Promise<void> {
+  const { world, fleet } = stage;
+  const key = await world.addKey({ limits: { concurrency: 3 } });
+  const takenAtMs = await world.time();
+  for (let count = 0; count < 3; count += 1) {
+    assert.ok((await fleet.at(2).ask(key))?.isAdmitted);
+  }
+  await fleet.replace(2);
+  assert.equal((await exhaust(stage, key)).limit, "concurrency");
+  await letTimePass(world.link, {
+    principal: key,
+    ms: takenAtMs + LEASE_MS - await world.time() - 500,
+  });
+  assert.equal((await exhaust(stage, key)).limit, "concurrency");
+  await letTimePass(world.link, { principal: key, ms: 600 });
+  assert.equal(
+    (await askAtOnce(stage, key, { count: 20 })).admitted.length,
+    3,
+  );
+}
+
+async function settlesOnce(stage: Stage): Promise<void> {
+  const { world, fleet } = stage;
+  const limits = {
+    tokensPerMinute: 10_000,
+    tokensPerDay: 10_000,
+    concurrency: 5,
+  };
+  const key = await world.addKey({ limits, ownerLimits: limits });
+  const admitted = await isAdmitted(stage, key, 1_000);
+  await settle(stage, admitted, DONE);
+  const before = await fingerprint(world);
+  fleet.at(0).settle(admitted, DONE);
+  // As a repeat of an edge that had heard no answer.
+  const again = { reservation: admitted, cost: DONE, mayHaveRun: true };
+  const { keys, args } = settleCall([again]);
+  assert.deepEqual(await world.link.evalScript(SETTLE, { keys, args }), [0]);
+  assert.equal(await fingerprint(world), before);
+}
+
+async function endsVideoOnce(stage: Stage): Promise<void> {
+  const { world, fleet } = stage;
+  const limits = { videoJobs: 1, videoSecondsPerDay: 10 };
+  const key = await world.addKey({ limits, ownerLimits: limits });
+  const eight = { unit: "videoSeconds", count: 8 } as const;
+  const few = await world.addKey({ limits: { videoJobs: 2 } });
+  const asked = [1, 2, 3].map(() => fleet.at(0).ask(few, 0, eight));
+  const said = (await Promise.all(asked)).map((each) => each?.isAdmitted);
+  assert.deepEqual(said, [true, true, false]);
+  const begun = await fleet.at(0).ask(key, 0, eight);
+  assert.ok(begun?.isAdmitted);
+  const cost = { promptTokens: 0, completionTokens: 0, unitsMade: null };
+  await settle(stage, begun, { ...cost, kind: "complete" });
+  // What is kept of it is plain data.
+  const kept = JSON.parse(JSON.stringify(begun));
+  await fleet.replace(0);
+  const end = ({ admission }: FleetEdge) => admission.endVideo(kept, 4);
+  const ends = await atOnce(stage, 20, end);
+  assert.equal(ends.filter(Boolean).length, 1);
+  for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
+    const seconds = await readUnits(world, name, "videoSeconds");
+    assert.equal(seconds?.count, 4);
+  }
+  const six = { ...eight, count: 6 };
+  const { admitted } = await askAtOnce(stage, key, {
+    count: 20,
+    wantUnits: six,
+  });
+  assert.equal(admitted.length, 1);
+}
+
+async function keepsDebt(stage: Stage): Promise<void> {
+  const { world } = stage;
+  const key = await world.addKey({ limits: { tokensPerMinute: 1_000 } });
+  await isAdmitted(stage, key, 5_000);
+  const { waitMs } = await exhaust(stage, key, 10);
+  // 4,000 tokens of debt and the 10 asked for, at 60 ms each.
+  assert.ok(Math.abs(waitMs - 240_600) < 1_000, `${waitMs} ms`);
+  await letTimePass(world.link, { principal: key, ms: waitMs });
+  const { admitted } = await askAtOnce(stage, key, {
+    count: 40,
+    wantTokens: 10,
+  });
+  assert.ok(admitted.length >= 1 && admitted.length <= 2);
+}
+
+async function refillsOnce(stage: Stage): Promise<void> {
+  const { world } = stage;
+  const [perMinute, minutes] = [1_000, 5];
+  const key = await world.addKey({ limits: { tokensPerMinute: perMinute } });
+  const use = (completionTokens: number, admitted: Admitted) =>
+    settle(stage, admitted, { ...DONE, promptTokens: 0, completionTokens });
+  const long: Admitted[] = [];
+  for (let minute = 0; minute < minutes; minute += 1) {
+    long.push(await isAdmitted(stage, key, perMinute));
+    await letTimePass(world.link, { principal: key, ms: MINUTE_MS });
+  }
+  let used = 0;
+  for (const each of long) {
+    await use(0, each);
+    for (;;) {
+      const next = await ask(stage, key, perMinute / 10);
+      if (!next.isAdmitted) break;
+      await use(next.reservedTokens, next);
+      used += next.reservedTokens;
+    }
+  }
+  assert.ok(used <= perMinute * (1 + minutes), `${used} tokens`);
+  assert.ok(used >= perMinute * minutes, `${used} tokens`);
+}
+
+async function disablesAtOnce(stage: Stage): Promise<void> {
+  const { world } = stage;
+  const key = await world.addKey();
+  const decides = async (admits: number, ...reasons: string[]) => {
+    const { admitted, refused } = await askAtOnce(stage, key, { count: 40 });
+    assert.equal(admitted.length, admits);
+    const given = new Set(refused.map(({ reason }) => reason));
+    assert.deepEqual([...given], reasons);
+  };
+  await decides(40);
+  await world.setKey(key, { state: "disabled" });
+  await decides(0, "disabled");
+  await world.setKey(key, { state: "enabled" });
+  await decides(40);
+  await world.command("DEL", recordKey(key));
+  await decides(0, "unknown");
+}
+
 Deno.test("invariants of the limits", async (t) => {
   await using stage = await startStage();
-  const { world, fleet } = stage;
-  const pass = (principal: Principal, ms: number) =>
-    letTimePass(world.link, { principal, ms });
 
-  await t.step("a leaked lease is free again when it expires", async () => {
-    const key = await world.addKey({ limits: { concurrency: 3 } });
-    const takenAtMs = await world.time();
-    for (let count = 0; count < 3; count += 1) {
-      assert.ok((await fleet.at(2).ask(key))?.isAdmitted);
-    }
-    await fleet.replace(2);
-    assert.equal((await exhaust(stage, key)).limit, "concurrency");
-    await pass(key, takenAtMs + LEASE_MS - await world.time() - 500);
-    assert.equal((await exhaust(stage, key)).limit, "concurrency");
-    await pass(key, 600);
-    assert.equal(
-      (await askAtOnce(stage, key, { count: 20 })).admitted.length,
-      3,
-    );
-  });
+  await t.step(
+    "a leaked lease is free again when it expires",
+    () => freesLeakedLease(stage),
+  );
 
-  await t.step("a second settlement does nothing", async () => {
-    const limits = {
-      tokensPerMinute: 10_000,
-      tokensPerDay: 10_000,
-      concurrency: 5,
-    };
-    const key = await world.addKey({ limits, ownerLimits: limits });
-    const admitted = await isAdmitted(stage, key, 1_000);
-    await settle(stage, admitted, DONE);
-    const before = await fingerprint(world);
-    fleet.at(0).settle(admitted, DONE);
-    // As a repeat of an edge that had heard no answer.
-    const again = { reservation: admitted, cost: DONE, mayHaveRun: true };
-    const { keys, args } = settleCall([again]);
-    assert.deepEqual(await world.link.evalScript(SETTLE, { keys, args }), [0]);
-    assert.equal(await fingerprint(world), before);
-  });
+  await t.step("a second settlement does nothing", () => settlesOnce(stage));
 
-  await t.step("a video is ended by any edge, and by one", async () => {
-    const limits = { videoJobs: 1, videoSecondsPerDay: 10 };
-    const key = await world.addKey({ limits, ownerLimits: limits });
-    const eight = { unit: "videoSeconds", count: 8 } as const;
-    const few = await world.addKey({ limits: { videoJobs: 2 } });
-    const asked = [1, 2, 3].map(() => fleet.at(0).ask(few, 0, eight));
-    const said = (await Promise.all(asked)).map((each) => each?.isAdmitted);
-    assert.deepEqual(said, [true, true, false]);
-    const begun = await fleet.at(0).ask(key, 0, eight);
-    assert.ok(begun?.isAdmitted);
-    const cost = { promptTokens: 0, completionTokens: 0, unitsMade: null };
-    await settle(stage, begun, { ...cost, kind: "complete" });
-    // What is kept of it is plain data.
-    const kept = JSON.parse(JSON.stringify(begun));
-    await fleet.replace(0);
-    const end = ({ admission }: FleetEdge) => admission.endVideo(kept, 4);
-    const ends = await atOnce(stage, 20, end);
-    assert.equal(ends.filter(Boolean).length, 1);
-    for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
-      const seconds = await readUnits(world, name, "videoSeconds");
-      assert.equal(seconds?.count, 4);
-    }
-    const six = { ...eight, count: 6 };
-    const { admitted } = await askAtOnce(stage, key, {
-      count: 20,
-      wantUnits: six,
-    });
-    assert.equal(admitted.length, 1);
-  });
+  await t.step(
+    "a video is ended by any edge, and by one",
+    () => endsVideoOnce(stage),
+  );
 
-  await t.step("a request beyond the bucket leaves a debt", async () => {
-    const key = await world.addKey({ limits: { tokensPerMinute: 1_000 } });
-    await isAdmitted(stage, key, 5_000);
-    const { waitMs } = await exhaust(stage, key, 10);
-    // 4,000 tokens of debt and the 10 asked for, at 60 ms each.
-    assert.ok(Math.abs(waitMs - 240_600) < 1_000, `${waitMs} ms`);
-    await pass(key, waitMs);
-    const { admitted } = await askAtOnce(stage, key, {
-      count: 40,
-      wantTokens: 10,
-    });
-    assert.ok(admitted.length >= 1 && admitted.length <= 2);
-  });
+  await t.step(
+    "a request beyond the bucket leaves a debt",
+    () => keepsDebt(stage),
+  );
 
-  await t.step("what is given back bursts once, as refilled", async () => {
-    const [perMinute, minutes] = [1_000, 5];
-    const key = await world.addKey({ limits: { tokensPerMinute: perMinute } });
-    const use = (completionTokens: number, admitted: Admitted) =>
-      settle(stage, admitted, { ...DONE, promptTokens: 0, completionTokens });
-    const long: Admitted[] = [];
-    for (let minute = 0; minute < minutes; minute += 1) {
-      long.push(await isAdmitted(stage, key, perMinute));
-      await pass(key, MINUTE_MS);
-    }
-    let used = 0;
-    for (const each of long) {
-      await use(0, each);
-      for (;;) {
-        const next = await ask(stage, key, perMinute / 10);
-        if (!next.isAdmitted) break;
-        await use(next.reservedTokens, next);
-        used += next.reservedTokens;
-      }
-    }
-    assert.ok(used <= perMinute * (1 + minutes), `${used} tokens`);
-    assert.ok(used >= perMinute * minutes, `${used} tokens`);
-  });
+  await t.step(
+    "what is given back bursts once, as refilled",
+    () => refillsOnce(stage),
+  );
 
-  await t.step("ASVS 8.3.2: disable and delete hold at once", async () => {
-    const key = await world.addKey();
-    const decides = async (admits: number, ...reasons: string[]) => {
-      const { admitted, refused } = await askAtOnce(stage, key, { count: 40 });
-      assert.equal(admitted.length, admits);
-      const given = new Set(refused.map(({ reason }) => reason));
-      assert.deepEqual([...given], reasons);
-    };
-    await decides(40);
-    await world.setKey(key, { state: "disabled" });
-    await decides(0, "disabled");
-    await world.setKey(key, { state: "enabled" });
-    await decides(40);
-    await world.command("DEL", recordKey(key));
-    await decides(0, "unknown");
-  });
+  await t.step(
+    "ASVS 8.3.2: disable and delete hold at once",
+    () => disablesAtOnce(stage),
+  );
 });
 
 const images = { unit: "images", count: 100 } as const;

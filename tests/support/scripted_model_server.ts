@@ -118,6 +118,9 @@ export function answerOf(seed: number, tokens: number): string {
     .join("");
 }
 
+/** What {@link tokenBackend} returns. */
+export type TokenBackend = ReturnType<typeof tokenBackend>;
+
 /**
  * A server whose answer follows from `seed` and `max_tokens`. It counts the tokens it
  * makes, to compare with usage.
