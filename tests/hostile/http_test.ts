@@ -18,6 +18,7 @@ const BODY = JSON.stringify({
 });
 const CHUNKED = "2\r\n{}\r\n0\r\n\r\n";
 const EXTENDED = CHUNKED.replace("2", `2;${"a".repeat(20_000)}`);
+const CHUNKED_CODING = "Transfer-Encoding: chunked\r\n";
 const LENGTH = `Content-Length: ${BODY.length}\r\n`;
 const H2C = "Connection: Upgrade, HTTP2-Settings\r\n" +
   "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
@@ -89,74 +90,164 @@ function unauthenticated(key: TestKey): Row[] {
   ];
 }
 
-/** Requests of a good key that are wrong in some other way. */
-function authenticated(key: TestKey): Row[] {
-  const all = HOST + CLOSE + bearer(key.value);
-  const get = (line: string) => request(`${line} HTTP/1.1`, all);
-  const withHeader = (headers: string) => request(MODELS, all + headers);
-  const post = (headers: string, body = BODY) =>
-    request(CHAT, all + headers, body);
-  const as = (credential: string) => request(MODELS, HOST + CLOSE + credential);
-  const encoded = (coding: string) =>
-    post(`Transfer-Encoding: ${coding}\r\n`, CHUNKED);
-  const typed = (type: string) => post(`${LENGTH}Content-Type: ${type}\r\n`);
-  const chunked = "Transfer-Encoding: chunked\r\n";
+/** Requests of a good key, or of another credential, that want no kept connection. */
+class Requests {
+  readonly #key: string;
+
+  constructor({ value }: TestKey) {
+    this.#key = bearer(value);
+  }
+
+  /** The headers of a good request. */
+  get headers(): string {
+    return HOST + CLOSE + this.#key;
+  }
+
+  /** A request without a body, with another first line. */
+  get(line: string): string {
+    return request(`${line} HTTP/1.1`, this.headers);
+  }
+
+  /** A request for the models with one more header. */
+  withHeader(header: string): string {
+    return request(MODELS, this.headers + header);
+  }
+
+  /** A chat request with more headers. */
+  post(more: string, body = BODY): string {
+    return request(CHAT, this.headers + more, body);
+  }
+
+  /** A request for the models, with other headers of authorization. */
+  as(credential: string): string {
+    return request(MODELS, HOST + CLOSE + credential);
+  }
+
+  /** A chunked chat request with this transfer encoding. */
+  encoded(coding: string): string {
+    return this.post(`Transfer-Encoding: ${coding}\r\n`, CHUNKED);
+  }
+
+  /** A chat request of this media type. */
+  typed(type: string): string {
+    return this.post(`${LENGTH}Content-Type: ${type}\r\n`);
+  }
+}
+
+/** Headers: names, blanks, control characters, sizes, hosts. */
+function headerRows(to: Requests, key: TestKey): Row[] {
   return [
-    ["3 lower case", as(`authorization: bearer ${key.value}\r\n`), 200],
-    ["4 blanks", as(`Authorization: Bearer   ${key.value}  \r\n`), 200],
-    ["9 NUL", withHeader("X: a\0b\r\n"), 400],
-    ["9 CR", withHeader("X: a\rb\r\n"), 400],
-    ["9 LF", withHeader("X: a\nb\r\n"), 400],
-    ["10 100 kB header", withHeader(`X: ${"a".repeat(100_000)}\r\n`), 431],
-    ["10 1,000 headers", withHeader("X: a\r\n".repeat(1_000)), 200],
-    ["10 URI of 70 kB", get(`GET /v1/${"a".repeat(70_000)}`), 431],
-    ["17 length, chunked", post(LENGTH + chunked), 400],
-    ["17 chunked, length", post(chunked + LENGTH), 400],
-    ["18 two lengths", post("Content-Length: 5\r\nContent-Length: 6\r\n"), 400],
-    ["18 +2", post("Content-Length: +2\r\n", "{}"), 400],
-    ["18 -1", post("Content-Length: -1\r\n", "{}"), 400],
-    ["18 0x2", post("Content-Length: 0x2\r\n", "{}"), 400],
-    ["18 list", post("Content-Length: 2, 3\r\n", "{}"), 400],
-    ["18 20 digits", post(`Content-Length: ${"9".repeat(20)}\r\n`), 400],
-    ["18 blank", post("Content-Length : 2\r\n", "{}"), 400],
-    ["18 two equal lengths", post(LENGTH + LENGTH), 400],
-    ["19 xchunked", encoded("xchunked"), 400],
-    ["19 chunked, identity", encoded("chunked, identity"), 400],
-    ["19 identity, chunked", encoded("identity, chunked"), 400],
-    ["19 folded", encoded("\r\n chunked"), 400],
-    ["19 chunked twice", post(chunked + chunked, CHUNKED), 400],
-    ["20 bad chunk size", post(chunked, "zz\r\n{}\r\n0\r\n\r\n"), 400],
-    ["20 huge chunk size", post(chunked, `${"f".repeat(17)}\r\n{}`), 400],
-    ["20 chunk too short", post(chunked, "1\r\n{}\r\n0\r\n\r\n"), 400],
-    ["21 chunk extension", post(chunked, EXTENDED), 400],
-    ["23 two hosts", request(MODELS, HOST + all), 400],
-    ["25 //", get("GET //v1/models"), 404],
-    ["25 ..", get("GET /v1/../v1/models"), 404],
-    ["25 %zz", get("GET /v1/%zz"), 404],
-    ["25 %00", get("GET /v1/models/%00"), 404],
-    ["26 escaped", get("GET /v1/%6dodels"), 200],
-    ["27 TRACE", get("TRACE /v1/chat/completions"), 405],
-    ["27 get", get("get /v1/models"), 400],
-    ["27 unknown", get("FOO /v1/models"), 400],
-    ["27 CONNECT", get("CONNECT x:80"), 0],
-    ["27 PUT", get("PUT /v1/chat/completions"), 405],
-    ["33 20 MiB and more", post("Content-Length: 99999999\r\n", "{}"), 413],
-    ["34 gzip", post(`${LENGTH}Content-Encoding: gzip\r\n`), 415],
-    ["35 text", typed("text/plain"), 415],
-    ["35 form", typed("application/x-www-form-urlencoded"), 415],
-    ["35 parts", typed("multipart/form-data; boundary=x"), 415],
-    ["35 no type", post(LENGTH), 200],
-    ["29 expecting more", post(`${LENGTH}Expect: 200-ok\r\n`), 200],
-    ["upgrade", withHeader("Upgrade: websocket\r\n"), 200],
-    ["upgrade of the JDK's client", withHeader(H2C), 200],
-    ["the same with a body", post(LENGTH + H2C), 200],
-    ["HTTP/2 with prior knowledge", H2_PREFACE, 400],
+    ["3 lower case", to.as(`authorization: bearer ${key.value}\r\n`), 200],
+    ["4 blanks", to.as(`Authorization: Bearer   ${key.value}  \r\n`), 200],
+    ["9 NUL", to.withHeader("X: a\0b\r\n"), 400],
+    ["9 CR", to.withHeader("X: a\rb\r\n"), 400],
+    ["9 LF", to.withHeader("X: a\nb\r\n"), 400],
+    ["10 100 kB header", to.withHeader(`X: ${"a".repeat(100_000)}\r\n`), 431],
+    ["10 1,000 headers", to.withHeader("X: a\r\n".repeat(1_000)), 200],
+    ["23 two hosts", request(MODELS, HOST + to.headers), 400],
     ["23 no host", request(MODELS, CLOSE + bearer(key.value)), 400],
     ["22 bare LF", `GET /v1/models HTTP/1.1\nHost: x\n${CLOSE}\n`, 400],
     ["23 a path", request(MODELS, `Host: x/v1/models?\r\n${CLOSE}`), 400],
+  ];
+}
+
+/** Where a body ends: lengths, encodings, chunks. */
+function framingRows(to: Requests): Row[] {
+  return [
+    ["17 length, chunked", to.post(LENGTH + CHUNKED_CODING), 400],
+    ["17 chunked, length", to.post(CHUNKED_CODING + LENGTH), 400],
+    [
+      "18 two lengths",
+      to.post("Content-Length: 5\r\nContent-Length: 6\r\n"),
+      400,
+    ],
+    ["18 +2", to.post("Content-Length: +2\r\n", "{}"), 400],
+    ["18 -1", to.post("Content-Length: -1\r\n", "{}"), 400],
+    ["18 0x2", to.post("Content-Length: 0x2\r\n", "{}"), 400],
+    ["18 list", to.post("Content-Length: 2, 3\r\n", "{}"), 400],
+    ["18 20 digits", to.post(`Content-Length: ${"9".repeat(20)}\r\n`), 400],
+    ["18 blank", to.post("Content-Length : 2\r\n", "{}"), 400],
+    ["18 two equal lengths", to.post(LENGTH + LENGTH), 400],
+    ["19 xchunked", to.encoded("xchunked"), 400],
+    ["19 chunked, identity", to.encoded("chunked, identity"), 400],
+    ["19 identity, chunked", to.encoded("identity, chunked"), 400],
+    ["19 folded", to.encoded("\r\n chunked"), 400],
+    [
+      "19 chunked twice",
+      to.post(CHUNKED_CODING + CHUNKED_CODING, CHUNKED),
+      400,
+    ],
+    [
+      "20 bad chunk size",
+      to.post(CHUNKED_CODING, "zz\r\n{}\r\n0\r\n\r\n"),
+      400,
+    ],
+    [
+      "20 huge chunk size",
+      to.post(CHUNKED_CODING, `${"f".repeat(17)}\r\n{}`),
+      400,
+    ],
+    [
+      "20 chunk too short",
+      to.post(CHUNKED_CODING, "1\r\n{}\r\n0\r\n\r\n"),
+      400,
+    ],
+    ["21 chunk extension", to.post(CHUNKED_CODING, EXTENDED), 400],
+    ["33 20 MiB and more", to.post("Content-Length: 99999999\r\n", "{}"), 413],
+    ["29 expecting more", to.post(`${LENGTH}Expect: 200-ok\r\n`), 200],
+  ];
+}
+
+/** Paths and methods. */
+function lineRows(to: Requests): Row[] {
+  return [
+    ["10 URI of 70 kB", to.get(`GET /v1/${"a".repeat(70_000)}`), 431],
+    ["25 //", to.get("GET //v1/models"), 404],
+    ["25 ..", to.get("GET /v1/../v1/models"), 404],
+    ["25 %zz", to.get("GET /v1/%zz"), 404],
+    ["25 %00", to.get("GET /v1/models/%00"), 404],
+    ["26 escaped", to.get("GET /v1/%6dodels"), 200],
+    ["27 TRACE", to.get("TRACE /v1/chat/completions"), 405],
+    ["27 get", to.get("get /v1/models"), 400],
+    ["27 unknown", to.get("FOO /v1/models"), 400],
+    ["27 CONNECT", to.get("CONNECT x:80"), 0],
+    ["27 PUT", to.get("PUT /v1/chat/completions"), 405],
+  ];
+}
+
+/** What a body is said to be. */
+function typeRows(to: Requests): Row[] {
+  return [
+    ["34 gzip", to.post(`${LENGTH}Content-Encoding: gzip\r\n`), 415],
+    ["35 text", to.typed("text/plain"), 415],
+    ["35 form", to.typed("application/x-www-form-urlencoded"), 415],
+    ["35 parts", to.typed("multipart/form-data; boundary=x"), 415],
+    ["35 no type", to.post(LENGTH), 200],
+  ];
+}
+
+/** Other protocols, and other versions. */
+function protocolRows(to: Requests): Row[] {
+  return [
+    ["upgrade", to.withHeader("Upgrade: websocket\r\n"), 200],
+    ["upgrade of the JDK's client", to.withHeader(H2C), 200],
+    ["the same with a body", to.post(LENGTH + H2C), 200],
+    ["HTTP/2 with prior knowledge", H2_PREFACE, 400],
     ["TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400],
     ["no request", "hello\r\n\r\n", 400],
-    ["HTTP/3.0", request("GET /v1/models HTTP/3.0", all), 400],
+    ["HTTP/3.0", request("GET /v1/models HTTP/3.0", to.headers), 400],
+  ];
+}
+
+/** Requests of a good key that are wrong in some other way. */
+function authenticated(key: TestKey): Row[] {
+  const to = new Requests(key);
+  return [
+    ...headerRows(to, key),
+    ...framingRows(to),
+    ...lineRows(to),
+    ...typeRows(to),
+    ...protocolRows(to),
   ];
 }
 
@@ -289,14 +380,20 @@ async function readsUnknownKeyOnce({ gateway, url }: RawSocket) {
 }
 
 async function refusesWithoutRight({ gateway, url }: RawSocket) {
-  const rows = [
-    [await gateway.addKey({ state: "disabled" }), 403, "unauthorized"],
-    [await gateway.addKey({ expiresAtMs: 1 }), 401, "unauthorized"],
-    [await gateway.addKey({ scopes: "image" }), 403, "forbidden"],
-    // The model is in the body: it must be read for that.
-    [await gateway.addKey({ models: "other" }), 403, "forbidden", 400],
-  ] as const;
-  for (const [key, status, code, ofBadBody = status] of rows) {
+  const refused = [
+    { key: { state: "disabled" }, status: 403, code: "unauthorized" },
+    { key: { expiresAtMs: 1 }, status: 401, code: "unauthorized" },
+    { key: { scopes: "image" }, status: 403, code: "forbidden" },
+    {
+      key: { models: "other" },
+      status: 403,
+      code: "forbidden",
+      // The model is in the body: it must be read for that.
+      statusOfBadBody: 400,
+    },
+  ];
+  for (const { status, code, statusOfBadBody = status, ...row } of refused) {
+    const key = await gateway.addKey(row.key);
     const headers = HOST + CLOSE + bearer(key.value) + LENGTH;
     const post = (body: string) => send(url, request(CHAT, headers, body));
     const answer = await post(BODY);
@@ -304,7 +401,7 @@ async function refusesWithoutRight({ gateway, url }: RawSocket) {
     assert.equal(JSON.parse(answer.body).error.code, code);
     assert.equal(await gateway.leases(key), 0);
     const bad = `{${BODY.slice(2)}`.padEnd(BODY.length);
-    assert.equal((await post(bad)).status, ofBadBody);
+    assert.equal((await post(bad)).status, statusOfBadBody);
   }
 }
 

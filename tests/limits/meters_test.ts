@@ -7,6 +7,7 @@ import {
 import {
   limiterKey,
   type Limits,
+  type Principal,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import { loneEdge } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
@@ -38,83 +39,107 @@ const ASK = { scope: "chat", model: null } as const;
 
 type LoneEdge = Awaited<ReturnType<typeof loneEdge>>;
 
+/** A key, its owner, and an edge that admits its requests. */
+interface Metered {
+  world: RedisWorld;
+  edge: LoneEdge;
+  principal: Principal;
+}
+
+/** Something that happens to a key, and what its meters show afterwards. */
+interface Step {
+  name: string;
+  act: (metered: Metered) => Promise<unknown>;
+  /** Of each meter, in the order of `readMeters()`. */
+  used: readonly number[];
+  /** The meter that is nearest to its limit. */
+  binds?: string;
+}
+
+const admit = ({ edge, principal }: Metered, wantTokens: number) =>
+  edge.admit(principal, { ...ASK, wantTokens });
+
+const pass = ({ world, principal }: Metered, ms: number) =>
+  letTimePass(world.link, { principal, ms });
+
+async function burst(metered: Metered): Promise<void> {
+  for (let n = 0; n < BURST; n++) await admit(metered, 100);
+}
+
+const STEPS: readonly Step[] = [
+  {
+    name: "never used",
+    act: () => Promise.resolve(),
+    used: [0, 0, 0, 0, 0, 0],
+  },
+  {
+    name: "a burst",
+    act: burst,
+    used: [30, 3_000, 3_000, 30, 30, 3_000],
+    binds: "key concurrency",
+  },
+  {
+    name: "15 s later",
+    act: (metered) => pass(metered, 15_000),
+    used: [15, 750, 3_000, 30, 5, 3_000],
+    binds: "key concurrency",
+  },
+  {
+    // As if no time had passed since the last admission.
+    name: "the clock of Redis is set back by a minute",
+    act: (metered) => pass(metered, -60_000),
+    used: [30, 3_000, 3_000, 30, 30, 3_000],
+    binds: "key concurrency",
+  },
+  {
+    name: "leases end after 30 s",
+    act: (metered) => pass(metered, 100_000),
+    used: [0, 0, 3_000, 0, 0, 3_000],
+    binds: "owner tokensPerDay",
+  },
+  {
+    name: "debt",
+    act: (metered) => admit(metered, LARGE),
+    used: [1, LARGE, 15_000, 1, 1, 15_000],
+    binds: "key tokensPerMinute",
+  },
+  {
+    name: "the day ends",
+    act: ({ world, principal }) => letDayEnd(world, principal),
+    used: [1, LARGE, 0, 1, 1, 0],
+    binds: "key tokensPerMinute",
+  },
+];
+
+/** The meters show `used`, but for what refills meanwhile. */
+async function assertMeters(
+  { world, principal: { ownerId, keyId } }: Metered,
+  { used, binds }: Step,
+): Promise<void> {
+  const key = { id: keyId, limits: KEY };
+  const owner = { ownerId, limits: OWNER };
+  const { meters, nowMs } = await readMeters(world.link, owner, key);
+  assert.equal(meters.length, used.length);
+  for (const [at, meter] of meters.entries()) {
+    const most = used[at] ?? NaN;
+    const least = most - SLACK * meter.limit;
+    const isRight = meter.used <= most && meter.used >= least;
+    assert.ok(isRight, `${JSON.stringify(meter)}, not ${most}`);
+  }
+  const first = bindingMeter(meters);
+  assert.equal(first && `${first.whose} ${first.name}`, binds);
+  assert.ok(Math.abs(nowMs - await world.time()) < 10_000);
+}
+
 Deno.test("meters of a key and its owner are what the admission counts", async (t) => {
   await using world = await startRedisWorld();
   await using edge = await loneEdge(world);
   const principal = await world.addKey({ limits: KEY, ownerLimits: OWNER });
-  const { ownerId, keyId } = principal;
-  const key = { id: keyId, limits: KEY };
-  const owner = { ownerId, limits: OWNER };
-  const admit = (wantTokens: number) =>
-    edge.admit(principal, { ...ASK, wantTokens });
-  const pass = (ms: number) => letTimePass(world.link, { principal, ms });
-  const burst = async () => {
-    for (let n = 0; n < BURST; n++) await admit(100);
-  };
-  const [concurrency, tokens] = ["key concurrency", "key tokensPerMinute"];
-  const steps: readonly {
-    name: string;
-    act: () => Promise<unknown>;
-    /** Of each meter, in the order of `readMeters()`. */
-    used: readonly number[];
-    binds?: string;
-  }[] = [
-    {
-      name: "never used",
-      act: () => Promise.resolve(),
-      used: [0, 0, 0, 0, 0, 0],
-    },
-    {
-      name: "a burst",
-      act: burst,
-      used: [30, 3_000, 3_000, 30, 30, 3_000],
-      binds: concurrency,
-    },
-    {
-      name: "15 s later",
-      act: () => pass(15_000),
-      used: [15, 750, 3_000, 30, 5, 3_000],
-      binds: concurrency,
-    },
-    {
-      // As if no time had passed since the last admission.
-      name: "the clock of Redis is set back by a minute",
-      act: () => pass(-60_000),
-      used: [30, 3_000, 3_000, 30, 30, 3_000],
-      binds: concurrency,
-    },
-    {
-      name: "leases end after 30 s",
-      act: () => pass(100_000),
-      used: [0, 0, 3_000, 0, 0, 3_000],
-      binds: "owner tokensPerDay",
-    },
-    {
-      name: "debt",
-      act: () => admit(LARGE),
-      used: [1, LARGE, 15_000, 1, 1, 15_000],
-      binds: tokens,
-    },
-    {
-      name: "the day ends",
-      act: () => letDayEnd(world, principal),
-      used: [1, LARGE, 0, 1, 1, 0],
-      binds: tokens,
-    },
-  ];
-  for (const { name, act, used, binds } of steps) {
-    await t.step(name, async () => {
-      await act();
-      const { meters, nowMs } = await readMeters(world.link, owner, key);
-      assert.equal(meters.length, used.length);
-      for (const [at, meter] of meters.entries()) {
-        const [most = NaN, least = most - SLACK * meter.limit] = [used[at]];
-        const isRight = meter.used <= most && meter.used >= least;
-        assert.ok(isRight, `${JSON.stringify(meter)}, not ${most}`);
-      }
-      const first = bindingMeter(meters);
-      assert.equal(first && `${first.whose} ${first.name}`, binds);
-      assert.ok(Math.abs(nowMs - await world.time()) < 10_000);
+  const metered = { world, edge, principal };
+  for (const step of STEPS) {
+    await t.step(step.name, async () => {
+      await step.act(metered);
+      await assertMeters(metered, step);
     });
   }
   await t.step(

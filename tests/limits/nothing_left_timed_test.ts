@@ -6,28 +6,45 @@ import vm from "node:vm";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
+import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 const CLIENTS = 50;
 /** A quarter of a KiB each: less than any object that a request could leave behind. */
 const HEAP_GROWTH_BYTES_MAX = 2 * 1024 * 1024;
 
-Deno.test("10,000 clients that leave at any moment leave nothing behind, and each is settled once", async () => {
-  /** What a client waits for, by the seed of its request. */
-  const awaited = new Map<number, () => void>();
-  await using gateway = await startGateway("limited", {
-    edges: 2,
-    onCall(call) {
-      // Some answers begin, none ends.
-      if (gateway.backend.calls.length % 2 === 0) call.say("begun", "going on");
-      awaited.get(call.request.seed ?? -1)?.();
-    },
-  });
-  const wide = { concurrency: 1_000_000, tokensPerDay: 1_000_000_000 };
-  const key = await gateway.addKey({ limits: wide, ownerLimits: wide });
-  const leave = async (number: number) => {
+/** Clients that ask, and leave before their answer ends. */
+class Leavers {
+  /** Called by the model server, by the seed of a request, when it is asked. */
+  readonly #calls = new Map<number, () => void>();
+
+  /** Says that the model server was asked with a seed. */
+  called(seed: number): void {
+    this.#calls.get(seed)?.();
+  }
+
+  /** Sends so many requests, of which every client leaves one after the other. */
+  async leaveAll(
+    gateway: LimitedGateway,
+    key: TestKey,
+    requests: number,
+  ): Promise<void> {
+    await Promise.all(Array.from({ length: CLIENTS }, async (_, client) => {
+      for (let count = 0; count < requests / CLIENTS; count += 1) {
+        await this.#leave(gateway, key, client + count * CLIENTS);
+      }
+    }));
+  }
+
+  async #leave(
+    gateway: LimitedGateway,
+    key: TestKey,
+    number: number,
+  ): Promise<void> {
     const controller = new AbortController();
-    const called = new Promise<void>((resolve) => awaited.set(number, resolve));
+    const called = new Promise<void>((resolve) =>
+      this.#calls.set(number, resolve)
+    );
     const asking = gateway.ask(key, {
       edge: number % 2,
       body: { stream: number % 3 !== 0, seed: number },
@@ -40,39 +57,59 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
     await sleep(number % 4 === 0 ? 0 : number % 23);
     controller.abort();
     assert.equal(await outcome, "AbortError");
-    awaited.delete(number);
-  };
+    this.#calls.delete(number);
+  }
+}
+
+/** As many requests are counted as were admitted, and as many tokens as are charged. */
+async function assertCountedOnce(
+  { world, edges }: LimitedGateway,
+  key: TestKey,
+): Promise<void> {
+  const use = await usageCounted(world, key);
+  const admitted = edges.reduce((sum, each) => sum + each.admissions, 0);
+  assert.partialDeepStrictEqual(use, { requests: admitted, errors: 0 });
+  for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
+    const state = await readState(world, name);
+    assert.equal(state?.dayTokens, use.promptTokens + use.completionTokens);
+  }
+}
+
+/** The bytes of the heap that are in use, without what the test itself keeps. */
+async function heapUsed({ backend, edges }: LimitedGateway): Promise<number> {
+  assert.ok(backend.calls.length > 0, "nobody reached the backend");
+  // A worker may have taken a job just when its client was given up.
+  const isOver = () => backend.calls.every((call) => call.abortedAtMs !== null);
+  await until(isOver, 1_000);
+  backend.calls.splice(0);
+  for (const { log } of edges) log.lines.splice(0);
+  // So that what somebody holds can be counted.
+  v8.setFlagsFromString("--expose-gc");
+  vm.runInNewContext("gc")();
+  return Deno.memoryUsage().heapUsed;
+}
+
+Deno.test("10,000 clients that leave at any moment leave nothing behind, and each is settled once", async () => {
+  const leavers = new Leavers();
+  await using gateway = await startGateway("limited", {
+    edges: 2,
+    onCall(call) {
+      // Some answers begin, none ends.
+      if (gateway.backend.calls.length % 2 === 0) call.say("begun", "going on");
+      leavers.called(call.request.seed ?? -1);
+    },
+  });
+  const wide = { concurrency: 1_000_000, tokensPerDay: 1_000_000_000 };
+  const key = await gateway.addKey({ limits: wide, ownerLimits: wide });
   const heapAfter = async (requests: number) => {
-    await Promise.all(Array.from({ length: CLIENTS }, async (_, client) => {
-      for (let count = 0; count < requests / CLIENTS; count += 1) {
-        await leave(client + count * CLIENTS);
-      }
-    }));
+    await leavers.leaveAll(gateway, key, requests);
     await gateway.settled(key, 1_000);
     for (const { limiter, dispatcher } of gateway.edges) {
       assert.equal(limiter.leases.running, 0);
       assert.equal(dispatcher.running, 0);
     }
-    // As many requests are counted as were admitted, and as many tokens as are charged.
-    const { world, edges } = gateway;
-    const use = await usageCounted(world, key);
-    const admitted = edges.reduce((sum, each) => sum + each.admissions, 0);
-    assert.partialDeepStrictEqual(use, { requests: admitted, errors: 0 });
-    for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
-      const state = await readState(world, name);
-      assert.equal(state?.dayTokens, use.promptTokens + use.completionTokens);
-    }
-    assert.ok(gateway.backend.calls.length > 0, "nobody reached the backend");
-    // A worker may have taken a job just when its client was given up.
-    const { calls } = gateway.backend;
-    await until(() => calls.every((call) => call.abortedAtMs !== null), 1_000);
-    // What the test itself keeps.
-    gateway.backend.calls.splice(0);
-    for (const { log } of gateway.edges) log.lines.splice(0);
-    // So that what somebody holds can be counted.
-    v8.setFlagsFromString("--expose-gc");
-    vm.runInNewContext("gc")();
-    return Deno.memoryUsage().heapUsed;
+    await assertCountedOnce(gateway, key);
+    return await heapUsed(gateway);
   };
   const warmBytes = await heapAfter(2_000);
   const bytes = await heapAfter(8_000) - warmBytes;

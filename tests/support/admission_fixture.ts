@@ -18,7 +18,7 @@ import {
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import type { RedisLink, RedisLinkOptions } from "@gateway/shared/redis/link";
-import { startRedisServer } from "./redis_server.ts";
+import { type RedisServer, startRedisServer } from "./redis_server.ts";
 import { testRedisLink } from "./redis_link.ts";
 import { until } from "./wait_for.ts";
 
@@ -37,8 +37,6 @@ export interface KeyOptions {
   expiresAtMs?: number;
 }
 
-/** A Redis server, and links to it. */
-export type RedisWorld = Awaited<ReturnType<typeof startRedisWorld>>;
 type Commands = Pick<RedisWorld, "command">;
 
 const PATIENT_MS = 30_000;
@@ -53,69 +51,101 @@ export const DONE = {
 /** What the first key calls the data. */
 export const STORE_NAME = `sto_${"s".repeat(20)}`;
 
-/** `config` has the lines of a redis.conf; the rest is for its links. */
-export async function startRedisWorld(
-  { config = [], ...ofLinks }:
-    & { config?: string[] }
-    & Partial<RedisLinkOptions> = {},
-) {
-  const redis = await startRedisServer({ config: config.join("\n") });
-  const links: RedisLink[] = [];
+/** What a world is started with: `config` has the lines of a redis.conf. */
+export type RedisWorldOptions =
+  & { config?: string[] }
+  & Partial<RedisLinkOptions>;
+
+/** A Redis server with keys, and links to it. */
+export class RedisWorld implements AsyncDisposable {
+  readonly redis: RedisServer;
+  readonly #linkOptions: Partial<RedisLinkOptions>;
+  readonly #links: RedisLink[] = [];
+  #keyCount = 0;
+
+  constructor(redis: RedisServer, linkOptions: Partial<RedisLinkOptions>) {
+    this.redis = redis;
+    this.#linkOptions = linkOptions;
+  }
+
+  /** The test's own link, which is opened first. */
+  get link(): RedisLink {
+    const [link] = this.#links;
+    if (link === undefined) throw new Error("No link was opened");
+    return link;
+  }
+
   /** Opens a further link, as another process would. */
-  const open = async (url = redis.url) => {
-    const link = testRedisLink({ url }, ofLinks);
-    links.push(link);
+  async open(url = this.redis.url): Promise<RedisLink> {
+    const link = testRedisLink({ url }, this.#linkOptions);
+    this.#links.push(link);
     await link.ready(PATIENT_MS);
     return link;
-  };
-  /** The test's own link. */
-  const link = await open();
-  /** Waits for the server if it is away, for as long as a busy machine needs. */
-  const command = async (...args: string[]): Promise<unknown> => {
-    await until(() => link.state === "ready");
-    return await link.command(args, { deadlineMs: PATIENT_MS });
-  };
-  const setHash = async (name: string, fields: Record<string, string>) => {
+  }
+
+  /**
+   * Sends a command. Waits for the server if it is away, for as long as a busy machine
+   * needs.
+   */
+  async command(...args: string[]): Promise<unknown> {
+    await until(() => this.link.state === "ready");
+    return await this.link.command(args, { deadlineMs: PATIENT_MS });
+  }
+
+  /** Creates a key, and its owner where there is none. */
+  async addKey(key: KeyOptions = {}): Promise<Principal> {
+    const number = String(this.#keyCount++).padStart(20, "0");
+    const ownerId = key.owner ?? `own_${number}`;
+    const principal = { keyId: `key_${number}`, ownerId };
+    await this.command("SET", STORE_KEY, STORE_NAME, "NX");
+    await this.#setHash(recordKey(principal), {
+      [KEY_FIELDS.state]: key.state ?? "enabled",
+      [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
+      [KEY_FIELDS.models]: key.models ?? "",
+      [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
+      ...limitFields(key.limits),
+    });
+    await this.#setHash(ownerLimitsKey(ownerId), {
+      ...key.ownerLimits && limitFields(key.ownerLimits),
+      ...key.ownerState && { [KEY_FIELDS.state]: key.ownerState },
+    });
+    return principal;
+  }
+
+  /** Replaces fields of a key's record. */
+  setKey(
+    principal: Principal,
+    fields: Record<string, string>,
+  ): Promise<void> {
+    return this.#setHash(recordKey(principal), fields);
+  }
+
+  /** The server's clock, Unix ms. */
+  async time(): Promise<number> {
+    const reply = await this.link.command(["TIME"]);
+    if (!Array.isArray(reply)) throw new Error("TIME answers an array");
+    return Number(reply[0]) * 1_000 + Number(reply[1]) / 1_000;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#links.map((link) => link.close()));
+    await this.redis[Symbol.asyncDispose]();
+  }
+
+  async #setHash(name: string, fields: Record<string, string>): Promise<void> {
     const words = Object.entries(fields).flat();
-    if (words.length > 0) await command("HSET", name, ...words);
-  };
-  let keyCount = 0;
-  return {
-    redis,
-    link,
-    open,
-    command,
-    async addKey(key: KeyOptions = {}): Promise<Principal> {
-      const number = String(keyCount++).padStart(20, "0");
-      const ownerId = key.owner ?? `own_${number}`;
-      const principal = { keyId: `key_${number}`, ownerId };
-      await command("SET", STORE_KEY, STORE_NAME, "NX");
-      await setHash(recordKey(principal), {
-        [KEY_FIELDS.state]: key.state ?? "enabled",
-        [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
-        [KEY_FIELDS.models]: key.models ?? "",
-        [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
-        ...limitFields(key.limits),
-      });
-      await setHash(ownerLimitsKey(ownerId), {
-        ...key.ownerLimits && limitFields(key.ownerLimits),
-        ...key.ownerState && { [KEY_FIELDS.state]: key.ownerState },
-      });
-      return principal;
-    },
-    setKey: (principal: Principal, fields: Record<string, string>) =>
-      setHash(recordKey(principal), fields),
-    /** The server's clock, Unix ms. */
-    async time() {
-      const reply = await link.command(["TIME"]);
-      if (!Array.isArray(reply)) throw new Error("TIME answers an array");
-      return Number(reply[0]) * 1_000 + Number(reply[1]) / 1_000;
-    },
-    async [Symbol.asyncDispose]() {
-      await Promise.all(links.map((each) => each.close()));
-      await redis[Symbol.asyncDispose]();
-    },
-  };
+    if (words.length > 0) await this.command("HSET", name, ...words);
+  }
+}
+
+/** Starts a Redis server, and opens the test's own link. */
+export async function startRedisWorld(
+  { config = [], ...linkOptions }: RedisWorldOptions = {},
+): Promise<RedisWorld> {
+  const redis = await startRedisServer({ config: config.join("\n") });
+  const world = new RedisWorld(redis, linkOptions);
+  await world.open();
+  return world;
 }
 
 /** Scripts that the server has run: an admission is one. */

@@ -1,8 +1,10 @@
 // Promise: `up` starts everything, restarts what dies, and keeps keys.
 import assert from "node:assert/strict";
+import type { UpState } from "../../deploy/up/state.ts";
 import {
   allPids,
   askRedis,
+  type Launcher,
   running,
   standInEnv,
   startLauncher,
@@ -10,16 +12,8 @@ import {
 import { freePort } from "../support/local_server.ts";
 import { until } from "../support/wait_for.ts";
 
-/** Promise: one command provides a URL and a key, and Ctrl-C leaves no process. */
-Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM", async () => {
-  await using up = startLauncher({
-    args: "--port 0 --console-port 0 --edges 2 --workers 2 --media-workers 2"
-      .split(" "),
-  });
-  const state = await until(async () => {
-    const found = await up.state();
-    return found.setup_url !== null && found;
-  });
+/** What was asked for runs, and only its user can read what it writes. */
+async function assertStarted(up: Launcher, state: UpState): Promise<void> {
   const counts = Object.entries(state.pids)
     .map(([service, pids]) => [service, pids.length]);
   assert.deepEqual(Object.fromEntries(counts), {
@@ -45,7 +39,10 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
     const { mode } = await Deno.stat(`${up.path}/${file}`);
     assert.equal((mode ?? 0) & 0o777, 0o600, file);
   }
+}
 
+/** The summary has what one needs for the first request. */
+async function assertSummary(up: Launcher, state: UpState): Promise<void> {
   await up.prints(/Ctrl-C stops/);
   const parts = [
     `${state.edge_url}/v1\n`,
@@ -57,6 +54,20 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   ];
   const missing = parts.filter((part) => !up.printed().includes(part));
   assert.deepEqual(missing, [], up.printed());
+}
+
+/** Promise: one command provides a URL and a key, and Ctrl-C leaves no process. */
+Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM", async () => {
+  await using up = startLauncher({
+    args: "--port 0 --console-port 0 --edges 2 --workers 2 --media-workers 2"
+      .split(" "),
+  });
+  const state = await until(async () => {
+    const found = await up.state();
+    return found.setup_url !== null && found;
+  });
+  await assertStarted(up, state);
+  await assertSummary(up, state);
   // A frozen process cannot handle the signal until it is woken.
   for (const pid of state.pids["chat-worker"] ?? []) Deno.kill(pid, "SIGSTOP");
   up.signal("SIGTERM");

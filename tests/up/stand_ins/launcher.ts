@@ -1,7 +1,7 @@
 /** Starts the launcher with stand-ins in its own process and directory. */
 import type { UpState } from "../../../deploy/up/state.ts";
 import { askPort } from "../../support/local_server.ts";
-import { startProcess } from "../../support/process.ts";
+import { type RunningProcess, startProcess } from "../../support/process.ts";
 import { until, waitFor } from "../../support/wait_for.ts";
 
 /** Creates a directory that is removed with the test. */
@@ -32,11 +32,9 @@ export const LAUNCHER = [
 ];
 
 /** Starts the launcher, by default on free ports. Disposing stops it. */
-export function startLauncher(
-  { dir, command = LAUNCHER, args, env }: LauncherOptions = {},
-) {
+export function startLauncher(options: LauncherOptions = {}): Launcher {
+  const { dir, command = LAUNCHER, args, env } = options;
   const path = dir ?? Deno.makeTempDirSync({ prefix: "gateway-up-" });
-  const logs = `${path}/run/logs`;
   const [file = "", ...words] = command;
   const child = startProcess({
     command: file,
@@ -51,57 +49,91 @@ export function startLauncher(
     env: { NATS_URL: "", REDIS_URL: "", INIT_CWD: "", ...env },
     cwd: path,
   });
+  return new Launcher(child, path, { isOwnPath: dir === undefined });
+}
+
+/** A launcher that runs, with its directory. */
+export class Launcher implements AsyncDisposable {
+  /** The directory of the services' logs. */
+  readonly logs: string;
+  readonly pid: number;
+  readonly exitCode: Promise<number>;
+  readonly #child: RunningProcess;
+  readonly #isOwnPath: boolean;
+
+  constructor(
+    child: RunningProcess,
+    readonly path: string,
+    { isOwnPath }: { isOwnPath: boolean },
+  ) {
+    this.#child = child;
+    this.#isOwnPath = isOwnPath;
+    this.logs = `${path}/run/logs`;
+    this.pid = child.pid;
+    this.exitCode = child.exited.then(({ code }) => code);
+  }
+
+  /** Its output so far. */
+  printed(): string {
+    return this.#child.output();
+  }
+
+  /** Sends it a signal. */
+  signal(name: Deno.Signal): void {
+    this.#child.signal(name);
+  }
+
+  /** Waits until it has printed this. */
+  async prints(what: RegExp): Promise<void> {
+    await waitFor(() => what.test(this.printed()), { what: String(what) });
+  }
+
   /** The content of `up.json`, if it exists. */
-  const readState = async (): Promise<UpState | undefined> => {
-    const text = await Deno.readTextFile(`${path}/run/up.json`)
+  async readState(): Promise<UpState | undefined> {
+    const text = await Deno.readTextFile(`${this.path}/run/up.json`)
       .catch(() => undefined);
     return text === undefined ? undefined : JSON.parse(text);
-  };
-  const findInLogs = async (number: RegExp) => {
+  }
+
+  /** Waits for `up.json` and returns its content. */
+  state(): Promise<UpState> {
+    return until(() => {
+      if (this.#child.isRunning) return this.readState();
+      throw new Error(`The launcher ended:\n${this.printed()}`);
+    });
+  }
+
+  /** The services in the order in which they were asked to stop. */
+  async stopOrder(): Promise<string[]> {
+    const stops = await this.#findInLogs(/"event":"stopped","at_ms":(\d+)/);
+    return stops.sort((a, b) => a.value - b.value)
+      .map(({ service }) => service);
+  }
+
+  /** The pids of the stand-ins that have started. */
+  async startedPids(): Promise<number[]> {
+    const starts = await this.#findInLogs(/"event":"starting","pid":(\d+)/);
+    return starts.map(({ value }) => value);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#child.signal("SIGTERM");
+    await this.#child.exited;
+    if (this.#isOwnPath) await Deno.remove(this.path, { recursive: true });
+  }
+
+  async #findInLogs(
+    number: RegExp,
+  ): Promise<{ service: string; value: number }[]> {
     const found: { service: string; value: number }[] = [];
-    for await (const { name } of Deno.readDir(logs)) {
-      const text = await Deno.readTextFile(`${logs}/${name}`);
+    for await (const { name } of Deno.readDir(this.logs)) {
+      const text = await Deno.readTextFile(`${this.logs}/${name}`);
       const service = name.replace(/(-\d+)?\.log$/, "");
       const value = number.exec(text)?.[1];
       if (value !== undefined) found.push({ service, value: Number(value) });
     }
     return found;
-  };
-  return {
-    path,
-    logs,
-    readState,
-    pid: child.pid,
-    /** Its output so far. */
-    printed: child.output,
-    exitCode: child.exited.then(({ code }) => code),
-    signal: child.signal,
-    /** Waits until it has printed this. */
-    prints: (what: RegExp) =>
-      waitFor(() => what.test(child.output()), { what: String(what) }),
-    /** Waits for `up.json` and returns its content. */
-    state: () =>
-      until(() => {
-        if (child.isRunning) return readState();
-        throw new Error(`The launcher ended:\n${child.output()}`);
-      }),
-    /** The services in the order in which they were asked to stop. */
-    async stopOrder() {
-      const stops = await findInLogs(/"event":"stopped","at_ms":(\d+)/);
-      return stops.sort((a, b) => a.value - b.value)
-        .map(({ service }) => service);
-    },
-    /** The pids of the stand-ins that have started. */
-    async startedPids() {
-      const starts = await findInLogs(/"event":"starting","pid":(\d+)/);
-      return starts.map(({ value }) => value);
-    },
-    async [Symbol.asyncDispose]() {
-      child.signal("SIGTERM");
-      await child.exited;
-      if (dir === undefined) await Deno.remove(path, { recursive: true });
-    },
-  };
+  }
 }
 
 /** All pids of a state in one list. */
