@@ -102,143 +102,239 @@ const shown = (page: string, mark: string) =>
   plain(matchIn(page, new RegExp(`${mark}[^>]*>([^<]*)<`)));
 const contentOf = (page: string) => shown(page, 'data-part="content"');
 
+/** Requests of two keys: complete, failed and refused. */
+async function useKeys(gateway: LaunchedGateway) {
+  const [one, two] = [await gateway.createKey(), await gateway.createKey()];
+  const refusals = [
+    { key: one.key, body: { max_tokens: -1 }, status: 400 },
+    { key: one.key, body: { model: "no-such-model" }, status: 404 },
+    // One with an unknown key is nobody's.
+    { key: `${one.key}x`, body: {}, status: 401 },
+  ];
+  for (const { key, body, status } of refusals) {
+    assert.equal(await readStatus(gateway.ask(key, { body })), status);
+  }
+  const ofOne = sum([
+    ...await complete(gateway, one.key),
+    ...await fail(gateway, one.key),
+    [0, 0, 2],
+  ]);
+  const completed = await complete(gateway, two.key);
+  await gateway.keys("disable", two.id);
+  const refused = await gateway.ask(two.key);
+  await refused.body?.cancel();
+  const ofTwo = sum([...completed, [0, 0, 1]]);
+  const ofAll = sum([ofOne, ofTwo]);
+  const refusedId = refused.headers.get("x-request-id");
+  return { one, two, ofOne, ofTwo, ofAll, refusedId };
+}
+
+async function showsUsage(
+  gateway: LaunchedGateway,
+  browser: TestClient,
+): Promise<void> {
+  const used = await useKeys(gateway);
+  const { one, two } = used;
+  await until(async () => {
+    const usage = await usageOn(browser, "/usage?range=24h");
+    return usage.every((count, at) => count >= (used.ofAll[at] ?? 0));
+  });
+  for (const range of ["24h", "30d"]) {
+    const at = (path: string) => usageOn(browser, `${path}?range=${range}`);
+    assert.deepEqual(await at("/usage"), used.ofAll);
+    assert.deepEqual(await at(`/keys/${one.id}`), used.ofOne);
+    assert.deepEqual(await at(`/keys/${two.id}`), used.ofTwo);
+  }
+  const ofRequests = { invalid_request: FAILING + 1, unknown_model: 1 };
+  await showsReasons(browser, `/keys/${one.id}`, {
+    ...ofRequests,
+    cut: FAILING,
+    key_disabled: 0,
+  });
+  await showsReasons(browser, `/keys/${two.id}`, {
+    key_disabled: 1,
+    refused: 1,
+    failed: 0,
+  });
+  await showsReasons(browser, "/usage", {
+    ...ofRequests,
+    cut: FAILING,
+    key_disabled: 1,
+  });
+  const { text } = await browser.get(`/keys/${two.id}/requests`);
+  assert.match(text, new RegExp(`${used.refusedId}.*>403<`));
+}
+
+/** The usage file of a page has these sums, soon: edges write them once a second. */
+async function showsReasons(
+  browser: TestClient,
+  path: string,
+  counts: Record<string, number>,
+): Promise<void> {
+  const wanted = Object.values(counts);
+  const read = await until(async () => {
+    const sums = Object.keys(counts).map(await sumsOf(browser, path));
+    return sums.every((sum, at) => sum >= (wanted[at] ?? 0)) && sums;
+  });
+  assert.deepEqual(read, wanted, path);
+}
+
+const FILM = { prompt: "A kite", seconds: "4", size: "720x1280" };
+/** What is asked for on the page of a kind. */
+const FORMS = {
+  image: { prompt: "It's", size: "64x64" },
+  speech: { input: "It's me", voice: "echo", response_format: "wav" },
+  video: FILM,
+};
+
+/** What the page shows for each kind of request that one can try. */
+async function tryAll(browser: TestClient): Promise<Record<Kind, string>> {
+  const post = (kind: keyof typeof FORMS) =>
+    browser.post(`/try?kind=${kind}`, tryFormOf(kind, FORMS[kind]));
+  const message = `Say "it's" <fine> \\ [simulator: 20 tokens]`;
+  const chat = tryForm(message, {
+    seed: "7",
+    thinking: "off",
+    more: '{"repetition_penalty":1.1}',
+  });
+  const recording = await upload(browser, { language: "en" }, [silence()]);
+  return {
+    chat: (await browser.post("/try", chat)).text,
+    image: (await post("image")).text,
+    speech: (await post("speech")).text,
+    transcription: recording.text,
+    video: (await post("video")).text,
+  };
+}
+
+type Kind = keyof typeof FORMS | "chat" | "transcription";
+
+/** The code that pages show, run in a directory of its own with the reader's key. */
+class ShownCode {
+  readonly #cwd: string;
+  readonly #apiKey: string;
+  readonly #curls = new Map<string, string>();
+  /** What the programs printed, after the name of each. */
+  #printed: string[] = [];
+
+  constructor(cwd: string, apiKey: string) {
+    this.#cwd = cwd;
+    this.#apiKey = apiKey;
+  }
+
+  /** Runs the TypeScript of all pages as one program, whose types are checked. */
+  async run(pages: Record<Kind, string>): Promise<void> {
+    const file = silence();
+    await Deno.writeFile(`${this.#cwd}/${file.name}`, await file.bytes());
+    let main = "";
+    for (const [kind, page] of Object.entries(pages)) {
+      const [curl = "", code] = LANGUAGES.map((language) =>
+        shown(page, `id="code-${language}"`)
+      );
+      this.#curls.set(kind, curl);
+      const node = 'import process from "node:process";\n';
+      await Deno.writeTextFile(`${this.#cwd}/${kind}.ts`, node + code);
+      main += `console.log("\\n= ${kind}");\nawait import("./${kind}.ts");\n`;
+    }
+    await Deno.writeTextFile(`${this.#cwd}/main.ts`, main);
+    const args = ["run", "-A", "--check", `--config=${CONFIG}`, "main.ts"];
+    const printed = await this.#run(Deno.execPath(), args);
+    this.#printed = printed.split(/\n= (\w+)\n/);
+  }
+
+  /** What the TypeScript of a kind printed. */
+  printedBy(kind: Kind): string | undefined {
+    return this.#printed[this.#printed.indexOf(kind) + 1];
+  }
+
+  /** Runs the command of a kind for a shell, and returns what it prints. */
+  curl(kind: Kind): Promise<string> {
+    return this.#run("sh", ["-c", this.#curls.get(kind) ?? ""]);
+  }
+
+  /** Reads a file that the code has written. */
+  read(name: string): Promise<Uint8Array> {
+    return Deno.readFile(`${this.#cwd}/${name}`);
+  }
+
+  #run(command: string, args: string[]): Promise<string> {
+    return runProcess(command, args, {
+      cwd: this.#cwd,
+      env: { OPENAI_API_KEY: this.#apiKey, NO_COLOR: "1" },
+      signal: AbortSignal.timeout(60_000),
+    });
+  }
+}
+
+async function triesChat(page: string, code: ShownCode): Promise<void> {
+  const content = contentOf(page);
+  assert.notEqual(content, "");
+  assert.equal(code.printedBy("chat"), content);
+  const stream = await code.curl("chat");
+  assert.match(stream, /^data: \{.*data: \[DONE\]\s*$/s);
+  const pieces = [...stream.matchAll(/^data: (\{.*)$/gm)]
+    .map(([, data = ""]) => JSON.parse(data).choices[0]?.delta.content ?? "");
+  assert.equal(pieces.join(""), content);
+}
+
+async function triesImage(page: string, code: ShownCode): Promise<void> {
+  const picture = await code.read("image-1.png");
+  assert.ok(page.includes(`;base64,${picture.toBase64()}"`));
+}
+
+async function triesSpeech(page: string, code: ShownCode): Promise<void> {
+  const sound = await code.read("speech.wav");
+  assert.ok(page.includes(`;base64,${sound.toBase64()}"`));
+  await code.curl("speech");
+  assert.deepEqual(await code.read("speech.wav"), sound);
+}
+
+async function triesTranscription(
+  page: string,
+  code: ShownCode,
+): Promise<void> {
+  const content = contentOf(page);
+  assert.match(content, /You sent silence\.wav/);
+  assert.equal(code.printedBy("transcription"), `${content}\n`);
+  const { text } = JSON.parse(await code.curl("transcription"));
+  assert.equal(text, content);
+}
+
+async function triesVideo(
+  page: string,
+  code: ShownCode,
+  browser: TestClient,
+): Promise<void> {
+  const bytes = await code.read("video.mp4");
+  assert.equal(new TextDecoder().decode(bytes.subarray(4, 8)), "ftyp");
+  const again = plain(matchIn(page, /formaction="([^"#]+)/));
+  await until(async () => {
+    const { text } = await browser.post(again, tryFormOf("video", FILM));
+    return /<video src="[^"]+"/.test(text);
+  });
+}
+
 Deno.test("the console of a gateway", async (t) => {
   await using gateway = await startGateway("launched", { edges: EDGES });
   const browser = await openConsole(gateway);
 
-  await t.step("usage, and why requests were refused or failed", async () => {
-    const [one, two] = [await gateway.createKey(), await gateway.createKey()];
-    const refusals = [
-      [one.key, { max_tokens: -1 }, 400],
-      [one.key, { model: "no-such-model" }, 404],
-      // One with an unknown key is nobody's.
-      [`${one.key}x`, {}, 401],
-    ] as const;
-    for (const [key, body, status] of refusals) {
-      assert.equal(await readStatus(gateway.ask(key, { body })), status);
-    }
-    const ofOne = sum([
-      ...await complete(gateway, one.key),
-      ...await fail(gateway, one.key),
-      [0, 0, 2],
-    ]);
-    const completed = await complete(gateway, two.key);
-    await gateway.keys("disable", two.id);
-    const refused = await gateway.ask(two.key);
-    await refused.body?.cancel();
-    const ofTwo = sum([...completed, [0, 0, 1]]);
-    const ofAll = sum([ofOne, ofTwo]);
-    await until(async () => {
-      const usage = await usageOn(browser, "/usage?range=24h");
-      return usage.every((count, at) => count >= (ofAll[at] ?? 0));
-    });
-    for (const range of ["24h", "30d"]) {
-      const at = (path: string) => usageOn(browser, `${path}?range=${range}`);
-      assert.deepEqual(await at("/usage"), ofAll);
-      assert.deepEqual(await at(`/keys/${one.id}`), ofOne);
-      assert.deepEqual(await at(`/keys/${two.id}`), ofTwo);
-    }
-    const ofRequests = { invalid_request: FAILING + 1, unknown_model: 1 };
-    const reasons: [path: string, Record<string, number>][] = [
-      [`/keys/${one.id}`, { ...ofRequests, cut: FAILING, key_disabled: 0 }],
-      [`/keys/${two.id}`, { key_disabled: 1, refused: 1, failed: 0 }],
-      ["/usage", { ...ofRequests, cut: FAILING, key_disabled: 1 }],
-    ];
-    for (const [path, counts] of reasons) {
-      // Edges write these once a second.
-      const wanted = Object.values(counts);
-      const read = await until(async () => {
-        const sums = Object.keys(counts).map(await sumsOf(browser, path));
-        return sums.every((sum, at) => sum >= (wanted[at] ?? 0)) && sums;
-      });
-      assert.deepEqual(read, wanted, path);
-    }
-    const { text } = await browser.get(`/keys/${two.id}/requests`);
-    const id = refused.headers.get("x-request-id");
-    assert.match(text, new RegExp(`${id}.*>403<`));
-  });
+  await t.step(
+    "usage, and why requests were refused or failed",
+    () => showsUsage(gateway, browser),
+  );
 
   await using directory = await makeTempDir();
-  const { path: cwd } = directory;
-  const env = { OPENAI_API_KEY: gateway.state.api_key, NO_COLOR: "1" };
-  const run = (command: string, args: string[]) =>
-    runProcess(command, args, {
-      cwd,
-      env,
-      signal: AbortSignal.timeout(60_000),
-    });
-  const read = (name: string) => Deno.readFile(`${cwd}/${name}`);
-  const file = silence();
-  await Deno.writeFile(`${cwd}/${file.name}`, await file.bytes());
+  const { api_key } = gateway.state;
+  const code = new ShownCode(directory.path, api_key ?? assert.fail());
+  const pages = await tryAll(browser);
+  await code.run(pages);
 
-  const film = { prompt: "A kite", seconds: "4", size: "720x1280" };
-  const fields = {
-    image: { prompt: "It's", size: "64x64" },
-    speech: { input: "It's me", voice: "echo", response_format: "wav" },
-    video: film,
-  };
-  const post = (kind: keyof typeof fields) =>
-    browser.post(`/try?kind=${kind}`, tryFormOf(kind, fields[kind]));
-  const message = `Say "it's" <fine> \\ [simulator: 20 tokens]`;
-  const more = { thinking: "off", more: '{"repetition_penalty":1.1}' };
-  const pages = {
-    chat: await browser.post("/try", tryForm(message, { seed: "7", ...more })),
-    image: await post("image"),
-    speech: await post("speech"),
-    transcription: await upload(browser, { language: "en" }, [file]),
-    video: await post("video"),
-  };
-  /** The TypeScript of all pages as one program, whose types are checked. */
-  let main = "";
-  const curls: Record<string, string> = {};
-  for (const [kind, { text }] of Object.entries(pages)) {
-    const [curl = "", code] = LANGUAGES.map((language) =>
-      shown(text, `id="code-${language}"`)
-    );
-    curls[kind] = curl;
-    const node = 'import process from "node:process";\n';
-    await Deno.writeTextFile(`${cwd}/${kind}.ts`, node + code);
-    main += `console.log("\\n= ${kind}");\nawait import("./${kind}.ts");\n`;
-  }
-  await Deno.writeTextFile(`${cwd}/main.ts`, main);
-  const args = ["run", "-A", "--check", `--config=${CONFIG}`, "main.ts"];
-  const printed = (await run(Deno.execPath(), args)).split(/\n= (\w+)\n/);
-  const printedBy = (kind: string) => printed[printed.indexOf(kind) + 1];
-  const curl = (kind: string) => run("sh", ["-c", curls[kind] ?? ""]);
-
-  await t.step("Try it: a chat", async () => {
-    const said = contentOf(pages.chat.text);
-    assert.notEqual(said, "");
-    assert.equal(printedBy("chat"), said);
-    const stream = await curl("chat");
-    assert.match(stream, /^data: \{.*data: \[DONE\]\s*$/s);
-    const pieces = [...stream.matchAll(/^data: (\{.*)$/gm)]
-      .map(([, data = ""]) => JSON.parse(data).choices[0]?.delta.content ?? "");
-    assert.equal(pieces.join(""), said);
-  });
-  await t.step("Try it: a picture", async () => {
-    const picture = await read("image-1.png");
-    assert.ok(pages.image.text.includes(`;base64,${picture.toBase64()}"`));
-  });
-  await t.step("Try it: speech", async () => {
-    const sound = await read("speech.wav");
-    assert.ok(pages.speech.text.includes(`;base64,${sound.toBase64()}"`));
-    await curl("speech");
-    assert.deepEqual(await read("speech.wav"), sound);
-  });
-  await t.step("Try it: a transcription", async () => {
-    const said = contentOf(pages.transcription.text);
-    assert.match(said, /You sent silence\.wav/);
-    assert.equal(printedBy("transcription"), `${said}\n`);
-    assert.equal(JSON.parse(await curl("transcription")).text, said);
-  });
-  await t.step("Try it: a video", async () => {
-    const bytes = await read("video.mp4");
-    assert.equal(new TextDecoder().decode(bytes.subarray(4, 8)), "ftyp");
-    const again = plain(matchIn(pages.video.text, /formaction="([^"#]+)/));
-    await until(async () => {
-      const { text } = await browser.post(again, tryFormOf("video", film));
-      return /<video src="[^"]+"/.test(text);
-    });
-  });
+  await t.step("Try it: a chat", () => triesChat(pages.chat, code));
+  await t.step("Try it: a picture", () => triesImage(pages.image, code));
+  await t.step("Try it: speech", () => triesSpeech(pages.speech, code));
+  await t.step(
+    "Try it: a transcription",
+    () => triesTranscription(pages.transcription, code),
+  );
+  await t.step("Try it: a video", () => triesVideo(pages.video, code, browser));
 });

@@ -1,6 +1,5 @@
 // Promise: OpenAI's SDK speaks, draws and transcribes through the gateway as it does
-// with OpenAI: whole, streamed, refused and broken off. Whatever becomes of an upload,
-// its worker gets the slot back, and an edge never holds a whole file.
+// with OpenAI: whole, streamed, refused and broken off. Uploads: uploads_test.ts.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
@@ -8,8 +7,8 @@ import { callApi } from "../support/chat_request.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
-import { sleep, until } from "../support/wait_for.ts";
-import { recording, silence } from "./recording_fixture.ts";
+import { until } from "../support/wait_for.ts";
+import { type Field, formOf, silence } from "./recording_fixture.ts";
 
 const SPEECH = {
   model: "simulated-speech-1",
@@ -22,17 +21,6 @@ const IMAGE = {
   size: "256x256",
 } as const;
 const RECORDING = "simulated-transcription-1";
-const MIB = 1024 * 1024;
-/** What the sockets of a connection may hold, in MiB. */
-const MIB_OF_KERNEL = 8;
-
-type Field = [name: string, value: string | File];
-
-const formOf = (...fields: readonly Field[]) => {
-  const data = new FormData();
-  for (const [name, value] of fields) data.append(name, value);
-  return data;
-};
 
 /**
  * The first bytes of a PNG file of this size: as much as is checked before an engine
@@ -53,9 +41,6 @@ const assertPng = (base64: string | undefined) =>
 interface Media {
   gateway: LaunchedGateway;
   client: OpenAI;
-  baseURL: string;
-  /** A key that may chat, speak and draw. */
-  apiKey: string;
   /** Posts a form, or JSON. */
   post: (path: string, body: object, key?: string) => Promise<Response>;
 }
@@ -68,7 +53,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   const post = (path: string, body: object, key = apiKey) =>
     callApi(`${baseURL}${path}`, key, { body });
-  const media: Media = { gateway, client, baseURL, apiKey, post };
+  const media: Media = { gateway, client, post };
 
   await t.step(
     "speech comes in the format that was asked for",
@@ -105,21 +90,6 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   await t.step(
     "a broken answer is not taken for a whole one",
     () => breaksOff(media),
-  );
-
-  await t.step(
-    "an edge holds no more than the worker takes",
-    () => holdsLittle(media),
-  );
-
-  await t.step(
-    "a client that leaves gives the slot back",
-    () => losesClient(media),
-  );
-
-  await t.step(
-    "its worker killed: an error, the next one works",
-    () => losesWorker(media),
   );
 });
 
@@ -237,42 +207,6 @@ function refusedToKey({ post }: Media, noSpeech: string): Refusal[] {
       refusal: "403 forbidden",
     },
   ];
-}
-
-/**
- * Sends the first MiB of a recording, or more, and the rest when the test says so.
- */
-async function beginUpload(
-  { gateway, baseURL, apiKey }: Media,
-  { mib = 4, stopMib = 1 } = {},
-) {
-  const file = new File([recording(mib * MIB)], "a.wav");
-  const form = new Response(formOf(["file", file], ["model", RECORDING]));
-  const bytes = await form.bytes();
-  const upload = {
-    sentMib: 0,
-    rest: Promise.withResolvers<void>(),
-    leaving: new AbortController(),
-  };
-  const pieces = async function* () {
-    for (; upload.sentMib <= mib; upload.sentMib += 1) {
-      if (upload.sentMib === stopMib) await upload.rest.promise;
-      const at = upload.sentMib * MIB;
-      yield bytes.subarray(at, at + MIB);
-    }
-  };
-  const answered = fetch(`${baseURL}/audio/transcriptions`, {
-    method: "POST",
-    body: ReadableStream.from(pieces()),
-    headers: {
-      authorization: `Bearer ${apiKey}`,
-      "content-type": form.headers.get("content-type") ?? "",
-    },
-    signal: upload.leaving.signal,
-  });
-  answered.catch(() => {}); // It may leave before the answer.
-  await gateway.runs("media-worker", 1);
-  return Object.assign(upload, { answered });
 }
 
 async function speaksInFormat({ client }: Media) {
@@ -426,50 +360,4 @@ async function breaksOff({ client, post }: Media) {
   const events = await (await post("/audio/speech", stream)).text();
   assert.match(events, /event: error\ndata: \{"error":/);
   assert.doesNotMatch(events, /speech\.audio\.done/);
-}
-
-async function holdsLittle(media: Media) {
-  const { gateway } = media;
-  const mib = 24;
-  const upload = await beginUpload(media, { mib });
-  const worker = gateway.pid("media-worker");
-  let before = 0;
-  Deno.kill(worker, "SIGSTOP");
-  upload.rest.resolve();
-  await until(async () => {
-    before = upload.sentMib;
-    await sleep(200);
-    return before > 1 && upload.sentMib === before;
-  });
-  Deno.kill(worker, "SIGCONT");
-  // The buffers of the kernel take some of it.
-  assert.ok(before < mib - MIB_OF_KERNEL, `${before} MiB of ${mib}`);
-  const response = await upload.answered;
-  assert.equal(response.status, 200);
-  assert.match((await response.json()).text, /a\.wav/);
-  await gateway.runs("media-worker", 0);
-}
-
-async function losesClient(media: Media) {
-  const { gateway } = media;
-  const upload = await beginUpload(media);
-  upload.leaving.abort();
-  await gateway.runs("media-worker", 0);
-}
-
-async function losesWorker(media: Media) {
-  const { gateway, post } = media;
-  const stopMib = MIB_OF_KERNEL + 1;
-  const upload = await beginUpload(media, { mib: 2 * stopMib, stopMib });
-  // So much has left the client only once the worker has accepted the job.
-  await until(() => upload.sentMib === stopMib);
-  const pid = gateway.pid("media-worker");
-  Deno.kill(pid, "SIGKILL");
-  const response = await upload.answered;
-  assert.equal(response.status, 502);
-  assert.equal((await response.json()).error.code, "worker_lost");
-  await gateway.isReplaced("media-worker", pid);
-  const form = formOf(["model", RECORDING], ["file", silence()]);
-  const again = () => readStatus(post("/audio/transcriptions", form));
-  await until(async () => await again() === 200);
 }

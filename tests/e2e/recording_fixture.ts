@@ -1,4 +1,4 @@
-/** A recording to transcribe. */
+/** A recording to transcribe, and the form that it is sent in. */
 import { Buffer } from "node:buffer";
 
 const RATE = 16_000;
@@ -12,9 +12,10 @@ export function recording(bytes: number): Buffer<ArrayBuffer> {
   file.writeUInt32LE(bytes - 8, 4);
   file.write("WAVEfmt ", 8);
   file.writeUInt32LE(16, 16);
-  for (const [at, value] of [[20, 1], [22, 1], [32, 2], [34, 16]] as const) {
-    file.writeUInt16LE(value, at);
-  }
+  file.writeUInt16LE(1, 20); // Uncompressed samples.
+  file.writeUInt16LE(1, 22); // One channel.
+  file.writeUInt16LE(2, 32); // Bytes of a sample.
+  file.writeUInt16LE(16, 34); // Bits of a sample.
   file.writeUInt32LE(RATE, 24);
   file.writeUInt32LE(2 * RATE, 28);
   file.write("data", 36);
@@ -27,3 +28,13 @@ export const silence = (): File => {
   const type = "audio/wav";
   return new File([recording(HEAD_BYTES + 2 * RATE)], "silence.wav", { type });
 };
+
+/** A part of a form. */
+export type Field = [name: string, value: string | File];
+
+/** Returns a form with these parts, in this order. */
+export function formOf(...fields: readonly Field[]): FormData {
+  const data = new FormData();
+  for (const [name, value] of fields) data.append(name, value);
+  return data;
+}

@@ -32,6 +32,7 @@ import {
 import type {
   RunningService,
   ServiceEnv,
+  ServicesGateway,
 } from "../support/gateway/services.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
@@ -68,11 +69,12 @@ class Guarded {
 
   constructor(
     readonly group: RedisGroup,
-    readonly adminEnv: ServiceEnv,
     readonly services: {
       first: RunningService;
       second: RunningService;
       admin: RunningService;
+      /** Variables of the last. */
+      adminEnv: ServiceEnv;
     },
     readonly keys: {
       kept: CreatedKey;
@@ -98,7 +100,7 @@ class Guarded {
 
   /** Disables a key by the command line. */
   async disable({ id }: CreatedKey): Promise<void> {
-    await runKeys(this.adminEnv, "disable", id);
+    await runKeys(this.services.adminEnv, "disable", id);
   }
 
   /** Waits until the first edge answers the key that is kept with this status. */
@@ -170,7 +172,7 @@ async function goesOnAdministering(guarded: Guarded): Promise<void> {
     await response.body?.cancel();
     return response.status < 400;
   }, FAILOVER_MS);
-  const made = await makeKey(guarded.adminEnv);
+  const made = await makeKey(guarded.services.adminEnv);
   for (const url of guarded.edges) {
     assert.equal(await statusOf(url, made.key), 200);
   }
@@ -217,21 +219,20 @@ async function losesTwoSentinels(guarded: Guarded): Promise<void> {
   );
 }
 
-Deno.test("losses in a group of Redis servers", async (t) => {
-  await using authority = await createTestAuthority();
-  await using another = await createTestAuthority();
-  await using secrets = await makeSecrets();
-  await using nats = await startNatsServer();
-  await using group = await startRedisGroup({ secrets, tls: authority });
-  const bus = { NATS_URL: `nats://${nats.server}` };
+/** Starts the services, and uses keys so that something is known of them. */
+async function startGuarded(
+  gateway: ServicesGateway,
+  group: RedisGroup,
+  bus: ServiceEnv,
+): Promise<Guarded> {
   const edgeEnv = { ...bus, ...group.env("edge") };
   const adminEnv = { ...bus, ...group.env("admin") };
-  await using gateway = await startGateway("services");
   await gateway.start("chat-worker", bus);
   const first = await gateway.start("edge-auth", edgeEnv);
   const second = await gateway.start("edge-auth", edgeEnv);
   const admin = await gateway.start("key-admin", adminEnv);
-  const guarded = new Guarded(group, adminEnv, { first, second, admin }, {
+  const services = { first, second, admin, adminEnv };
+  const guarded = new Guarded(group, services, {
     kept: await makeKey(adminEnv),
     disabled: await makeKey(adminEnv),
     limited: await makeKey(adminEnv, `--rpm=${LIMIT}`),
@@ -242,6 +243,18 @@ Deno.test("losses in a group of Redis servers", async (t) => {
     }
   }
   await guarded.spendHalf();
+  return guarded;
+}
+
+Deno.test("losses in a group of Redis servers", async (t) => {
+  await using authority = await createTestAuthority();
+  await using another = await createTestAuthority();
+  await using secrets = await makeSecrets();
+  await using nats = await startNatsServer();
+  await using group = await startRedisGroup({ secrets, tls: authority });
+  await using gateway = await startGateway("services");
+  const bus = { NATS_URL: `nats://${nats.server}` };
+  const guarded = await startGuarded(gateway, group, bus);
   const old = await group.master();
 
   await t.step(

@@ -2,6 +2,7 @@
 // downloaded. Its client gets it or a clear error, and it is counted once.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
+import type { ServiceName } from "../../deploy/up/plan.ts";
 import {
   type RedisWorld,
   startRedisWorld,
@@ -23,6 +24,21 @@ interface Video {
   status: string;
 }
 
+/** A key for videos, and whose it is. */
+interface Caller {
+  key: string;
+  keyId: string;
+  ownerId: string;
+}
+
+interface StudioOptions {
+  world: RedisWorld;
+  simulator: RunningSimulator;
+  caller: Caller;
+  /** Starts a service for them. */
+  start: (name: ServiceName) => Promise<RunningService>;
+}
+
 /** Two edges and two workers that make videos, and a caller. */
 class Studio {
   readonly edges: RunningService[] = [];
@@ -30,26 +46,28 @@ class Studio {
   /** Videos of four seconds that were made so far. */
   videos = 0;
 
-  constructor(
-    readonly world: RedisWorld,
-    readonly simulator: RunningSimulator,
-    readonly start: {
-      edge: () => Promise<RunningService>;
-      worker: () => Promise<RunningService>;
-    },
-    readonly caller: { key: string; keyId: string; ownerId: string },
-  ) {}
+  readonly world: RedisWorld;
+  readonly simulator: RunningSimulator;
+  readonly #caller: Caller;
+  readonly #start: (name: ServiceName) => Promise<RunningService>;
+
+  constructor({ world, simulator, caller, start }: StudioOptions) {
+    this.world = world;
+    this.simulator = simulator;
+    this.#caller = caller;
+    this.#start = start;
+  }
 
   /** Kills an edge -9, and starts another in its place. */
   async replaceEdge(at: number): Promise<void> {
     await this.edges[at]?.process.kill();
-    this.edges[at] = await this.start.edge();
+    this.edges[at] = await this.#start("edge-auth");
   }
 
   /** Kills a worker -9, and starts another in its place. */
   async replaceWorker(at: number): Promise<void> {
     await this.workers[at]?.process.kill();
-    this.workers[at] = await this.start.worker();
+    this.workers[at] = await this.#start("media-worker");
   }
 
   /** Replaces the worker that runs a request now. */
@@ -67,7 +85,7 @@ class Studio {
   /** Calls a path below `/v1/videos` of an edge. */
   call(edge: number, path: string, options: CallOptions = {}) {
     const url = `${this.edges[edge]?.url}/v1/videos${path}`;
-    return callApi(url, this.caller.key, options);
+    return callApi(url, this.#caller.key, options);
   }
 
   /** Asks for a video; the simulator makes it as the phrase says. */
@@ -111,7 +129,7 @@ class Studio {
 
   /** The caller pays for the videos that were made, once for each. */
   async areCounted(): Promise<void> {
-    const { videoSeconds } = await usageCounted(this.world, this.caller);
+    const { videoSeconds } = await usageCounted(this.world, this.#caller);
     assert.equal(videoSeconds, 4 * this.videos);
   }
 }
@@ -128,16 +146,14 @@ async function startStudio(stack: AsyncDisposableStack): Promise<Studio> {
     MODEL_SIMULATOR_URL: simulator.url,
   };
   const gateway = stack.use(await startGateway("services"));
-  const start = {
-    edge: () => gateway.start("edge-auth", env),
-    worker: () => gateway.start("media-worker", env),
-  };
-  const edges = [await start.edge(), await start.edge()];
-  const workers = [await start.worker(), await start.worker()];
+  const start = (name: ServiceName) => gateway.start(name, env);
+  const edges = [await start("edge-auth"), await start("edge-auth")];
+  const workers = [await start("media-worker"), await start("media-worker")];
   const { key, id: keyId } = await makeKey(env, "--scopes=video");
   const record = String(await world.command("KEYS", `key:*:${keyId}`));
   const [, ownerId = ""] = /\{(\w+)\}/.exec(record) ?? [];
-  const studio = new Studio(world, simulator, start, { key, keyId, ownerId });
+  const caller = { key, keyId, ownerId };
+  const studio = new Studio({ world, simulator, caller, start });
   studio.edges.push(...edges);
   studio.workers.push(...workers);
   return studio;

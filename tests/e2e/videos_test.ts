@@ -127,22 +127,34 @@ async function remixesAndLists(videos: Videos, first: string): Promise<void> {
   assert.deepEqual(left.data.map(({ id }) => id), [remix.id, first]);
 }
 
-async function refusesWrong(videos: Videos, first: string): Promise<void> {
-  const { key: noVideo } = await videos.gateway.createKey("--scopes=chat");
+/** A request, and the status and the field of the error that it gets. */
+interface Refusal {
+  asked: Promise<Response>;
+  refusal: string;
+}
+
+/** Asks for a video in a form, with one more field. */
+function createByForm(
+  videos: Videos,
+  name: string,
+  value: string | File,
+): Promise<Response> {
+  const body = new FormData();
+  for (const [field, text] of Object.entries(VIDEO)) body.append(field, text);
+  body.append(name, value);
+  return videos.call("", { body });
+}
+
+/** Requests for a video that are wrong. */
+function refusedCreations(videos: Videos): Refusal[] {
   const create = (change: object) =>
     videos.call("", { body: { ...VIDEO, ...change } });
   const reference = (image_url: string) =>
     create({ input_reference: { image_url } });
-  const form = (name: string, value: string | File) => {
-    const body = new FormData();
-    for (const [field, text] of Object.entries(VIDEO)) {
-      body.append(field, text);
-    }
-    body.append(name, value);
-    return videos.call("", { body });
-  };
+  const form = (name: string, value: string | File) =>
+    createByForm(videos, name, value);
   const large = new File([new Uint8Array(20 * 2 ** 20 + 1)], "a.png");
-  const refused: { asked: Promise<Response>; refusal: string }[] = [
+  return [
     { asked: create({ seconds: "0" }), refusal: "400 seconds" },
     { asked: create({ seconds: 4.5 }), refusal: "400 seconds" },
     { asked: create({ seconds: "5" }), refusal: "400 seconds" },
@@ -166,6 +178,16 @@ async function refusesWrong(videos: Videos, first: string): Promise<void> {
     { asked: form("input_reference", large), refusal: "413" },
     { asked: form("size", "huge"), refusal: "400 size" },
     { asked: create({ prompt: "[simulator: error 503]" }), refusal: "503" },
+  ];
+}
+
+/** Requests about videos that are wrong. */
+function refusedOthers(
+  videos: Videos,
+  first: string,
+  noVideo: string,
+): Refusal[] {
+  return [
     { asked: videos.call("?limit=101"), refusal: "400 limit" },
     { asked: videos.call("?order=up"), refusal: "400 order" },
     { asked: videos.call("?after=xxxxxxxxx"), refusal: "400 after" },
@@ -181,12 +203,22 @@ async function refusesWrong(videos: Videos, first: string): Promise<void> {
     { asked: videos.call(`/${first}`, { method: "PUT" }), refusal: "405" },
     { asked: videos.call("/video_none"), refusal: "404" },
   ];
+}
+
+async function refusesWrong(videos: Videos, first: string): Promise<void> {
+  const { key: noVideo } = await videos.gateway.createKey("--scopes=chat");
+  const refused = [
+    ...refusedCreations(videos),
+    ...refusedOthers(videos, first, noVideo),
+  ];
   for (const { asked, refusal } of refused) {
     const response = await asked;
     const { error: { param, message } } = await response.json();
     assert.equal([response.status, param].join(" ").trim(), refusal, message);
   }
-  const ignored = await create({ ...SMALL, unknown: true });
+  const ignored = await videos.call("", {
+    body: { ...VIDEO, ...SMALL, unknown: true },
+  });
   assert.equal(ignored.status, 200);
   await videos.client.videos.delete((await ignored.json()).id);
 }
