@@ -93,9 +93,12 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   );
 });
 
-/** A request, and the status, code and field of the error that it gets. */
+/**
+ * A request, and the status, code and field of the error that it gets. They are sent
+ * one after the other: a key may have only so much refused at once.
+ */
 interface Refusal {
-  asked: Promise<Response>;
+  ask: () => Promise<Response>;
   refusal: string;
 }
 
@@ -113,40 +116,43 @@ function refusedJson({ post }: Media): Refusal[] {
   const long = "x".repeat(4_097);
   const aFile = { images: [{ file_id: "f" }] };
   return [
-    { asked: speech({ input: "" }), refusal: "400 empty_string input" },
-    { asked: speech({ input: " " }), refusal: "400 invalid_value input" },
+    { ask: () => speech({ input: "" }), refusal: "400 empty_string input" },
+    { ask: () => speech({ input: " " }), refusal: "400 invalid_value input" },
     {
-      asked: speech({ input: long }),
+      ask: () => speech({ input: long }),
       refusal: "400 string_above_max_length input",
     },
     {
-      asked: speech({ speed: 5 }),
+      ask: () => speech({ speed: 5 }),
       refusal: "400 decimal_above_max_value speed",
     },
     {
-      asked: speech({ response_format: "ogg" }),
+      ask: () => speech({ response_format: "ogg" }),
       refusal: "400 invalid_value response_format",
     },
-    { asked: speech({ model: "no-such" }), refusal: "404 model_not_found" },
-    { asked: speech({ model: IMAGE.model }), refusal: "404 model_not_found" },
-    { asked: chat({ model: IMAGE.model }), refusal: "404 model_not_found" },
+    { ask: () => speech({ model: "no-such" }), refusal: "404 model_not_found" },
     {
-      asked: speech({ input: "[simulator: error 500]" }),
+      ask: () => speech({ model: IMAGE.model }),
+      refusal: "404 model_not_found",
+    },
+    { ask: () => chat({ model: IMAGE.model }), refusal: "404 model_not_found" },
+    {
+      ask: () => speech({ input: "[simulator: error 500]" }),
       refusal: "502 upstream_error",
     },
-    { asked: image({ n: 11 }), refusal: "400 integer_above_max_value n" },
+    { ask: () => image({ n: 11 }), refusal: "400 integer_above_max_value n" },
     {
-      asked: image({ response_format: "url" }),
+      ask: () => image({ response_format: "url" }),
       refusal: "400 invalid_value response_format",
     },
     {
-      asked: image({ partial_images: 1 }),
+      ask: () => image({ partial_images: 1 }),
       refusal: "400 invalid_value partial_images",
     },
-    { asked: editJson({}), refusal: `${MISSING} images` },
-    { asked: editJson(aFile), refusal: `${MISSING} images[0].image_url` },
+    { ask: () => editJson({}), refusal: `${MISSING} images` },
+    { ask: () => editJson(aFile), refusal: `${MISSING} images[0].image_url` },
     {
-      asked: editJson({ images: [local] }),
+      ask: () => editJson({ images: [local] }),
       refusal: "400 invalid_value images[0].image_url",
     },
   ];
@@ -164,31 +170,31 @@ function refusedForms({ post }: Media): Refusal[] {
   const text: Field = ["file", new File(["no sound"], "c.txt")];
   const wrongMask: Field = ["mask", pngHead(64, 63)];
   return [
-    { asked: record(hears), refusal: `${MISSING} file` },
-    { asked: record(file), refusal: `${MISSING} model` },
+    { ask: () => record(hears), refusal: `${MISSING} file` },
+    { ask: () => record(file), refusal: `${MISSING} model` },
     {
-      asked: record(file, ["model", "no-such"]),
+      ask: () => record(file, ["model", "no-such"]),
       refusal: "404 model_not_found",
     },
-    { asked: record(hears, text), refusal: "400 invalid_request file" },
-    { asked: edit(draws), refusal: `${MISSING} image` },
-    { asked: edit(picture), refusal: `${MISSING} model` },
-    { asked: edit(hears, picture), refusal: "404 model_not_found" },
+    { ask: () => record(hears, text), refusal: "400 invalid_request file" },
+    { ask: () => edit(draws), refusal: `${MISSING} image` },
+    { ask: () => edit(picture), refusal: `${MISSING} model` },
+    { ask: () => edit(hears, picture), refusal: "404 model_not_found" },
     {
-      asked: edit(draws, picture, ["n", "11"]),
+      ask: () => edit(draws, picture, ["n", "11"]),
       refusal: "400 integer_above_max_value n",
     },
     {
-      asked: edit(draws, ["image", "text"]),
+      ask: () => edit(draws, ["image", "text"]),
       refusal: "400 invalid_type image",
     },
     // The model may be the last part, and two files are checked like one.
     {
-      asked: edit(picture, wrongMask, draws),
+      ask: () => edit(picture, wrongMask, draws),
       refusal: "400 invalid_value mask",
     },
     {
-      asked: edit(draws, ...Array(17).fill(picture)),
+      ask: () => edit(draws, ...Array(17).fill(picture)),
       refusal: "400 invalid_value image",
     },
   ];
@@ -199,11 +205,11 @@ function refusedToKey({ post }: Media, noSpeech: string): Refusal[] {
   const form = formOf(["model", RECORDING], ["file", silence()]);
   return [
     {
-      asked: post("/audio/speech", SPEECH, noSpeech),
+      ask: () => post("/audio/speech", SPEECH, noSpeech),
       refusal: "403 forbidden",
     },
     {
-      asked: post("/audio/transcriptions", form, noSpeech),
+      ask: () => post("/audio/transcriptions", form, noSpeech),
       refusal: "403 forbidden",
     },
   ];
@@ -306,8 +312,8 @@ async function refusesWrong(media: Media) {
     ...refusedForms(media),
     ...refusedToKey(media, noSpeech),
   ];
-  for (const { asked, refusal } of rows) {
-    const response = await asked;
+  for (const { ask, refusal } of rows) {
+    const response = await ask();
     const { error: { code, param, message } } = await response.json();
     const found = [response.status, code, param ?? ""].join(" ").trim();
     assert.equal(found, refusal, message);

@@ -129,7 +129,7 @@ async function remixesAndLists(videos: Videos, first: string): Promise<void> {
 
 /** A request, and the status and the field of the error that it gets. */
 interface Refusal {
-  asked: Promise<Response>;
+  ask: () => Promise<Response>;
   refusal: string;
 }
 
@@ -155,29 +155,29 @@ function refusedCreations(videos: Videos): Refusal[] {
     createByForm(videos, name, value);
   const large = new File([new Uint8Array(20 * 2 ** 20 + 1)], "a.png");
   return [
-    { asked: create({ seconds: "0" }), refusal: "400 seconds" },
-    { asked: create({ seconds: 4.5 }), refusal: "400 seconds" },
-    { asked: create({ seconds: "5" }), refusal: "400 seconds" },
-    { asked: create({ size: "wide" }), refusal: "400 size" },
-    { asked: create({ prompt: " " }), refusal: "400 prompt" },
-    { asked: create({ prompt: undefined }), refusal: "400 prompt" },
-    { asked: create({ model: "none" }), refusal: "404" },
-    { asked: create({ model: "simulated-image-1" }), refusal: "404" },
+    { ask: () => create({ seconds: "0" }), refusal: "400 seconds" },
+    { ask: () => create({ seconds: 4.5 }), refusal: "400 seconds" },
+    { ask: () => create({ seconds: "5" }), refusal: "400 seconds" },
+    { ask: () => create({ size: "wide" }), refusal: "400 size" },
+    { ask: () => create({ prompt: " " }), refusal: "400 prompt" },
+    { ask: () => create({ prompt: undefined }), refusal: "400 prompt" },
+    { ask: () => create({ model: "none" }), refusal: "404" },
+    { ask: () => create({ model: "simulated-image-1" }), refusal: "404" },
     {
-      asked: reference("http://127.0.0.1/a.png"),
+      ask: () => reference("http://127.0.0.1/a.png"),
       refusal: "400 input_reference.image_url",
     },
     {
-      asked: reference("data:image/png;base64,!"),
+      ask: () => reference("data:image/png;base64,!"),
       refusal: "400 input_reference.image_url",
     },
     {
-      asked: form("input_reference", "a text"),
+      ask: () => form("input_reference", "a text"),
       refusal: "400 input_reference",
     },
-    { asked: form("input_reference", large), refusal: "413" },
-    { asked: form("size", "huge"), refusal: "400 size" },
-    { asked: create({ prompt: "[simulator: error 503]" }), refusal: "503" },
+    { ask: () => form("input_reference", large), refusal: "413" },
+    { ask: () => form("size", "huge"), refusal: "400 size" },
+    { ask: () => create({ prompt: "[simulator: error 503]" }), refusal: "503" },
   ];
 }
 
@@ -188,20 +188,20 @@ function refusedOthers(
   noVideo: string,
 ): Refusal[] {
   return [
-    { asked: videos.call("?limit=101"), refusal: "400 limit" },
-    { asked: videos.call("?order=up"), refusal: "400 order" },
-    { asked: videos.call("?after=xxxxxxxxx"), refusal: "400 after" },
+    { ask: () => videos.call("?limit=101"), refusal: "400 limit" },
+    { ask: () => videos.call("?order=up"), refusal: "400 order" },
+    { ask: () => videos.call("?after=xxxxxxxxx"), refusal: "400 after" },
     {
-      asked: videos.call(`/${first}/content?variant=all`),
+      ask: () => videos.call(`/${first}/content?variant=all`),
       refusal: "400 variant",
     },
     {
-      asked: videos.call(`/${first}/remix`, { body: {} }),
+      ask: () => videos.call(`/${first}/remix`, { body: {} }),
       refusal: "400 prompt",
     },
-    { asked: videos.call(`/${first}`, {}, noVideo), refusal: "403" },
-    { asked: videos.call(`/${first}`, { method: "PUT" }), refusal: "405" },
-    { asked: videos.call("/video_none"), refusal: "404" },
+    { ask: () => videos.call(`/${first}`, {}, noVideo), refusal: "403" },
+    { ask: () => videos.call(`/${first}`, { method: "PUT" }), refusal: "405" },
+    { ask: () => videos.call("/video_none"), refusal: "404" },
   ];
 }
 
@@ -211,8 +211,8 @@ async function refusesWrong(videos: Videos, first: string): Promise<void> {
     ...refusedCreations(videos),
     ...refusedOthers(videos, first, noVideo),
   ];
-  for (const { asked, refusal } of refused) {
-    const response = await asked;
+  for (const { ask, refusal } of refused) {
+    const response = await ask();
     const { error: { param, message } } = await response.json();
     assert.equal([response.status, param].join(" ").trim(), refusal, message);
   }
