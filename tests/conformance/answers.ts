@@ -80,7 +80,7 @@ export const answerCases: Cases = {
     ];
     for (const change of accepted) await answer({ max_tokens: 5, ...change });
   },
-  async "B23 headers do not matter"({ call, chat, post }) {
+  async "B23 headers do not matter"({ call, post }) {
     const body = JSON.stringify({ ...M1, max_tokens: 3 });
     const bytes = new TextEncoder().encode(body);
     await assertOk(await post(bytes, {}), "no content type");
