@@ -11,7 +11,7 @@ import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { type AppDependencies, createApp } from "./app.ts";
 import { BodyBudget } from "./http/body_budget.ts";
 import { RefusedBodies } from "./http/read_body.ts";
-import { createRefusalLog } from "./http/refusal_log.ts";
+import { RefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { EdgeMetrics } from "./metrics.ts";
 import { VideoJobs } from "./videos/jobs.ts";
@@ -62,7 +62,7 @@ export async function startApp(
     // Debts are paid at once: on a busy machine any body may take long.
     refusedBodies: new RefusedBodies(() => 1_000 * now()),
     metrics: new EdgeMetrics(new MetricRegistry()),
-    refusals: createRefusalLog(log),
+    refusals: new RefusalLog(log),
     clientAddress: createClientAddress([]),
     corsOrigins: [],
     isDraining: () => false,

@@ -10,6 +10,10 @@ const DAY_SECONDS = 86_400;
 const KIB = 1_024;
 const GIB = KIB ** 3;
 
+/**
+ * Every variable of an edge: how its text is read, its default, and what it means. The
+ * reference of the configuration is generated from these.
+ */
 export const EDGE_VARIABLES = {
   ...serviceVariables.listenVariables(DEFAULT_PORT),
   ...serviceVariables.COMMON_VARIABLES,
@@ -50,8 +54,13 @@ export const EDGE_VARIABLES = {
     .describe("Origins of web pages that may call this service"),
 };
 
+/** What an edge is started with; durations in ms, sizes in bytes. */
 export type EdgeConfig = ReturnType<typeof readConfig>;
 
+/**
+ * Reads the configuration from the environment and the files that it names. Throws an
+ * error with a sentence for each variable that is missing or wrong.
+ */
 export function readConfig() {
   const values = env.parseEnv(
     EDGE_VARIABLES,

@@ -2,12 +2,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { connectBus } from "@gateway/shared/bus/link_nats";
+import { type BusLink, connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import { ApiError } from "@gateway/shared/openai/error";
+import type { Log } from "@gateway/shared/process/log";
 import { serve } from "@gateway/shared/process/serve";
-import { createRedisLink } from "@gateway/shared/redis/link";
+import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import {
   type RunningService,
   runService,
@@ -21,7 +22,7 @@ import { type EdgeConfig, readConfig } from "./config.ts";
 import { Deadlines } from "@gateway/shared/process/deadlines";
 import { BodyBudget } from "./http/body_budget.ts";
 import { RefusedBodies } from "./http/read_body.ts";
-import { createRefusalLog } from "./http/refusal_log.ts";
+import { RefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { EdgeMetrics, observeEdge } from "./metrics.ts";
 import { KeyLookup } from "./keys/authenticate.ts";
@@ -43,95 +44,47 @@ const SETTLE_MS = 3_000;
 
 await runService({ name: "edge-auth", readConfig, start });
 
+/** What an edge is connected to. */
+interface Connections {
+  readonly edgeId: string;
+  readonly redis: RedisLink;
+  readonly bus: BusLink;
+}
+
+/** The parts of an edge that requests go through. */
+interface EdgeParts {
+  readonly metrics: EdgeMetrics;
+  readonly dispatcher: Dispatcher;
+  readonly keys: KeyLookup;
+  readonly limiter: Limiter;
+  readonly admission: LimitedAdmission;
+  readonly refusals: RefusalLog;
+  readonly failedRequests: FailedRequests;
+  readonly videos: VideoKeeper;
+}
+
 async function start(
   config: EdgeConfig,
-  { log, registry }: ServiceTools,
+  tools: ServiceTools,
 ): Promise<RunningService> {
-  const edgeId = newInstanceId();
-  const common = { now: monotonicNow, random: Math.random, log };
-  const redis = createRedisLink({
-    ...common,
-    address: config.redis,
-    scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS],
-    probe: LIMITER_PROBE,
-  });
-  const bus = await connectBus({
-    ...common,
-    ...config.bus,
-    inboxPrefix: INBOX_PREFIXES.edge,
-    name: `edge-auth ${edgeId}`,
-  });
-  await redis.ready(START_MS);
-  const metrics = new EdgeMetrics(registry);
-  const dispatcher = new Dispatcher({
-    ...common,
-    bus,
-    edgeId,
-    scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
-    requestTimeoutMs: config.requestTimeoutMs,
-  });
-  const keys = new KeyLookup({
-    ...common,
-    redis,
-    unknownPerSecond: config.unknownKeysPerSecond,
-  });
-  const limiter = new Limiter({
-    ...common,
-    redis,
-    onStopped: (keyId) => dispatcher.stopKey(keyId),
-  });
-  bus.onEvent((event) => {
-    // A notice may have been missed.
-    if (event === "reconnected") limiter.leases.renewSoon();
-  });
-  const admission = new LimitedAdmission({
-    ...common,
-    limiter,
-    onUnknown: (principal) => keys.forget(principal),
-    onDecision: (decision, durationMs) => metrics.decided(decision, durationMs),
-    onCharged: (model, unit, cost) => metrics.charged(model, unit, cost),
-  });
-  const refusals = createRefusalLog(log);
-  const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
-  const failedRequests = new FailedRequests({
-    redis,
-    log,
-    now: wallNow,
-    catalog: config.catalog,
-    onLost: (count) => metrics.failedRequestsLost(count),
-  });
-  const videos = new VideoKeeper({
-    limiter,
-    dispatcher,
-    log,
-    wallNow,
-    catalog: config.catalog,
-    jobs: new VideoJobs({ redis }),
-    onMade: (model, seconds) => metrics.videoMade(model, seconds),
-  });
-  const stopWatching = keys.watchStore();
-  failedRequests.start();
-  const stopBeating = await dispatcher.join(bus);
-  const stopSweeping = videos.start();
-
+  const { log, registry } = tools;
+  const connections = await connect(config, log);
+  const { edgeId, bus, redis } = connections;
+  const parts = createParts(config, connections, tools);
+  const { dispatcher, limiter } = parts;
+  const stopBackground = await startBackground(parts, bus);
   const deadlines = new Deadlines(monotonicNow);
   let isDraining = false;
   // Redis and NATS are available, so proxies may send requests.
   const readyServer = openReadyPort(config);
   const server = await startServer({
     ...config,
-    ...common,
+    ...processTools(log),
     handler: createApp({
       ...config,
-      ...common,
-      keys,
-      admission,
-      failedRequests,
-      videos,
-      dispatcher,
+      ...processTools(log),
+      ...parts,
       deadlines,
-      metrics,
-      refusals,
       bodyBudget: new BodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
@@ -157,20 +110,124 @@ async function start(
       await readyServer?.stop({ graceMs: 0, abortMs: 0 });
       await delay(config.drainLeadMs);
       await server.stop({ graceMs: config.drainMs, abortMs: ABORT_MS });
-      stopSweeping();
-      await dispatcher.idleWithin(RUNS_END_MS);
-      clearInterval(summing);
-      refusals.writeSums();
-      stopWatching();
-      await Promise.all([
-        limiter.leases.stop(SETTLE_MS),
-        failedRequests.stop(),
-      ]);
+      await stopBackground();
       deadlines.close();
-      stopBeating();
       await bus.drain();
       await redis.close();
     },
+  };
+}
+
+/** What the parts use of the process. */
+function processTools(log: Log) {
+  return { now: monotonicNow, random: Math.random, log };
+}
+
+/** Connects to Redis and NATS; waits for both. */
+async function connect(config: EdgeConfig, log: Log): Promise<Connections> {
+  const edgeId = newInstanceId();
+  const redis = createRedisLink({
+    ...processTools(log),
+    address: config.redis,
+    scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS],
+    probe: LIMITER_PROBE,
+  });
+  const bus = await connectBus({
+    ...processTools(log),
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES.edge,
+    name: `edge-auth ${edgeId}`,
+  });
+  await redis.ready(START_MS);
+  return { edgeId, redis, bus };
+}
+
+/** Makes the parts; none of them does anything yet. */
+function createParts(
+  { catalog, requestTimeoutMs, unknownKeysPerSecond }: EdgeConfig,
+  { edgeId, redis, bus }: Connections,
+  { log, registry }: ServiceTools,
+): EdgeParts {
+  const common = processTools(log);
+  const metrics = new EdgeMetrics(registry);
+  const dispatcher = new Dispatcher({
+    ...common,
+    bus,
+    edgeId,
+    scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
+    requestTimeoutMs,
+  });
+  const keys = new KeyLookup({
+    ...common,
+    redis,
+    unknownPerSecond: unknownKeysPerSecond,
+  });
+  const limiter = new Limiter({
+    ...common,
+    redis,
+    onStopped: (keyId) => dispatcher.stopKey(keyId),
+  });
+  const admission = new LimitedAdmission({
+    ...common,
+    limiter,
+    onUnknown: (principal) => keys.forget(principal),
+    onDecision: (decision, durationMs) => metrics.decided(decision, durationMs),
+    onCharged: (model, unit, cost) => metrics.charged(model, unit, cost),
+  });
+  const failedRequests = new FailedRequests({
+    redis,
+    log,
+    now: wallNow,
+    catalog,
+    onLost: (count) => metrics.failedRequestsLost(count),
+  });
+  const videos = new VideoKeeper({
+    limiter,
+    dispatcher,
+    log,
+    wallNow,
+    catalog,
+    jobs: new VideoJobs({ redis }),
+    onMade: (model, seconds) => metrics.videoMade(model, seconds),
+  });
+  const refusals = new RefusalLog(log);
+  return {
+    metrics,
+    dispatcher,
+    keys,
+    limiter,
+    admission,
+    refusals,
+    failedRequests,
+    videos,
+  };
+}
+
+/**
+ * Starts what an edge does without being asked: beats, renewals, look-outs, summaries.
+ * The returned function ends it, after the runs and with what they have left to write.
+ */
+async function startBackground(
+  { dispatcher, keys, limiter, refusals, failedRequests, videos }: EdgeParts,
+  bus: BusLink,
+): Promise<() => Promise<void>> {
+  bus.onEvent((event) => {
+    // A notice may have been missed.
+    if (event === "reconnected") limiter.leases.renewSoon();
+  });
+  const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
+  const stopWatching = keys.watchStore();
+  failedRequests.start();
+  const stopBeating = await dispatcher.join(bus);
+  const stopSweeping = videos.start();
+  return async () => {
+    stopSweeping();
+    await dispatcher.idleWithin(RUNS_END_MS);
+    clearInterval(summing);
+    refusals.writeSums();
+    stopWatching();
+    await Promise.all([limiter.leases.stop(SETTLE_MS), failedRequests.stop()]);
+    stopBeating();
   };
 }
 

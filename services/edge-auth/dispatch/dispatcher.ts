@@ -30,8 +30,9 @@ import { LiveMap, remember } from "@gateway/shared/process/maps";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { EdgeBus, type EdgeBusOptions } from "./edge_bus.ts";
 import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";
-import { Run, type RunTools } from "./run.ts";
+import { Run } from "./run.ts";
 import { busUnavailable, keyRevoked, uploadTooSlow } from "./run_errors.ts";
+import type { RunTools } from "./run_ports.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { type Worker, WorkerTable } from "./workers.ts";
 

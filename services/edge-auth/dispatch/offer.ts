@@ -1,6 +1,6 @@
 /** One offer of a job to a worker, and the stream of frames that may follow. */
 import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
-import { encodeJson, type Frame } from "@gateway/shared/bus/frame";
+import { encodeJson, type Frame, FrameType } from "@gateway/shared/bus/frame";
 import {
   encodePiece,
   encodeUploadEnd,
@@ -8,6 +8,7 @@ import {
   JOB_VERSION,
 } from "@gateway/shared/bus/job";
 import {
+  answerStrayFrame,
   type StreamEvent,
   StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
@@ -66,6 +67,21 @@ export interface OfferTerms {
   /** Null: any worker may accept it. */
   readonly workerId: string | null;
 }
+
+/** What a frame says of a job that was cancelled. */
+export type CancelledEvent =
+  /** It belongs to another offer. */
+  | { readonly type: "stray" }
+  /** The job never ran, so there is nothing to count. */
+  | { readonly type: "rejected" }
+  /** The job still runs. */
+  | { readonly type: "running" }
+  /** The job has ended. */
+  | {
+    readonly type: "ended";
+    /** What it has made, in tokens or the unit of its kind. */
+    readonly tokens: number;
+  };
 
 type Pieces = Pick<Upload, "next" | "end">;
 
@@ -162,6 +178,30 @@ export class Offer {
       else void this.#send(this.#rest, this.workerId ?? "");
     }
     return event;
+  }
+
+  /**
+   * Handles a frame after `cancel`: only the last one matters, for it says what the
+   * job has cost.
+   */
+  onFrameAfterCancel(frame: Frame): CancelledEvent {
+    const { type, attempt, sequence } = frame;
+    if (attempt !== this.attempt) return { type: "stray" };
+    if (type === FrameType.REJECT) return { type: "rejected" };
+    // The cancel has not arrived, or was sent before the worker was known.
+    if (type !== FrameType.ERR && type !== FrameType.END) {
+      return { type: "running" };
+    }
+    // A numbered one is repeated until it is acknowledged.
+    if (sequence > 0) {
+      const { owner } = this.#tools;
+      answerStrayFrame(
+        this.#job.requestId,
+        frame,
+        (workerId, record) => owner.control(workerId, record),
+      );
+    }
+    return { type: "ended", tokens: Math.max(frame.tokens, this.tokens) };
   }
 
   /** Advances time: notices a worker that does not accept, or falls silent. */

@@ -9,54 +9,19 @@ import {
   FrameType,
   type RejectPayload,
 } from "@gateway/shared/bus/frame";
-import {
-  answerStrayFrame,
-  type StreamEvent,
-} from "@gateway/shared/bus/stream_receiver";
+import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
 import { publicRequestId } from "@gateway/shared/process/ids";
-import type { Log } from "@gateway/shared/process/log";
-import { Offer, type OfferBus, type OfferClock } from "./offer.ts";
+import { Offer } from "./offer.ts";
 import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
 import { WholeBody } from "./request_body.ts";
 import { busUnavailable, noWorker, overloaded } from "./run_errors.ts";
+import type { RunListeners, RunTools } from "./run_ports.ts";
 import type { Waiting } from "./wait_queue.ts";
-
-/** The workers, as a run sees them; `WorkerTable` describes each. */
-export interface RunWorkers {
-  pick(model: string, tried: ReadonlySet<string>): string | null;
-  hasWorkerFor(model: string): boolean;
-  pause(workerId: string, ms: number): void;
-  onSent(workerId: string): void;
-  onEnded(workerId: string): void;
-  onMissing(workerId: string): void;
-}
-
-/** The queue of requests that wait for a slot. */
-export interface RunQueue {
-  hasWaiting(model: string): boolean;
-  push(item: Waiting): boolean;
-}
-
-/** What a run needs of its edge. */
-export interface RunTools {
-  readonly bus: OfferBus & { readonly isConnected: boolean };
-  readonly workers: RunWorkers;
-  readonly queue: RunQueue;
-  readonly clock: OfferClock;
-  readonly log: Pick<Log, "warn" | "error">;
-  /** The longest that a run may take, in any state. */
-  readonly requestTimeoutMs: number;
-}
-
-/** Who gets the answer, and who hears of the end, once. */
-export interface RunListeners {
-  readonly sink: AnswerSink;
-  readonly onOver: (outcome: RunOutcome) => void;
-}
+import { WorkerSearch } from "./worker_search.ts";
 
 /**
  * A cancelled run waits this long for the final frame of its worker, which says what it
@@ -78,13 +43,9 @@ export class Run implements Waiting {
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
-  /** When it last started looking for a worker: its place in the queue. */
-  #sinceMs: number;
+  readonly #search: WorkerSearch;
   #state: "active" | "cancelling" | "over" = "active";
   #offer: Offer | null = null;
-  /** Workers that were offered the job since it last waited. */
-  readonly #tried = new Set<string>();
-  #hasAskedGroup = false;
   #finalFrameByMs = 0;
   readonly #outcome = new RunOutcome();
 
@@ -99,7 +60,9 @@ export class Run implements Waiting {
     this.#sink = sink;
     this.#onOver = onOver;
     this.#startedAtMs = tools.clock.now();
-    this.#sinceMs = this.#startedAtMs;
+    const { workers, clock } = tools;
+    const now = () => clock.now();
+    this.#search = new WorkerSearch(job.model, { workers, now });
   }
 
   /** The model whose workers may run it. */
@@ -114,7 +77,7 @@ export class Run implements Waiting {
 
   /** When it last started looking for a worker. */
   get sinceMs(): number {
-    return this.#sinceMs;
+    return this.#search.sinceMs;
   }
 
   /** The worker that runs it or was offered it; null while any may accept it. */
@@ -143,7 +106,7 @@ export class Run implements Waiting {
     const { queue, workers } = this.#tools;
     const { model } = this;
     if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
-    else this.#search();
+    else this.#offerOrWait();
   }
 
   /**
@@ -153,23 +116,25 @@ export class Run implements Waiting {
   offer(): boolean {
     const { bus, workers, clock, log } = this.#tools;
     if (!bus.isConnected) return false;
-    const { model, job } = this;
-    const workerId = workers.pick(model, this.#tried);
-    // If all known workers are full, wait for one. If none is known, offer the job to
-    // the queue group, but only once, since the same worker may reject it every time.
-    const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
-    if (workerId === null && !mayAskGroup) return false;
+    const target = this.#search.next();
+    if (target === null) return false;
+    const { workerId } = target;
     const terms = {
       attempt: this.#outcome.offers + 1,
       deadlineMs: this.#leftMs(),
       workerId,
     };
-    const offer = Offer.send(job, terms, { bus, clock, log, owner: this });
+    const offer = Offer.send(this.job, terms, {
+      bus,
+      clock,
+      log,
+      owner: this,
+    });
     if (offer === null) return false;
-    if (workerId !== null) workers.onSent(workerId);
+    if (workerId === null) this.#search.onGroupAsked();
+    else workers.onSent(workerId);
     this.#offer = offer;
     this.#outcome.offers += 1;
-    if (workerId === null) this.#hasAskedGroup = true;
     return true;
   }
 
@@ -198,7 +163,7 @@ export class Run implements Waiting {
     if (workerId === null) return this.fail(noWorker());
     this.#leave();
     this.#tools.workers.onMissing(workerId);
-    this.#search();
+    this.#offerOrWait();
   }
 
   /** The worker that runs it is dead. */
@@ -241,7 +206,7 @@ export class Run implements Waiting {
     }
     const offer = this.#offer;
     if (offer !== null) this.#onEvent(offer, offer.onTick());
-    else if (this.#hasWaitedTooLong()) this.#failBusy();
+    else if (this.#search.hasTakenTooLong) this.#failBusy();
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
@@ -269,22 +234,15 @@ export class Run implements Waiting {
     this.#finish("failed", { error });
   }
 
-  #search(): void {
-    // After so many rejections the known beats are outdated: wait for newer ones.
-    const isLast = this.#tried.size >= DISPATCH_LIMITS.workersTriedMax;
-    if (isLast || !this.offer()) this.#wait();
+  #offerOrWait(): void {
+    if (this.#search.isExhausted || !this.offer()) this.#wait();
   }
 
   #wait(): void {
-    this.#tried.clear();
-    const isQueued = !this.#hasWaitedTooLong() &&
+    this.#search.forget();
+    const isQueued = !this.#search.hasTakenTooLong &&
       this.#tools.queue.push(this);
     if (!isQueued) this.#failBusy();
-  }
-
-  #hasWaitedTooLong(): boolean {
-    return this.#tools.clock.now() - this.#sinceMs >=
-      DISPATCH_LIMITS.queueWaitMs;
   }
 
   #failBusy(): void {
@@ -322,9 +280,9 @@ export class Run implements Waiting {
   #onRejected({ worker, reason, retryAfterMs }: RejectPayload): void {
     this.#outcome.rejects.push(reason);
     this.#leave();
-    this.#tried.add(worker);
+    this.#search.skip(worker);
     this.#tools.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
-    this.#search();
+    this.#offerOrWait();
   }
 
   #onFailed({ error, retryable, usage }: Failure): void {
@@ -345,7 +303,7 @@ export class Run implements Waiting {
     if (mayBeUndelivered) return this.#wait();
     if (!this.#mayRepeat()) return this.#failBusy();
     this.#noteRepeat(workerId, "The worker did not answer the offer.");
-    this.#search();
+    this.#offerOrWait();
   }
 
   #loseOffer(message: string): void {
@@ -370,10 +328,9 @@ export class Run implements Waiting {
   #repeat(message: string): void {
     this.#noteRepeat(this.workerId, message);
     this.#sink.onRestart();
-    this.#sinceMs = this.#tools.clock.now();
-    this.#tried.clear();
+    this.#search.restart();
     this.#leave();
-    this.#search();
+    this.#offerOrWait();
   }
 
   #noteRepeat(workerId: string | null, message: string): void {
@@ -387,28 +344,20 @@ export class Run implements Waiting {
     const { workerId } = this;
     this.#offer = null;
     if (workerId === null) return;
-    this.#tried.add(workerId);
+    this.#search.skip(workerId);
     this.#tools.workers.onEnded(workerId);
   }
 
   #onFinalFrame(offer: Offer, frame: Frame): boolean {
-    if (frame.attempt !== offer.attempt) return false;
-    if (frame.type === FrameType.REJECT) {
-      // It never ran, so there is nothing to count.
+    const end = offer.onFrameAfterCancel(frame);
+    if (end.type === "stray") return false;
+    if (end.type === "rejected") {
       this.#finish("cancelled");
       return true;
     }
     this.#outcome.dispatchMs ??= this.#sinceStartMs();
-    // Not the final frame: the cancel has not arrived, or was sent before the worker
-    // was known.
-    if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
-      return false;
-    }
-    // A numbered one is repeated until it is acknowledged.
-    if (frame.sequence > 0) {
-      answerStrayFrame(this.job.requestId, frame, this.control.bind(this));
-    }
-    const completionTokens = Math.max(frame.tokens, offer.tokens);
+    if (end.type === "running") return false;
+    const { tokens: completionTokens } = end;
     this.#finish("cancelled", { completionTokens, isFinal: true });
     return true;
   }

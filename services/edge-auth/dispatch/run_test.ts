@@ -11,7 +11,8 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { silentLog } from "@gateway/shared/process/log";
 import type { AnswerSink, RunOutcome } from "./outcome.ts";
 import { WholeBody } from "./request_body.ts";
-import { Run, type RunTools } from "./run.ts";
+import { Run } from "./run.ts";
+import type { RunTools } from "./run_ports.ts";
 
 const REQUEST = { model: "m", stream: true, messages: [] };
 

@@ -232,7 +232,7 @@ export class Form {
     body.once("close", onClose);
     if (body.destroyed) onClose();
     const parser = this.#parser;
-    parser.on("field", (...field) => this.#onField(...field));
+    parser.on("field", (...field) => this.#onField(field));
     parser.on(
       "file",
       (field, stream, name, _encoding, type) =>
@@ -270,7 +270,7 @@ export class Form {
     this.#filled.resolve("file");
   }
 
-  #onField(...[name, value, isNameCut, isCut]: FieldEvent): void {
+  #onField([name, value, isNameCut, isCut]: FieldEvent): void {
     if (isNameCut || isCut) {
       const most = `at most ${UPLOAD_LIMITS.fieldBytesMax} bytes`;
       return this.#refuse(invalid("string_above_max_length", name, most));
@@ -317,6 +317,7 @@ export class Form {
   }
 }
 
+/** What the parser says of a field. */
 type FieldEvent = [
   name: string,
   value: string,

@@ -6,16 +6,20 @@ import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { siteOf } from "@gateway/shared/process/client_address";
 import type { Log, LogFields } from "@gateway/shared/process/log";
 
+/** The log line of a request that was answered with an error. */
 export interface RefusedRequest extends LogFields {
   requestId: string;
-  /** The client, if its key is unknown. */
+  /** Where the request came from: tells clients apart while no key is known. */
   clientAddress: string;
+  /** Absent if the key is unknown. */
   keyId: string | undefined;
   ownerId: string | undefined;
+  /** The HTTP status. */
   status: number;
   errorCode: string | undefined;
 }
 
+/** The refusals of one client by one code since the last summary. */
 interface Group {
   /** How many had a line of their own. */
   written: number;
@@ -23,43 +27,56 @@ interface Group {
   sum: LogFields & { count: number };
 }
 
-export type RefusalLog = ReturnType<typeof createRefusalLog>;
-
-export function createRefusalLog(log: Pick<Log, "info">) {
+/**
+ * Writes the first `linesFirst` refusals of a client by one code, and counts the
+ * others. It remembers `clientsMax` of these groups; those beyond share one per code.
+ */
+export class RefusalLog {
+  readonly #log: Pick<Log, "info">;
   /** By client and code. */
-  const groups = new Map<string, Group>();
-  return {
-    /** Writes the line, or counts it for the next summary. */
-    add(line: RefusedRequest): void {
-      const { clientAddress, keyId, ownerId, status, errorCode } = line;
-      let client: LogFields = { clientAddress, keyId, ownerId };
-      let name = `${keyId ?? siteOf(clientAddress)} ${errorCode}`;
-      if (groups.size >= REFUSAL_LOG.clientsMax && !groups.has(name)) {
-        client = { clientAddress: "others" };
-        name = `others ${errorCode}`;
-      }
-      const group = groups.get(name) ??
-        { written: 0, sum: { ...client, status, errorCode, count: 0 } };
-      groups.set(name, group);
-      if (group.written < REFUSAL_LOG.linesFirst) {
-        group.written += 1;
-        return log.info("request", line);
-      }
-      const { sum } = group;
-      sum.count += 1;
-      sum.status = status;
-      sum.lastRequestId = line.requestId;
-    },
-    /**
-     * Writes the summaries and forgets clients without new refusals. Call it every
-     * `sumMs` and at the end.
-     */
-    writeSums(): void {
-      for (const [name, { sum }] of groups) {
-        if (sum.count === 0) groups.delete(name);
-        else log.info("refusals", { ...sum });
-        sum.count = 0;
-      }
-    },
-  };
+  readonly #groups = new Map<string, Group>();
+
+  constructor(log: Pick<Log, "info">) {
+    this.#log = log;
+  }
+
+  /** Writes the line, or counts it for the next summary. */
+  add(line: RefusedRequest): void {
+    const group = this.#groupOf(line);
+    if (group.written < REFUSAL_LOG.linesFirst) {
+      group.written += 1;
+      return this.#log.info("request", line);
+    }
+    const { sum } = group;
+    sum.count += 1;
+    sum.status = line.status;
+    sum.lastRequestId = line.requestId;
+  }
+
+  /**
+   * Writes the summaries and forgets clients without new refusals. Call it every
+   * `sumMs` and at the end.
+   */
+  writeSums(): void {
+    for (const [name, { sum }] of this.#groups) {
+      if (sum.count === 0) this.#groups.delete(name);
+      else this.#log.info("refusals", { ...sum });
+      sum.count = 0;
+    }
+  }
+
+  #groupOf(line: RefusedRequest): Group {
+    const groups = this.#groups;
+    const { clientAddress, keyId, ownerId, status, errorCode } = line;
+    let client: LogFields = { clientAddress, keyId, ownerId };
+    let name = `${keyId ?? siteOf(clientAddress)} ${errorCode}`;
+    if (groups.size >= REFUSAL_LOG.clientsMax && !groups.has(name)) {
+      client = { clientAddress: "others" };
+      name = `others ${errorCode}`;
+    }
+    const group = groups.get(name) ??
+      { written: 0, sum: { ...client, status, errorCode, count: 0 } };
+    groups.set(name, group);
+    return group;
+  }
 }

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
-import { createRefusalLog, type RefusedRequest } from "./refusal_log.ts";
+import { RefusalLog, type RefusedRequest } from "./refusal_log.ts";
 
 const { linesFirst, clientsMax, sumMs } = REFUSAL_LOG;
 
 function setup() {
   const log = createRecordingLog();
   let requests = 0;
-  const refusals = createRefusalLog(log);
+  const refusals = new RefusalLog(log);
   return {
     refuse(times: number, line: Partial<RefusedRequest> = {}): void {
       for (let i = 0; i < times; i += 1) {

@@ -12,7 +12,7 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { redisFailure, storeIsEmpty, unauthorized } from "../limits/refusal.ts";
 import { remember } from "@gateway/shared/process/maps";
 import { FIND } from "../limits/scripts.ts";
-import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
+import { UnknownKeyLimit } from "./unknown_key_limit.ts";
 
 /**
  * RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1).
@@ -57,7 +57,7 @@ export class KeyLookup {
   readonly #redis: KeyLookupOptions["redis"];
   readonly #now: MonotonicNow;
   readonly #log: Log;
-  readonly #limited: ReturnType<typeof createUnknownKeyLimit>;
+  readonly #unknownLimit: UnknownKeyLimit;
   readonly #known = new Map<string, Principal>();
   readonly #unknownUntilMs = new Map<string, number>();
   readonly #reads = new Map<string, Promise<Principal | null>>();
@@ -70,7 +70,10 @@ export class KeyLookup {
     this.#redis = redis;
     this.#now = now;
     this.#log = log;
-    this.#limited = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
+    this.#unknownLimit = new UnknownKeyLimit({
+      perSecond: unknownPerSecond,
+      now,
+    });
   }
 
   /**
@@ -83,7 +86,8 @@ export class KeyLookup {
     const untilMs = this.#unknownUntilMs.get(hash) ?? -Infinity;
     if (this.#now() < untilMs) return null;
     const reading = this.#reads.get(hash) ??
-      this.#limited({ address: address(), hash }, () => this.#read(hash))
+      this.#unknownLimit
+        .look({ address: address(), hash }, () => this.#read(hash))
         .finally(() => this.#reads.delete(hash));
     this.#reads.set(hash, reading);
     return await reading;

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
+import { UnknownKeyLimit } from "./unknown_key_limit.ts";
 
 const PER_SECOND = 20;
 const KEPT = 5;
 
 Deno.test("an address has so many unknown keys looked up at once and per second, and others are not affected", async () => {
   let nowMs = 0;
-  const limited = createUnknownKeyLimit({
+  const limit = new UnknownKeyLimit({
     perSecond: PER_SECOND,
     now: () => nowMs,
   });
@@ -14,7 +14,7 @@ Deno.test("an address has so many unknown keys looked up at once and per second,
   const guess = async (count: number) => {
     const asked = Array.from({ length: count }, () => {
       const of = { address: "a", hash: `${guesses++}` };
-      return limited(of, () => Promise.resolve(null));
+      return limit.look(of, () => Promise.resolve(null));
     });
     const ends = await Promise.allSettled(asked);
     for (const end of ends) {
@@ -26,7 +26,7 @@ Deno.test("an address has so many unknown keys looked up at once and per second,
   };
   assert.equal(await guess(100), PER_SECOND - KEPT);
   const neighbour = { address: "b", hash: "neighbour" };
-  assert.equal(await limited(neighbour, () => Promise.resolve(1)), 1);
+  assert.equal(await limit.look(neighbour, () => Promise.resolve(1)), 1);
   nowMs += 500;
   assert.equal(await guess(100), PER_SECOND / 2);
   nowMs += 60_000;
@@ -34,19 +34,19 @@ Deno.test("an address has so many unknown keys looked up at once and per second,
 });
 
 Deno.test("look-ups that find a key do not count, however many there are at once", async () => {
-  const limited = createUnknownKeyLimit({
+  const limit = new UnknownKeyLimit({
     perSecond: PER_SECOND,
     now: () => 0,
   });
   const found = await Promise.all(Array.from({ length: 500 }, (_, at) => {
     const look = () => Promise.resolve(at);
-    return limited({ address: "a", hash: `${at}` }, look);
+    return limit.look({ address: "a", hash: `${at}` }, look);
   }));
   assert.equal(new Set(found).size, 500);
 });
 
 Deno.test("a look-up that waits is not overtaken by those that come later", async () => {
-  const limited = createUnknownKeyLimit({
+  const limit = new UnknownKeyLimit({
     perSecond: PER_SECOND,
     now: () => 0,
   });
@@ -54,7 +54,7 @@ Deno.test("a look-up that waits is not overtaken by those that come later", asyn
   const running: PromiseWithResolvers<string>[] = [];
   let count = 0;
   const start = (hash = `${count++}`) =>
-    void limited({ address: "a", hash }, () => {
+    void limit.look({ address: "a", hash }, () => {
       started.push(hash);
       const look = Promise.withResolvers<string>();
       running.push(look);
@@ -71,17 +71,17 @@ Deno.test("a look-up that waits is not overtaken by those that come later", asyn
 });
 
 Deno.test("a look-up that fails leaves room for the next", async () => {
-  const limited = createUnknownKeyLimit({ perSecond: 1, now: () => 0 });
+  const limit = new UnknownKeyLimit({ perSecond: 1, now: () => 0 });
   const down = new Error("Redis is down");
   for (let count = 0; count < 3; count += 1) {
     const key = { address: "a", hash: `${count}` };
-    await assert.rejects(limited(key, () => Promise.reject(down)), down);
+    await assert.rejects(limit.look(key, () => Promise.reject(down)), down);
   }
 });
 
 Deno.test("a request ends also if the limit allows it while it is being decided", async () => {
   let nowMs = 0;
-  const limited = createUnknownKeyLimit({
+  const limit = new UnknownKeyLimit({
     perSecond: PER_SECOND,
     // The clock goes on between two readings.
     now() {
@@ -90,7 +90,7 @@ Deno.test("a request ends also if the limit allows it while it is being decided"
     },
   });
   const ask = (hash: string) =>
-    limited({ address: "a", hash }, () => Promise.resolve(null))
+    limit.look({ address: "a", hash }, () => Promise.resolve(null))
       .then(() => "unknown", () => "refused");
   const answers = new Set<string>();
   for (let count = 0; count < 1_000; count += 1) {

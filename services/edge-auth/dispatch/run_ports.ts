@@ -1,0 +1,40 @@
+/**
+ * What a run uses of its edge, and whom it tells: narrow, so that its tests need no
+ * dispatcher.
+ */
+import type { Log } from "@gateway/shared/process/log";
+import type { OfferBus, OfferClock } from "./offer.ts";
+import type { AnswerSink, RunOutcome } from "./outcome.ts";
+import type { Waiting } from "./wait_queue.ts";
+import type { SearchedWorkers } from "./worker_search.ts";
+
+/** The workers, as a run sees them; `WorkerTable` describes each. */
+export interface RunWorkers extends SearchedWorkers {
+  pause(workerId: string, ms: number): void;
+  onSent(workerId: string): void;
+  onEnded(workerId: string): void;
+  onMissing(workerId: string): void;
+}
+
+/** The queue of requests that wait for a slot. */
+export interface RunQueue {
+  hasWaiting(model: string): boolean;
+  push(item: Waiting): boolean;
+}
+
+/** What a run needs of its edge. */
+export interface RunTools {
+  readonly bus: OfferBus & { readonly isConnected: boolean };
+  readonly workers: RunWorkers;
+  readonly queue: RunQueue;
+  readonly clock: OfferClock;
+  readonly log: Pick<Log, "warn" | "error">;
+  /** The longest that a run may take, in any state. */
+  readonly requestTimeoutMs: number;
+}
+
+/** Who gets the answer, and who hears of the end, once. */
+export interface RunListeners {
+  readonly sink: AnswerSink;
+  readonly onOver: (outcome: RunOutcome) => void;
+}
