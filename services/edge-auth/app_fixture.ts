@@ -36,6 +36,12 @@ const noVideos = new VideoKeeper({
   onMade: () => {},
 });
 
+/** The API, served until it is disposed of. */
+export interface ServedApp extends AsyncDisposable {
+  /** `http://<host>:<port>` */
+  readonly origin: string;
+}
+
 /**
  * Serves what `given` does not change: without videos, and with the bounds that are
  * usual.
@@ -44,7 +50,7 @@ export async function startApp(
   given:
     & Pick<AppDependencies, "dispatcher" | "keys" | "admission">
     & Partial<AppDependencies>,
-) {
+): Promise<ServedApp> {
   const { now = monotonicNow, log = silentLog }: {
     now?: () => number;
     log?: Log;

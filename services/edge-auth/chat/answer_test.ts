@@ -114,7 +114,7 @@ Deno.test("EventAnswer sends a keep-alive after silence, not before", async () =
   assert.equal(await text(out), `data: {}\n\n: keep-alive\n\n${DONE_EVENT}`);
 });
 
-Deno.test("EventAnswer opens a stream without a first line with keep-alives; another attempt may still begin it, or an error event end it", async () => {
+Deno.test("EventAnswer opens a late stream with keep-alives; another attempt or an error may still follow", async () => {
   for (const ending of ["restart", "error"]) {
     const { answer, clock, out } = setup();
     answer.onPayload(bytes('{"cut'), 1);

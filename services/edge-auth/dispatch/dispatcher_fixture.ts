@@ -18,204 +18,288 @@ import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { usageOf } from "../../../tests/support/scripted_model_server.ts";
 import { Dispatcher } from "./dispatcher.ts";
-import type { AnswerSink, RunOutcome, StartedRun } from "./outcome.ts";
+import type { EdgeLink } from "./edge_bus.ts";
+import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";
 import { WholeBody } from "./request_body.ts";
 
 const EDGE = "e1";
+/** What {@link Stage.end} states. */
 export const USAGE = usageOf(2);
+/** How long a run may take. */
 export const TIMEOUT_MS = 60_000;
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
 const numberOf = (requestId = "") => Number.parseInt(requestId, 16);
 
-type Header = {
-  [Field in "request" | "attempt" | "sequence" | "tokens"]?: number | undefined;
-};
+/** Of which request a frame is, and its head. By default the last attempt of the first. */
+export interface Header {
+  readonly request?: number;
+  readonly attempt?: number;
+  readonly sequence?: number;
+  readonly tokens?: number;
+}
 
-/** `events` lists what the dispatcher did, in order; see `take`. */
-export function setup() {
-  const clock = { ms: 0 };
-  const bus = {
-    flowingSinceMs: 0 as number | null,
-    /** If set, the bus has delivered nothing since. */
-    silentSinceMs: null as number | null,
-    /**
-     * Workers that answer requests, and workers that are connected but do not answer.
-     */
-    answers: new Set<string>(),
-    listens: new Set<string>(),
-  };
-  const events: string[] = [];
-  let messages = 0;
-  const soon: (() => void)[] = [];
-  const log = createRecordingLog();
-  const outcomes = new Map<number, RunOutcome>();
-  const attempts = new Map<number, number>();
+/** A bus that only writes down what it is sent, and answers what the test says. */
+class ScriptedBus implements EdgeLink {
+  readonly isConnected = true;
+  flowingSinceMs: number | null = 0;
+  /** If set, the bus has delivered nothing since. */
+  silentSinceMs: number | null = null;
+  /** Workers that answer requests. */
+  readonly answers = new Set<string>();
+  /** Workers that are connected but do not answer. */
+  readonly listens = new Set<string>();
+  /** Messages with control records so far. */
+  controlMessages = 0;
+  readonly #stage: Pick<Stage, "clock" | "events" | "attempts">;
 
-  const onJob = (subject: string, reply: string) => {
+  constructor(stage: Pick<Stage, "clock" | "events" | "attempts">) {
+    this.#stage = stage;
+  }
+
+  get receivedAtMs(): number {
+    return this.silentSinceMs ?? this.#stage.clock.ms;
+  }
+
+  publish(
+    subject: string,
+    payload: Uint8Array,
+    publishing?: { reply?: string },
+  ): void {
+    const reply = publishing?.reply;
+    if (reply === undefined) this.#onControl(subject, payload);
+    else this.#onJob(subject, reply);
+  }
+
+  request(
+    subject: string,
+    payload: Uint8Array,
+  ): ReturnType<EdgeLink["request"]> {
+    const [kind, worker = ""] = subject.split(".").slice(3);
+    this.#note(`${kind === "ctl" ? "probe" : "piece"} ${worker}`);
+    if (this.answers.has(worker)) {
+      return Promise.resolve({ subject, data: payload });
+    }
+    return this.listens.has(worker)
+      ? new Promise(() => {})
+      : Promise.reject(new NoRespondersError(subject));
+  }
+
+  #onJob(subject: string, reply: string): void {
     const [requestId, attempt] = reply.split(".").slice(-2);
     const request = numberOf(requestId);
-    attempts.set(request, Number(attempt));
+    this.#stage.attempts.set(request, Number(attempt));
     const worker = subject === subjects.anyWorker("chat")
       ? "anybody"
       : lastToken(subject);
-    events.push(`offer ${worker} ${request}.${attempt}`);
-  };
-  const onControl = (subject: string, payload: Uint8Array) => {
-    messages += 1;
+    this.#note(`offer ${worker} ${request}.${attempt}`);
+  }
+
+  #onControl(subject: string, payload: Uint8Array): void {
+    this.controlMessages += 1;
     for (const record of decodeControl(payload)) {
       const { type, requestId, attempt } = record;
       const rest = record.type === "cancel" ? record.reason : record.sequence;
       const to = lastToken(subject);
-      events.push(`${type} ${to} ${numberOf(requestId)}.${attempt} ${rest}`);
+      this.#note(`${type} ${to} ${numberOf(requestId)}.${attempt} ${rest}`);
     }
-  };
-  const dispatcher = new Dispatcher({
-    bus: {
-      isConnected: true,
-      get flowingSinceMs() {
-        return bus.flowingSinceMs;
-      },
-      get receivedAtMs() {
-        return bus.silentSinceMs ?? clock.ms;
-      },
-      publish: (subject, payload, publishing) => {
-        if (publishing?.reply === undefined) onControl(subject, payload);
-        else onJob(subject, publishing.reply);
-      },
-      request: (subject, payload) => {
-        const [kind, worker = ""] = subject.split(".").slice(3);
-        events.push(`${kind === "ctl" ? "probe" : "piece"} ${worker}`);
-        if (bus.answers.has(worker)) {
-          return Promise.resolve({ subject, data: payload });
-        }
-        return bus.listens.has(worker)
-          ? new Promise(() => {})
-          : Promise.reject(new NoRespondersError(subject));
-      },
-    },
-    edgeId: EDGE,
-    now: () => clock.ms,
-    random: () => 0,
-    scheduleSoon: (flush) => void soon.push(flush),
-    log,
-    requestTimeoutMs: TIMEOUT_MS,
-  });
+  }
 
-  const attemptOf = ({ request = 1, attempt }: Header) =>
-    attempt ?? attempts.get(request) ?? 0;
-  const frame = (
+  #note(event: string): void {
+    this.#stage.events.push(event);
+  }
+}
+
+/** A client that writes down what it gets. */
+class ScriptedSink implements AnswerSink {
+  hasStarted = false;
+  readonly #note: (what: string) => void;
+
+  constructor(note: (what: string) => void) {
+    this.#note = note;
+  }
+
+  onPayload(payload: Uint8Array): void {
+    this.hasStarted = true;
+    this.#note(`payload ${new TextDecoder().decode(payload)}`);
+  }
+
+  onEnd(): void {
+    this.#note("end");
+  }
+
+  onError(error: ApiError): void {
+    this.#note(`error ${error.code}`);
+  }
+
+  onAbandoned(): void {
+    this.#note("abandoned");
+  }
+
+  onRestart(): void {
+    this.#note("restart");
+  }
+
+  onTick(): void {}
+}
+
+/** A dispatcher, and everything around it. */
+export class Stage {
+  readonly clock = { ms: 0 };
+  /** What the dispatcher did, in order; see {@link take}. */
+  readonly events: string[] = [];
+  /** The last attempt of each request. */
+  readonly attempts = new Map<number, number>();
+  readonly bus = new ScriptedBus(this);
+  readonly log = createRecordingLog();
+  /** By request, once it has ended. */
+  readonly outcomes = new Map<number, RunOutcome>();
+  readonly dispatcher: Dispatcher;
+  readonly #soon: (() => void)[] = [];
+
+  constructor() {
+    this.dispatcher = new Dispatcher({
+      bus: this.bus,
+      edgeId: EDGE,
+      now: () => this.clock.ms,
+      random: () => 0,
+      scheduleSoon: (flush) => void this.#soon.push(flush),
+      log: this.log,
+      requestTimeoutMs: TIMEOUT_MS,
+    });
+  }
+
+  /** A stage with one request, which runs at the first of these workers. */
+  static async running(...workers: string[]): Promise<Stage> {
+    const stage = new Stage();
+    for (const worker of workers) stage.beat(worker);
+    stage.ask();
+    stage.accept(workers[0]);
+    await stage.take();
+    return stage;
+  }
+
+  /** The events since the last call, control records last. */
+  async take(): Promise<string[]> {
+    for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
+    for (const flush of this.#soon.splice(0)) flush();
+    return this.events.splice(0);
+  }
+
+  /** A beat with this many free slots. */
+  beat(worker: string, free = 1, state: "serving" | "draining" = "serving") {
+    this.dispatcher.onBeatMessage(
+      subjects.workerBeat(worker),
+      encodeWorkerBeat({
+        family: "chat",
+        models: ["m"],
+        draining: state === "draining",
+        slots: Math.max(1, free),
+        inFlight: free === 0 ? 1 : 0,
+      }),
+    );
+  }
+
+  /** Starts the run of a request with this text. */
+  ask(request = 1, content = "x"): StartedRun {
+    const messages = [{ role: "user" as const, content }];
+    const body = WholeBody.of({ ...chatRequest({ messages }), model: "m" });
+    const job: RunJob = {
+      requestId: idOf(request),
+      keyId: `key_${request}`,
+      kind: "chat",
+      model: "m",
+      body,
+    };
+    const sink = new ScriptedSink((what) =>
+      void this.events.push(`${what} ${request}`)
+    );
+    return this.dispatcher.start(job, sink, (outcome) => {
+      this.outcomes.set(request, outcome);
+      this.events.push(`over ${outcome.kind} ${request}`);
+    });
+  }
+
+  /** The worker accepts the job. */
+  accept(worker = "w1", header: Header = {}): void {
+    this.#frame("ACCEPT", encodeJson({ worker }), header);
+  }
+
+  /** A worker sends part of the answer. */
+  data(text: string, sequence: number, header: Header = {}): void {
+    const payload = new TextEncoder().encode(text);
+    this.#frame("DATA", payload, { ...header, sequence });
+  }
+
+  /** A worker ends the answer. */
+  end(sequence: number, worker = "w1", header: Header = {}): void {
+    const payload = encodeJson({ worker, usage: USAGE });
+    this.#frame("END", payload, { ...header, sequence, tokens: 2 });
+  }
+
+  /** A worker says that the request has failed, by its own or the backend's fault. */
+  err(
+    sequence: number,
+    fault: "of the worker" | "of the backend",
+    header: Header = {},
+  ): void {
+    const payload = encodeErr("w1", {
+      error: new ApiError("upstream_error", "It failed."),
+      retryable: fault === "of the worker",
+      usage: null,
+    });
+    this.#frame("ERR", payload, { ...header, sequence });
+  }
+
+  /** A worker rejects the job. */
+  reject(
+    reason: RejectReason,
+    worker = "w1",
+    { retryAfterMs = null, ...header }: Header & {
+      retryAfterMs?: number | null;
+    } = {},
+  ): void {
+    const payload = encodeJson({ worker, reason, retryAfterMs });
+    this.#frame("REJECT", payload, header);
+  }
+
+  /** The bus says that nobody received the job. */
+  noResponders(header: Header = {}): void {
+    const id = idOf(header.request ?? 1);
+    const subject = subjects.edgeStream(EDGE, id, this.#attemptOf(header));
+    this.dispatcher.onNoResponders(subject);
+  }
+
+  /**
+   * In small steps, because one large step would look like a stall of this process.
+   * Probes are answered in between.
+   */
+  async tickTo(ms: number, onTick: () => void = () => {}): Promise<void> {
+    const { clock } = this;
+    while (clock.ms < ms) {
+      clock.ms = Math.min(ms, clock.ms + STREAM_LIMITS.tickMs / 2);
+      onTick();
+      this.dispatcher.tick();
+      for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
+    }
+  }
+
+  #attemptOf({ request = 1, attempt }: Header): number {
+    return attempt ?? this.attempts.get(request) ?? 0;
+  }
+
+  #frame(
     type: keyof typeof FrameType,
     payload: Uint8Array,
-    { request = 1, sequence = 0, tokens = 0, attempt }: Header,
-  ) => {
+    header: Header,
+  ): void {
+    const { request = 1, sequence = 0, tokens = 0 } = header;
     const bytes = encodeFrame({
       type: FrameType[type],
       sequence,
       tokens,
-      attempt: attemptOf({ request, attempt }),
+      attempt: this.#attemptOf(header),
     }, payload);
-    const [message = assert.fail()] = encodeFrames([
-      [idOf(request), bytes],
-    ]);
-    dispatcher.onFrameMessage(message);
-  };
-  const sinkOf = (request: number): AnswerSink => {
-    const note = (what: string) => void events.push(`${what} ${request}`);
-    const sink = {
-      hasStarted: false,
-      onPayload(payload: Uint8Array) {
-        sink.hasStarted = true;
-        note(`payload ${new TextDecoder().decode(payload)}`);
-      },
-      onEnd: () => note("end"),
-      onError: (error: ApiError) => note(`error ${error.code}`),
-      onAbandoned: () => note("abandoned"),
-      onRestart: () => note("restart"),
-      onTick: () => {},
-    };
-    return sink;
-  };
-
-  return {
-    clock,
-    bus,
-    log,
-    dispatcher,
-    outcomes,
-    /** The events since the last call, control records last. */
-    async take(): Promise<string[]> {
-      for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
-      for (const flush of soon.splice(0)) flush();
-      return events.splice(0);
-    },
-    /** Messages with control records so far. */
-    controlMessages: () => messages,
-    /** A beat with this many free slots. */
-    beat: (worker: string, free = 1, draining = false) =>
-      dispatcher.onBeatMessage(
-        subjects.workerBeat(worker),
-        encodeWorkerBeat({
-          family: "chat",
-          models: ["m"],
-          draining,
-          slots: Math.max(1, free),
-          inFlight: free === 0 ? 1 : 0,
-        }),
-      ),
-    ask(request = 1, content = "x"): StartedRun {
-      const [requestId, keyId] = [idOf(request), `key_${request}`];
-      const messages = [{ role: "user" as const, content }];
-      const asked = { ...chatRequest({ messages }), model: "m" };
-      const body = WholeBody.of(asked);
-      const model = "m";
-      const job = { requestId, keyId, kind: "chat", model, body } as const;
-      return dispatcher.start(job, sinkOf(request), (outcome) => {
-        outcomes.set(request, outcome);
-        events.push(`over ${outcome.kind} ${request}`);
-      });
-    },
-    accept: (worker = "w1", header: Header = {}) =>
-      frame("ACCEPT", encodeJson({ worker }), header),
-    data: (text: string, sequence: number, header: Header = {}) =>
-      frame("DATA", new TextEncoder().encode(text), { ...header, sequence }),
-    end: (sequence: number, worker = "w1", header: Header = {}) =>
-      frame("END", encodeJson({ worker, usage: USAGE }), {
-        ...header,
-        sequence,
-        tokens: 2,
-      }),
-    err: (sequence: number, retryable: boolean, header: Header = {}) => {
-      const error = new ApiError("upstream_error", "It failed.");
-      const payload = encodeErr("w1", { error, retryable, usage: null });
-      frame("ERR", payload, { ...header, sequence });
-    },
-    reject: (
-      reason: RejectReason,
-      worker = "w1",
-      { retryAfterMs = null, ...header }: Header & {
-        retryAfterMs?: number | null;
-      } = {},
-    ) => {
-      const payload = encodeJson({ worker, reason, retryAfterMs });
-      frame("REJECT", payload, header);
-    },
-    noResponders: (header: Header = {}) =>
-      dispatcher.onNoResponders(
-        subjects.edgeStream(EDGE, idOf(header.request ?? 1), attemptOf(header)),
-      ),
-    /**
-     * In small steps, because one large step would look like a stall of this process.
-     * Probes are answered in between.
-     */
-    async tickTo(ms: number, onTick: () => void = () => {}): Promise<void> {
-      while (clock.ms < ms) {
-        clock.ms = Math.min(ms, clock.ms + STREAM_LIMITS.tickMs / 2);
-        onTick();
-        dispatcher.tick();
-        for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
-      }
-    },
-  };
+    const [message = assert.fail()] = encodeFrames([[idOf(request), bytes]]);
+    this.dispatcher.onFrameMessage(message);
+  }
 }
-
-export type Stage = ReturnType<typeof setup>;

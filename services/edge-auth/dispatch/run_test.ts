@@ -16,96 +16,131 @@ import type { RunTools } from "./run_ports.ts";
 
 const REQUEST = { model: "m", stream: true, messages: [] };
 
-/** `workers`: who has a free slot, in the order in which they are picked. */
-function setup(workers: readonly string[] = ["w1", "w2"]) {
-  const events: string[] = [];
-  const jobs: Uint8Array[] = [];
-  const outcomes: RunOutcome[] = [];
-  const tools: RunTools = {
-    bus: {
-      isConnected: true,
-      sendJob: (subject, job) => {
-        events.push(`offer ${subject.split(".").at(-1)}`);
-        jobs.push(job);
-        return true;
+/** A client that writes down what it gets. */
+class Client implements AnswerSink {
+  hasStarted = false;
+  readonly #events: string[];
+
+  constructor(events: string[]) {
+    this.#events = events;
+  }
+
+  onPayload(): void {}
+  onTick(): void {}
+
+  onEnd(): void {
+    this.#events.push("end");
+  }
+
+  onError(error: ApiError): void {
+    this.#events.push(`error ${error.code}`);
+  }
+
+  onAbandoned(): void {
+    this.#events.push("abandoned");
+  }
+
+  onRestart(): void {
+    this.#events.push("restart");
+  }
+}
+
+/** A run, and everything around it. */
+class Stage {
+  readonly run: Run;
+  readonly body = WholeBody.of(REQUEST);
+  readonly outcomes: RunOutcome[] = [];
+  /** The jobs that were sent. */
+  readonly jobs: Uint8Array[] = [];
+  readonly #events: string[] = [];
+  readonly client = new Client(this.#events);
+
+  /** `workers`: who has a free slot, in the order in which they are picked. */
+  constructor(workers: readonly string[] = ["w1", "w2"]) {
+    this.run = new Run(
+      {
+        requestId: "0".repeat(32),
+        keyId: "key_a",
+        kind: "chat",
+        model: "m",
+        body: this.body,
       },
-      sendPiece: () => Promise.resolve(),
-      control: (_family, workerId, { type }) =>
-        void events.push(`${type} ${workerId}`),
-      hasFailedSince: () => false,
-      isSilentSince: () => false,
-    },
-    workers: {
-      pick: (_model, tried) => workers.find((id) => !tried.has(id)) ?? null,
-      hasWorkerFor: () => true,
-      pause: () => {},
-      onSent: (id) => void events.push(`slot taken ${id}`),
-      onEnded: (id) => void events.push(`slot freed ${id}`),
-      onMissing: () => {},
-    },
-    queue: { hasWaiting: () => false, push: () => true },
-    clock: { now: () => 0, steadyNow: () => 0 },
-    log: silentLog,
-    requestTimeoutMs: 60_000,
-  };
-  const sink: AnswerSink & { hasStarted: boolean } = {
-    hasStarted: false,
-    onPayload: () => {},
-    onEnd: () => void events.push("end"),
-    onError: (error) => void events.push(`error ${error.code}`),
-    onAbandoned: () => void events.push("abandoned"),
-    onRestart: () => void events.push("restart"),
-    onTick: () => {},
-  };
-  const body = WholeBody.of(REQUEST);
-  const requestId = "0".repeat(32);
-  const run = new Run(
-    { requestId, keyId: "key_a", kind: "chat", model: "m", body },
-    { sink, onOver: (outcome) => void outcomes.push(outcome) },
-    tools,
-  );
-  const frame = (part: Partial<Frame> & Pick<Frame, "type">) =>
-    run.onFrame({
+      {
+        sink: this.client,
+        onOver: (outcome) => void this.outcomes.push(outcome),
+      },
+      this.#toolsWith(workers),
+    );
+  }
+
+  /** What happened since the last call, in order. */
+  take(): string[] {
+    return this.#events.splice(0);
+  }
+
+  /** The worker accepts the job. */
+  accept(worker: string, attempt = 1): void {
+    const payload = encodeJson({ worker });
+    this.#frame({ type: FrameType.ACCEPT, attempt, payload });
+  }
+
+  /** The worker sends a line of the answer. */
+  data(sequence: number, attempt = 1): void {
+    const payload = new TextEncoder().encode("{}\n");
+    this.#frame({ type: FrameType.DATA, attempt, sequence, payload });
+  }
+
+  /** The worker fails by its own fault. */
+  fail(worker: string, attempt = 1): void {
+    const error = new ApiError("worker_lost", "It was lost.");
+    const failure = { error, retryable: true, usage: null };
+    const payload = encodeErr(worker, failure);
+    this.#frame({ type: FrameType.ERR, attempt, sequence: 1, payload });
+  }
+
+  #frame(part: Partial<Frame> & Pick<Frame, "type">): void {
+    this.run.onFrame({
       sequence: 0,
       tokens: 0,
       attempt: 1,
       payload: new Uint8Array(),
       ...part,
     });
-  return {
-    run,
-    body,
-    sink,
-    jobs,
-    outcomes,
-    take: () => events.splice(0),
-    accept: (worker: string, attempt = 1) =>
-      frame({
-        type: FrameType.ACCEPT,
-        attempt,
-        payload: encodeJson({ worker }),
-      }),
-    data: (sequence: number, attempt = 1) =>
-      frame({
-        type: FrameType.DATA,
-        attempt,
-        sequence,
-        payload: new TextEncoder().encode("{}\n"),
-      }),
-    fail: (worker: string, attempt = 1) => {
-      const error = new ApiError("worker_lost", "It was lost.");
-      const payload = encodeErr(worker, {
-        error,
-        retryable: true,
-        usage: null,
-      });
-      frame({ type: FrameType.ERR, attempt, sequence: 1, payload });
-    },
-  };
+  }
+
+  #toolsWith(workers: readonly string[]): RunTools {
+    const note = (event: string) => void this.#events.push(event);
+    return {
+      bus: {
+        isConnected: true,
+        sendJob: (subject, job) => {
+          note(`offer ${subject.split(".").at(-1)}`);
+          this.jobs.push(job);
+          return true;
+        },
+        sendPiece: () => Promise.resolve(),
+        control: (_family, workerId, { type }) => note(`${type} ${workerId}`),
+        hasFailedSince: () => false,
+        isSilentSince: () => false,
+      },
+      workers: {
+        pick: (_model, tried) => workers.find((id) => !tried.has(id)) ?? null,
+        hasWorkerFor: () => true,
+        pause: () => {},
+        onSent: (id) => note(`slot taken ${id}`),
+        onEnded: (id) => note(`slot freed ${id}`),
+        onMissing: () => {},
+      },
+      queue: { hasWaiting: () => false, push: () => true },
+      clock: { now: () => 0, steadyNow: () => 0 },
+      log: silentLog,
+      requestTimeoutMs: 60_000,
+    };
+  }
 }
 
 Deno.test("a run takes the slot of a worker, offers the request to it, and frees the slot at its end", () => {
-  const t = setup();
+  const t = new Stage();
   t.run.start();
   assert.deepEqual(t.take(), ["offer w1", "slot taken w1"]);
   const [job = assert.fail()] = t.jobs;
@@ -121,7 +156,7 @@ Deno.test("a run takes the slot of a worker, offers the request to it, and frees
 });
 
 Deno.test("a request is kept while another worker may still take over, and no longer", () => {
-  const t = setup();
+  const t = new Stage();
   t.run.start();
   t.accept("w1");
   assert.ok(t.body.bytes !== null, "the worker may be lost");
@@ -133,16 +168,16 @@ Deno.test("a request is kept while another worker may still take over, and no lo
 });
 
 Deno.test("a request is forgotten as soon as its client has the first byte of the answer", () => {
-  const t = setup();
+  const t = new Stage();
   t.run.start();
   t.accept("w1");
-  t.sink.hasStarted = true;
+  t.client.hasStarted = true;
   t.data(1);
   assert.equal(t.body.bytes, null);
 });
 
 Deno.test("a request is forgotten when its run is cancelled in any state", () => {
-  const states: Record<string, (t: ReturnType<typeof setup>) => void> = {
+  const states: Record<string, (t: Stage) => void> = {
     "waiting for a slot": () => {},
     "offered": (t) => t.run.start(),
     "accepted": (t) => {
@@ -151,7 +186,7 @@ Deno.test("a request is forgotten when its run is cancelled in any state", () =>
     },
   };
   for (const [name, reach] of Object.entries(states)) {
-    const t = setup();
+    const t = new Stage();
     reach(t);
     t.run.cancel("client_gone");
     assert.equal(t.body.bytes, null, name);
@@ -159,7 +194,7 @@ Deno.test("a request is forgotten when its run is cancelled in any state", () =>
 });
 
 Deno.test("a run whose request was given up is not repeated", () => {
-  const t = setup();
+  const t = new Stage();
   t.run.start();
   t.accept("w1");
   t.body.release();

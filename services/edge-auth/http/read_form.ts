@@ -233,11 +233,7 @@ export class Form {
     if (body.destroyed) onClose();
     const parser = this.#parser;
     parser.on("field", (...field) => this.#onField(field));
-    parser.on(
-      "file",
-      (field, stream, name, _encoding, type) =>
-        this.#onFile(stream, { field, name, type }),
-    );
+    parser.on("file", (...file) => this.#onFile(file));
     for (const event of ["partsLimit", "filesLimit", "fieldsLimit"] as const) {
       parser.once(event, () => this.#refuse(tooManyParts()));
     }
@@ -288,7 +284,7 @@ export class Form {
     else this.fields[listName(name)] = [value];
   }
 
-  #onFile(stream: BusboyFileStream, { field, name, type }: FileHead): void {
+  #onFile([field, stream, name, _encoding, type]: FileEvent): void {
     const { fileBytesMax } = this.#bounds;
     stream.once("limit", () => this.#refuse(uploadTooLarge(fileBytesMax)));
     stream.on("error", () => this.#refuse(malformed()));
@@ -326,11 +322,14 @@ type FieldEvent = [
   ...rest: unknown[],
 ];
 
-interface FileHead {
-  readonly field: string;
-  readonly name: string | undefined;
-  readonly type: string;
-}
+/** What the parser says of a file. */
+type FileEvent = [
+  field: string,
+  stream: BusboyFileStream,
+  name: string | undefined,
+  encoding: string,
+  type: string,
+];
 
 /** `image[]` and `image` are the same field: the first has several values. */
 const listName = (name: string) => name.replace(/\[\]$/, "");

@@ -10,10 +10,16 @@ import { Form } from "./read_form.ts";
 const BOUNDARY = "----b0und4ry";
 const FILE_BYTES_MAX = 1_000_000;
 
-type Part = [name: string, value: string, file?: string];
+/** A part of a form. */
+interface Part {
+  readonly name: string;
+  readonly value: string;
+  /** The name of the file, if it is one. */
+  readonly file?: string;
+}
 
 function encode(parts: readonly Part[], end = `--${BOUNDARY}--\r\n`): Buffer {
-  const text = parts.map(([name, value, file]) => {
+  const text = parts.map(({ name, value, file }) => {
     const ofFile = `; filename="${file}"\r\ncontent-type: audio/wav`;
     return `--${BOUNDARY}\r\ncontent-disposition: form-data; name="${name}"` +
       `${file === undefined ? "" : ofFile}\r\n\r\n${value}\r\n`;
@@ -52,20 +58,26 @@ function setup(more: Record<string, string> = {}, given?: PassThrough) {
 
 const SOUND = "\0\x01RIFF\r\n--\r\n".repeat(5_000);
 const WAV = "a.wav";
+const MODEL: Part = { name: "model", value: "m" };
+const RECORDING: Part = { name: "file", value: SOUND, file: WAV };
+const SILENCE: Part = { ...RECORDING, value: "" };
 
 Deno.test("a form in too many pieces is refused", async () => {
   const { body, codeOf, finish } = setup();
-  body.write(encode([["file", "", WAV]], ""));
+  body.write(encode([SILENCE], ""));
   for (let at = 0; at < 2 * limits.BODY_PIECES.free; at += 1) body.write("a");
   assert.equal(await codeOf(), "invalid_request");
   finish();
 });
 
 Deno.test("a form is read with its fields before or after the file, however it is cut", async () => {
-  const include: Part[] = [["include[]", "a"], ["include[]", "b"]];
+  const include: Part[] = [
+    { name: "include[]", value: "a" },
+    { name: "include[]", value: "b" },
+  ];
   const orders: Part[][] = [
-    [["model", "m"], ["file", SOUND, WAV], ...include],
-    [["file", SOUND, WAV], ...include, ["model", "m"]],
+    [MODEL, RECORDING, ...include],
+    [RECORDING, ...include, MODEL],
   ];
   for (const parts of orders) {
     for (const size of [1, 777, 1e9]) {
@@ -77,7 +89,7 @@ Deno.test("a form is read with its fields before or after the file, however it i
       body.end();
       assert.equal(await form.begun, "file");
       const sound = await drain();
-      const expected = size === 1 ? short(["file", SOUND])[1] : SOUND;
+      const expected = size === 1 ? short(RECORDING).value : SOUND;
       assert.ok(sound.equals(Buffer.from(expected, "latin1")));
       const fields = { model: "m", include: ["a", "b"] };
       assert.deepEqual({ ...form.fields }, fields);
@@ -88,14 +100,16 @@ Deno.test("a form is read with its fields before or after the file, however it i
   }
 });
 
-const short = ([name, value, ...file]: Part): Part => [
-  ...[name, value.slice(0, 40), ...file] as const,
-];
+/** The same part with the beginning of its value. */
+const short = ({ value, ...part }: Part): Part => ({
+  ...part,
+  value: value.slice(0, 40),
+});
 
 Deno.test("a client is read only as fast as its pieces are taken", async () => {
   const { form, body, drain, finish } = setup();
   const file = "x".repeat(FILE_BYTES_MAX);
-  const bytes = encode([["file", file, WAV]]);
+  const bytes = encode([{ ...RECORDING, value: file }]);
   let isFull = false;
   for (let at = 0; at < bytes.length && !isFull; at += 64_000) {
     isFull = !body.write(bytes.subarray(at, at + 64_000));
@@ -114,18 +128,29 @@ Deno.test("a client is read only as fast as its pieces are taken", async () => {
 const many = (count: number, part: (index: number) => Part): Part[] =>
   Array.from({ length: count }, (_, index) => part(index));
 const { fieldsMax, filesMax, fieldBytesMax, bytesMax } = limits.UPLOAD_LIMITS;
-const fields = (count: number) => many(count, (i) => [`f${i}`, "v"]);
-const files = (count: number) => many(count, () => ["image[]", "v", WAV]);
+const fields = (count: number) =>
+  many(count, (i) => ({ name: `f${i}`, value: "v" }));
+const files = (count: number) =>
+  many(count, () => ({ name: "image[]", value: "v", file: WAV }));
 const large = "x".repeat(FILE_BYTES_MAX + 1);
 const long = "x".repeat(fieldBytesMax + 1);
-const cut = String(encode([["file", SOUND, WAV]], ""));
+const cut = String(encode([RECORDING], ""));
 const REFUSED: [name: string, code: string, parts: Part[] | string][] = [
-  ["a file over its bound", "request_too_large", [["file", large, WAV]]],
+  ["a file over its bound", "request_too_large", [{
+    ...RECORDING,
+    value: large,
+  }]],
   ["too many fields", "invalid_request", fields(fieldsMax + 1)],
   ["too many files", "invalid_request", files(filesMax + 1)],
   ["ten thousand parts", "invalid_request", fields(10_000)],
-  ["a field over its bound", "string_above_max_length", [["prompt", long]]],
-  ["a text instead of a file", "invalid_type", [["file", "path/to/file"]]],
+  ["a field over its bound", "string_above_max_length", [{
+    name: "prompt",
+    value: long,
+  }]],
+  ["a text instead of a file", "invalid_type", [{
+    name: "file",
+    value: "path/to/file",
+  }]],
   ["a form without its end", "invalid_request", cut],
   ["no form at all", "invalid_request", '{"model":"m"}'],
 ];
@@ -142,7 +167,7 @@ for (const [name, code, parts] of REFUSED) {
 
 Deno.test("a form on its bounds is accepted", async () => {
   const { form, body, drain, finish } = setup();
-  const longest: Part = ["prompt", "x".repeat(fieldBytesMax)];
+  const longest = { name: "prompt", value: "x".repeat(fieldBytesMax) };
   body.end(encode([longest, ...fields(fieldsMax - 1), ...files(filesMax)]));
   assert.equal((await drain()).length, filesMax);
   assert.equal(Object.keys(form.fields).length, fieldsMax);
@@ -167,13 +192,13 @@ Deno.test("a form is refused before it is read if it says that it is too large, 
 
 Deno.test("a form that stalls is refused, and a client that leaves is noticed", async () => {
   const stalled = setup();
-  stalled.body.write(encode([["model", "m"]], ""));
+  stalled.body.write(encode([MODEL], ""));
   await new Promise((resolve) => setTimeout(resolve));
   stalled.pass(limits.BODY_DEADLINES.progressMs);
   assert.equal(await stalled.codeOf(), "request_timeout");
   stalled.finish();
   const left = setup();
-  left.body.write(encode([["model", "m"]], ""));
+  left.body.write(encode([MODEL], ""));
   left.body.destroy();
   const gone = new PassThrough().destroy();
   await once(gone, "close");
@@ -186,7 +211,10 @@ Deno.test("a form that stalls is refused, and a client that leaves is noticed", 
 
 Deno.test("a file that no field asks for is dropped, and names cannot break a line", async () => {
   const { form, body, drain, finish } = setup();
-  body.end(encode([["notes", SOUND, "n.txt"], ["file", "s", "a\tb.wav"]]));
+  body.end(encode([
+    { name: "notes", value: SOUND, file: "n.txt" },
+    { name: "file", value: "s", file: "a\tb.wav" },
+  ]));
   assert.equal((await drain()).length, 1);
   assert.deepEqual(form.files.map(({ name }) => name), ["ab.wav"]);
   finish();

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
@@ -60,6 +60,15 @@ async function openSocket(port: number, allowHalfOpen = false) {
   return socket;
 }
 
+/** Collects what a socket receives. */
+function readText(socket: Socket): { readonly text: string } {
+  const read = { text: "" };
+  socket.on("data", (data) => {
+    read.text += data;
+  });
+  return read;
+}
+
 for (const bodyBytes of [null, 0, 600, 100_000]) {
   for (const isSplit of [false, true]) {
     for (const way of ["FIN", "RST", "half-close"]) {
@@ -101,8 +110,7 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
     const socket = await openSocket(started.server.port, true);
     const faults: Error[] = [];
     socket.on("error", (error) => faults.push(error));
-    let text = "";
-    socket.on("data", (data) => text += data);
+    const read = readText(socket);
     const closed = once(socket, "close");
     socket.write(head);
     await Promise.race([once(socket, "end"), closed]);
@@ -113,7 +121,7 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
     socket.end();
     await closed;
     assert.deepEqual(faults, []);
-    assert.match(text, /^HTTP\/1\.1 200 [^]*the answer$/);
+    assert.match(read.text, /^HTTP\/1\.1 200 [^]*the answer$/);
   }
 });
 
@@ -124,11 +132,10 @@ Deno.test("an answer that breaks off at once arrives as far as it goes", async (
     return Promise.resolve();
   });
   const socket = await openSocket(started.server.port);
-  let text = "";
-  socket.on("data", (data) => text += data);
+  const read = readText(socket);
   socket.write(requestOf(null).join(""));
   await once(socket, "close");
-  assert.match(text, /^HTTP\/1\.1 200 [^]*half\r\n$/);
+  assert.match(read.text, /^HTTP\/1\.1 200 [^]*half\r\n$/);
 });
 
 Deno.test("a body that is not read does not hold up the next request of the connection", async () => {
@@ -136,11 +143,10 @@ Deno.test("a body that is not read does not hold up the next request of the conn
     void response.end("refused")
   );
   const socket = await openSocket(started.server.port);
-  let text = "";
-  socket.on("data", (data) => text += data);
+  const read = readText(socket);
   for (let count = 1; count <= 2; count += 1) {
     socket.write(requestOf(4_000_000).join(""));
-    await until(() => text.split("refused").length > count);
+    await until(() => read.text.split("refused").length > count);
   }
   socket.destroy();
 });

@@ -12,6 +12,7 @@ import { silentLog } from "@gateway/shared/process/log";
 import {
   DONE,
   readState,
+  type RedisWorld,
   startRedisWorld,
   writeState,
 } from "../../../tests/support/admission_fixture.ts";
@@ -47,88 +48,132 @@ async function drain(admission: Limiter, key: record.Principal) {
   }
 }
 
+/** Whose limits a test is about. */
+type Side = "key" | "owner";
+
+/** A Redis, and an edge with whose keys the clock jumps. */
+class JumpStage {
+  readonly side: Side;
+  readonly world: RedisWorld;
+  readonly edge: Limiter;
+
+  constructor(side: Side, world: RedisWorld, edge: Limiter) {
+    this.side = side;
+    this.world = world;
+    this.edge = edge;
+  }
+
+  addKey(limits: Partial<record.Limits>): Promise<record.Principal> {
+    const isKey = this.side === "key";
+    return this.world.addKey(isKey ? { limits } : { ownerLimits: limits });
+  }
+
+  jump(principal: record.Principal, ms: number): Promise<number> {
+    return letTimePass(this.world.link, { principal, ms });
+  }
+}
+
+async function jumpsBack(
+  { name, limits }: (typeof LIMITS)[number],
+  stage: JumpStage,
+): Promise<void> {
+  const { edge } = stage;
+  const key = await stage.addKey(limits);
+  for (let used = 0; used < BURST / 2; used += 1) {
+    assert.ok((await edge.admit(key, ASK)).isAdmitted);
+  }
+  await stage.jump(key, -HOUR_MS);
+  const { count, waitMs } = await drain(edge, key);
+  assert.equal(count, BURST / 2);
+  assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
+  // And as long again after the wait that was told.
+  await stage.jump(key, name === "concurrency" ? LEASE_MS + 1 : waitMs);
+  assert.ok((await edge.admit(key, ASK)).isAdmitted);
+}
+
+async function jumpsForward(
+  limits: Partial<record.Limits>,
+  stage: JumpStage,
+): Promise<void> {
+  const { edge } = stage;
+  const key = await stage.addKey(limits);
+  assert.equal((await drain(edge, key)).count, BURST);
+  await stage.jump(key, HOUR_MS);
+  assert.equal((await drain(edge, key)).count, BURST);
+  assert.equal((await drain(edge, key)).count, 0);
+  await stage.jump(key, -HOUR_MS);
+  const { count, waitMs } = await drain(edge, key);
+  assert.equal(count, 0);
+  assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
+}
+
+async function slotsOfDeadEdge(stage: JumpStage): Promise<void> {
+  const { world, side } = stage;
+  const key = await stage.addKey({ concurrency: 1 });
+  assert.ok((await stage.edge.admit(key, ASK)).isAdmitted);
+  await stage.jump(key, -HOUR_MS);
+  await using living = await loneEdge(world);
+  assert.equal((await drain(living, key)).count, 0);
+  const name = side === "key"
+    ? record.leaseKey(key)
+    : record.ownerLeaseKey(key.ownerId);
+  const [, score] = Object(
+    await world.command("ZRANGE", name, "0", "-1", "WITHSCORES"),
+  );
+  const leftMs = Number(score) + LIMITER_EPOCH_MS - await world.time();
+  const isFree = leftMs > LEASE_MS - 1_000 && leftMs <= LEASE_MS;
+  assert.ok(isFree, `free in ${leftMs} ms`);
+  await stage.jump(key, LEASE_MS + 1);
+  assert.ok((await living.admit(key, ASK)).isAdmitted);
+}
+
+async function runningRequests(stage: JumpStage): Promise<void> {
+  const { world, edge } = stage;
+  const key = await stage.addKey({ concurrency: 2 });
+  let skewMs = 0;
+  for (const ms of [-HOUR_MS, HOUR_MS]) {
+    const { running } = await drain(edge, key);
+    assert.equal(running.length, 2);
+    await stage.jump(key, ms);
+    const now = () => monotonicNow() + skewMs;
+    const leases = new Leases({ redis: world.link, now, log: silentLog });
+    for (const request of running) leases.hold(request);
+    skewMs += LEASE_MS;
+    assert.equal(await leases.renew(), true);
+    await leases.stop(0);
+    assert.equal((await drain(edge, key)).count, 0);
+    await Promise.all(running.map((request) => edge.settle(request, DONE)));
+    const ofOwner = record.ownerLeaseKey(key.ownerId);
+    for (const name of [record.leaseKey(key), ofOwner]) {
+      assert.equal(await world.command("ZCARD", name), 0);
+    }
+  }
+}
+
 for (const side of ["key", "owner"] as const) {
   Deno.test(`the clock of Redis jumps under limits of the ${side}`, async (t) => {
     await using world = await startRedisWorld();
-    await using admission = await loneEdge(world);
-    const addKey = (limits: Partial<record.Limits>) =>
-      world.addKey(side === "key" ? { limits } : { ownerLimits: limits });
-    const jump = (principal: record.Principal, ms: number) =>
-      letTimePass(world.link, { principal, ms });
-
-    for (const { name, limits } of LIMITS) {
-      await t.step(`${name}: an hour back changes nothing`, async () => {
-        const key = await addKey(limits);
-        for (let used = 0; used < BURST / 2; used += 1) {
-          assert.ok((await admission.admit(key, ASK)).isAdmitted);
-        }
-        await jump(key, -HOUR_MS);
-        const { count, waitMs } = await drain(admission, key);
-        assert.equal(count, BURST / 2);
-        assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
-        // And as long again after the wait that was told.
-        await jump(key, name === "concurrency" ? LEASE_MS + 1 : waitMs);
-        assert.ok((await admission.admit(key, ASK)).isAdmitted);
-      });
-
-      await t.step(`${name}: an hour forward is one burst`, async () => {
-        const key = await addKey(limits);
-        assert.equal((await drain(admission, key)).count, BURST);
-        await jump(key, HOUR_MS);
-        assert.equal((await drain(admission, key)).count, BURST);
-        assert.equal((await drain(admission, key)).count, 0);
-        await jump(key, -HOUR_MS);
-        const { count, waitMs } = await drain(admission, key);
-        assert.equal(count, 0);
-        assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
-      });
+    await using edge = await loneEdge(world);
+    const stage = new JumpStage(side, world, edge);
+    for (const row of LIMITS) {
+      const { name, limits } = row;
+      await t.step(
+        `${name}: an hour back changes nothing`,
+        () => jumpsBack(row, stage),
+      );
+      await t.step(
+        `${name}: an hour forward is one burst`,
+        () => jumpsForward(limits, stage),
+      );
     }
-
-    await t.step("slots of a dead edge are free after 30 s", async () => {
-      const key = await addKey({ concurrency: 1 });
-      assert.ok((await admission.admit(key, ASK)).isAdmitted);
-      await jump(key, -HOUR_MS);
-      await using living = await loneEdge(world);
-      assert.equal((await drain(living, key)).count, 0);
-      const name = side === "key"
-        ? record.leaseKey(key)
-        : record.ownerLeaseKey(key.ownerId);
-      const [, score] = Object(
-        await world.command("ZRANGE", name, "0", "-1", "WITHSCORES"),
-      );
-      const leftMs = Number(score) + LIMITER_EPOCH_MS - await world.time();
-      assert.ok(
-        leftMs > LEASE_MS - 1_000 && leftMs <= LEASE_MS,
-        `free in ${leftMs} ms`,
-      );
-      await jump(key, LEASE_MS + 1);
-      assert.ok((await living.admit(key, ASK)).isAdmitted);
-    });
-
-    await t.step("running requests are settled and renewed", async () => {
-      const key = await addKey({ concurrency: 2 });
-      let skewMs = 0;
-      for (const ms of [-HOUR_MS, HOUR_MS]) {
-        const { running } = await drain(admission, key);
-        assert.equal(running.length, 2);
-        await jump(key, ms);
-        const now = () => monotonicNow() + skewMs;
-        const redis = world.link;
-        const leases = new Leases({ redis, now, log: silentLog });
-        for (const request of running) leases.hold(request);
-        skewMs += LEASE_MS;
-        assert.equal(await leases.renew(), true);
-        await leases.stop(0);
-        assert.equal((await drain(admission, key)).count, 0);
-        await Promise.all(
-          running.map((request) => admission.settle(request, DONE)),
-        );
-        const ofOwner = record.ownerLeaseKey(key.ownerId);
-        for (const name of [record.leaseKey(key), ofOwner]) {
-          assert.equal(await world.command("ZCARD", name), 0);
-        }
-      }
-    });
+    await t.step(
+      "slots of a dead edge are free after 30 s",
+      () => slotsOfDeadEdge(stage),
+    );
+    await t.step(
+      "running requests are settled and renewed",
+      () => runningRequests(stage),
+    );
   });
 }
 

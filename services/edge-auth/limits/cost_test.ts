@@ -268,7 +268,7 @@ Deno.test("estimateTokens() believes what was asked for, within the context of t
   }
 });
 
-Deno.test("estimateTokens() of answers: a default without max_tokens, thinking on top, the model's bound, for each choice", () => {
+Deno.test("estimateTokens() reserves for each choice what was asked for or a default, and thinking on top", () => {
   const { max_tokens: _, ...open } = chatRequest({});
   const table: [part: Partial<ChatRequest>, max: number, tokens: number][] = [
     [{ max_tokens: 10 }, Infinity, 10],

@@ -193,7 +193,7 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
   assert.deepEqual(failed.lost, []);
 });
 
-Deno.test("the list has the last 200 of all edges, a model that does not exist names no counter, and a deleted key gets no list", async () => {
+Deno.test("the list has the last 200 failures of all edges; unknown models and deleted keys get no entry", async () => {
   await using world = await startRedisWorld();
   const key = await world.addKey();
   const link = await edgeLink(world);
@@ -262,7 +262,7 @@ Deno.test("API4: a flood of refusals is one write per key and flush, and nothing
   ]);
 });
 
-Deno.test("while Redis is away, failures are kept; what it may have written, and what is too much to keep, counts as lost", async () => {
+Deno.test("failures are kept while Redis is away; those it may have, and those too many to keep, are lost", async () => {
   const redis = fakeRedis();
   const { add, flush, stop, lost, log } = record(redis);
   const addAs = (requestId: string) =>

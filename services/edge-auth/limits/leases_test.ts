@@ -68,7 +68,7 @@ const settlement = (id: string): Settlement => ({
 const countedTokens = (world: RedisWorld) =>
   world.command("HGET", `use:{${KEY.ownerId}}:${KEY.keyId}:20260101`, "10:out");
 
-Deno.test("renewal extends leases after ten seconds, at key and owner, takes lost ones again, and leaves ended ones alone", async () => {
+Deno.test("renewal extends leases after ten seconds, takes lost ones again, and leaves ended ones alone", async () => {
   await using world = await startRedisWorld();
   await using started = startLeases(await edgeLink(world));
   const { leases, clock } = started;
@@ -290,7 +290,7 @@ Deno.test("settlements made while Redis is frozen arrive once each", async () =>
   assert.equal(await t.limiter.leases.stop(1_000), 0);
 });
 
-Deno.test("requests of one turn of the event loop: one call admits those of a key, one settles those of a key and model", async () => {
+Deno.test("one call admits the requests of a key in one turn of the event loop, and one settles them", async () => {
   await using world = await startRedisWorld({ scripts: EDGE_SCRIPTS });
   const redis = await world.open();
   const log = createRecordingLog();

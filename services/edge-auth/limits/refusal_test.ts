@@ -13,7 +13,7 @@ const limited = (limit: refusal.LimitName, waitMs = 100) =>
     rates: RATES,
   });
 
-Deno.test("refusalError() tells nothing of a key that does not exist, and names a limit, whose it is, and how long to wait", () => {
+Deno.test("refusalError() names a limit, whose it is and how long to wait, but nothing of an unknown key", () => {
   const rows = [["unknown", 401], ["expired", 401], ["disabled", 403]] as const;
   for (const [reason, status] of rows) {
     const error = refusal.refusalError({ isAdmitted: false, reason });

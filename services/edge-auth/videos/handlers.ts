@@ -157,6 +157,8 @@ type Creation = Extract<VideoRequest, { prompt: string }>;
 interface CreationFacts extends Pick<Creation, "model" | "prompt"> {
   readonly seconds: VideoJob["seconds"] | undefined;
   readonly size: VideoJob["size"] | undefined;
+  /** The id of the video that is remixed. */
+  readonly remixedId: string | null;
 }
 
 /**
@@ -168,29 +170,6 @@ function creation(
   remixed: VideoJob | null,
   parse: Endpoint<Creation>["parse"],
 ): UploadEndpoint<Creation> {
-  const begin = async (
-    result: Uint8Array | ApiError,
-    { model, prompt, seconds, size }: CreationFacts,
-    lease: RunLease | null,
-  ) => {
-    const video = engineVideoIn(result);
-    if (lease === null) throw unreadable();
-    const { reservation } = lease;
-    if (video === null) {
-      await videos.release(reservation);
-      throw unreadable();
-    }
-    const job = await videos.begin(video, {
-      reservation,
-      model,
-      seconds: seconds ?? null,
-      size: size ?? null,
-      remixed_from_video_id: remixed?.id ?? null,
-    });
-    return toWire(job, prompt);
-  };
-  const secondsIn = (asked: Creation) =>
-    asked.action === "create" ? asked.seconds : remixed?.seconds;
   return {
     kind: "video",
     form: {
@@ -198,24 +177,16 @@ function creation(
       fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
     },
     parse,
-    estimate: (asked) =>
-      costsOnly(
-        "videoSeconds",
-        secondsOf(secondsIn(asked) ?? remixed?.seconds),
-      ),
+    estimate: (asked) => {
+      const { seconds } = factsOf(asked, remixed);
+      return costsOnly("videoSeconds", secondsOf(seconds ?? remixed?.seconds));
+    },
     least: costsOnly("videoSeconds", secondsOf(null)),
     answer(request) {
-      const { model, prompt } = request;
-      const isNew = request.action === "create";
-      const facts: CreationFacts = {
-        model,
-        prompt,
-        seconds: isNew ? request.seconds : remixed?.seconds,
-        size: isNew ? request.size : remixed?.size,
-      };
+      const facts = factsOf(request, remixed);
       return ({ out, lease }) =>
         new WholeAnswer((result) => {
-          begin(result, facts, lease).then(
+          begin(result, { ...facts, lease, videos }).then(
             (video) => sendJson(out, video, lease?.headers),
             (error: unknown) => {
               const isKnown = error instanceof ApiError;
@@ -225,6 +196,43 @@ function creation(
         }, out);
     },
   };
+}
+
+/** What is kept of a request for a video; a remix is as long and as large as before. */
+function factsOf(request: Creation, remixed: VideoJob | null): CreationFacts {
+  const { seconds, size } = request.action === "create"
+    ? request
+    : { seconds: remixed?.seconds, size: remixed?.size };
+  const { model, prompt } = request;
+  return { model, prompt, seconds, size, remixedId: remixed?.id ?? null };
+}
+
+/**
+ * Registers the video that a worker has begun. Throws the error of the worker, or that
+ * its answer cannot be read.
+ */
+async function begin(
+  result: Uint8Array | ApiError,
+  { videos, lease, model, prompt, seconds, size, remixedId }:
+    & CreationFacts
+    & Pick<VideoDependencies, "videos">
+    & { lease: RunLease | null },
+): Promise<Video> {
+  const video = engineVideoIn(result);
+  if (lease === null) throw unreadable();
+  const { reservation } = lease;
+  if (video === null) {
+    await videos.release(reservation);
+    throw unreadable();
+  }
+  const job = await videos.begin(video, {
+    reservation,
+    model,
+    seconds: seconds ?? null,
+    size: size ?? null,
+    remixed_from_video_id: remixedId,
+  });
+  return toWire(job, prompt);
 }
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */
