@@ -22,7 +22,7 @@ const PURE_ROOMS = [
   /^services\/model-simulator\/(chat\/(?!completion)|serving\/(?!answer))/,
   /^services\/chat-worker\/backends\//,
   /^services\/media-worker\/(?!main|config)/,
-  /^shared\/upstream\/(?!attempt_deadlines|http_client)/,
+  /^shared\/upstream\/(?!attempt_deadlines|connect|http_client)/,
   /^shared\/worker\/(?!service)/,
 ];
 const PURE_IMPORTS = /^(zod|node:crypto|node:buffer|node:zlib)$/;

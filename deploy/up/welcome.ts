@@ -5,6 +5,7 @@
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import { UPSTREAM_KEY_ENV } from "@gateway/shared/models/catalog_variables";
 import { errorMessage } from "@gateway/shared/process/env";
+import { redirectTarget } from "@gateway/shared/upstream/error_response";
 import * as z from "zod";
 import type { Program } from "./cluster.ts";
 import { writePrivateFile } from "./files.ts";
@@ -166,19 +167,27 @@ async function probeServer(
   const signal = AbortSignal.timeout(PROBE_MS_MAX);
   try {
     const init = { headers, signal, redirect: "manual" } as const;
-    const { ok, status, body } = await fetch(`${url}/models`, init);
+    const { ok, status, body, headers: got } = await fetch(
+      `${url}/models`,
+      init,
+    );
     await body?.cancel();
     const isRefused = status === 401 || status === 403;
     const hint = status === 404 ? ", does the URL lack /v1?" : "";
     const key = keyName
       ? `check the key in ${keyName}`
       : `it wants a key: set ${UPSTREAM_KEY_ENV}, or api_key_env in the models file`;
-    const answers = isRefused
+    const isRedirect = status >= 300 && status < 400;
+    const answers = isRedirect
+      ? `redirects to ${
+        redirectTarget(got.get("location"))
+      }, which is not followed: check the URL`
+      : isRefused
       ? `${status}, ${key}`
       : ok
       ? "answers"
       : `answers ${status} to GET /models${hint}`;
-    const isAnswering = status < 500 && !isRefused;
+    const isAnswering = status < 500 && !isRefused && !isRedirect;
     return { servers: `${url} : ${answers}`, isAnswering };
   } catch (error) {
     const why = signal.aborted

@@ -3,10 +3,14 @@ import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { startScriptedServer } from "../../tests/support/scripted_server.ts";
 import { freePort } from "../../tests/support/local_server.ts";
-import { jsonResponse } from "../../tests/support/model_answers.ts";
+import { head, jsonResponse } from "../../tests/support/model_answers.ts";
 import { ROOT } from "./options.ts";
 import { readSettings } from "./plan.ts";
 import { describeModels, describeSummary } from "./welcome.ts";
+
+const MOVED = head(
+  "301 Moved\r\nlocation: https://u:p@models.example/v1/models?key=k\r\ncontent-length: 0",
+);
 
 /** A server of a model, and what is said of it. */
 interface Row {
@@ -20,6 +24,12 @@ function rowsAt(url: string, dead: string): Row[] {
   const missing = "answers 404 to GET /models, does the URL lack /v1?";
   return [
     { url, keyName: "GOOD", says: "answers", isAnswering: true },
+    {
+      url: `${url}/moved`,
+      says:
+        "redirects to https://models.example/v1/models, which is not followed: check the URL",
+      isAnswering: false,
+    },
     {
       url,
       keyName: "BAD",
@@ -57,6 +67,7 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
     reply: ({ path, headers }) => {
       if (path === "/v1/stall/models") return [{ stall: true }];
       if (path === "/v1/garbage/models") return [{ send: "SSH-2.0-x\r\n\r\n" }];
+      if (path === "/v1/moved/models") return [MOVED];
       if (path === "/v1/busy/models") return jsonResponse({}, { status: 503 });
       if (path !== "/v1/models") return jsonResponse({}, { status: 404 });
       const isGood = headers.get("authorization") === "Bearer good";

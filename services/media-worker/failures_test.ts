@@ -95,7 +95,6 @@ const speech: Failures = {
     }],
   ],
   server_error: [
-    ["a redirect", redirect],
     ["an error with status 200", jsonResponse({ error }), NO_GPU],
     ["vLLM-Omni's error event", sse(sound(), broken), AFTER],
     [
@@ -106,11 +105,14 @@ const speech: Failures = {
   invalid: [
     ["a page", page],
     ["JSON without sound", jsonResponse({ ok: true })],
-    ["compressed sound", [head("200 OK\r\ncontent-encoding: gzip")]],
+    ["sound in an unknown coding", [
+      head("200 OK\r\ncontent-encoding: compress\r\ncontent-length: 1", "a"),
+    ]],
     ["an event that is not JSON", sse(event("garbage"))],
     ["an event beyond the bound", endlessEvent],
     ["sound that is not base64", sse(sound(), sound("*")), AFTER],
   ],
+  redirect: [["a redirect", redirect]],
   truncated: [
     ["no sound", [typed("audio/mpeg"), lastChunk]],
     ["less sound than announced", cut(9, FIRST), AFTER],

@@ -335,7 +335,7 @@ const fetched: [
 ][] = [
   ["a redirect", [
     head("302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0"),
-  ], "server_error"],
+  ], "redirect"],
   ["a refusal", jsonResponse({ detail: "No" }, { status: 400 }), "invalid"],
   ["a page", [typed("text/html"), lastChunk], "invalid"],
   ["nothing", [head("200 OK\r\ncontent-length: 0")], "truncated"],

@@ -2,6 +2,7 @@
 import { MEDIA_LIMITS, VIDEO_LIMITS } from "@gateway/shared/limits";
 import type * as media from "@gateway/shared/openai/media";
 import { clip } from "@gateway/shared/process/error_text";
+import { isPlain } from "@gateway/shared/upstream/content_coding";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
@@ -188,7 +189,8 @@ function isPassedOn(to: string | URL, call: FileCall): Promise<boolean> {
     headers,
     statuses: [200, 206, 404, 416],
   }, async (response) => {
-    const { status, contentType, fileHeaders, framing } = response.head;
+    const { status, contentType, contentEncoding, fileHeaders, framing } =
+      response.head;
     if (status === 404) return false;
     if (status === 416) {
       throw new UpstreamError("request", {
@@ -200,7 +202,11 @@ function isPassedOn(to: string | URL, call: FileCall): Promise<boolean> {
     if (!FILE_TYPE.test(contentType)) {
       throw invalidAnswer(`${contentType} instead of a video`);
     }
-    const headers = typeof framing === "number"
+    // A part of a compressed file is none of the file.
+    if (status === 206 && !isPlain(contentEncoding)) {
+      throw invalidAnswer("A compressed part of a video");
+    }
+    const headers = typeof framing === "number" && isPlain(contentEncoding)
       ? { ...fileHeaders, "content-length": String(framing) }
       : fileHeaders;
     answer.head = {

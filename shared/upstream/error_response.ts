@@ -56,6 +56,7 @@ const BYTES_MAX = 64 * 1024;
 
 /** `param` paths such as `messages[0].content`. */
 const PARAM = /^[A-Za-z0-9_.[\]-]{1,128}$/;
+const ADDRESS = /^[\x21-\x7e]{1,300}$/;
 const CODE = /^[A-Za-z0-9_.-]{1,64}$/;
 
 function anyOf(...patterns: string[]): RegExp {
@@ -83,10 +84,12 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
  * reason why the attempt was aborted.
  */
 export async function readErrorResponse(
-  { status, retryAfterMs }: ResponseHead,
+  head: ResponseHead,
   response: HttpConnection,
   redact: Redact,
 ): Promise<UpstreamError> {
+  const { status, retryAfterMs } = head;
+  if (status >= 300 && status < 400) return redirected(head);
   response.bytesLeft = BYTES_MAX;
   let text = "";
   try {
@@ -100,6 +103,26 @@ export async function readErrorResponse(
     { status, body: parseJson(text), retryAfterMs },
     redact,
   );
+}
+
+/**
+ * Where a redirect leads, for operators, without what may be secret of it: the user,
+ * the password and the query. `location` is the header.
+ */
+export function redirectTarget(location: string | null): string {
+  const target = (location ?? "").replace(/[?#].*$/s, "")
+    .replace(/\/\/[^/]*@/, "//");
+  return ADDRESS.test(target) ? target : "an address that cannot be read";
+}
+
+/** The error for a redirect. Only the log has the target: callers learn no addresses. */
+function redirected({ status, location }: ResponseHead): UpstreamError {
+  const cause = new Error(
+    `Model server answered with status ${status} and redirects to ${
+      redirectTarget(location)
+    }; if that is right, set it as base_url`,
+  );
+  return new UpstreamError("redirect", { cause });
 }
 
 /** The error for a refusal, by its status and what its body says. */

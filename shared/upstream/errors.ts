@@ -26,6 +26,12 @@ const FAULTS = {
     "refused the gateway's credentials",
   ],
   unknown_model: ["upstream_error", "elsewhere", "does not have this model"],
+  /** Following it would send the key and the request to another server. */
+  redirect: [
+    "upstream_error",
+    "elsewhere",
+    "redirects requests, which are not followed",
+  ],
   rate_limited: [
     "upstream_rate_limited",
     "later",

@@ -4,6 +4,8 @@
  * once. The clients of Deno and npm use two to three times as much CPU per read.
  */
 import type { AttemptDeadlines } from "./attempt_deadlines.ts";
+import type { Connect } from "./connect.ts";
+import { ContentDecoder, isPlain } from "./content_coding.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
 import {
   BodyDecoder,
@@ -11,9 +13,7 @@ import {
   parseResponseHead,
   type ResponseHead,
 } from "./http_framing.ts";
-import { type ByteConnection, openTunnel, type Proxy } from "./proxy.ts";
-
-export type { ByteConnection } from "./proxy.ts";
+import type { ByteConnection } from "./proxy.ts";
 
 /**
  * Size of a connection's read buffer, once a read has filled a smaller one, and
@@ -30,72 +30,6 @@ const IDLE_PERIOD_MS = 20_000;
 /** The unread rest of a body that is still read in order to keep the connection. */
 const DRAIN_BYTES_MAX = 64 * 1024;
 const DRAIN_MS = 1_000;
-
-/**
- * Opens a connection to one server; if the signal aborts, rejects and leaves nothing
- * open.
- */
-export type Connect = (signal: AbortSignal) => Promise<ByteConnection>;
-
-/** How connections to a server are made. */
-export interface ConnectOptions {
-  /** PEM certificates trusted in addition to the usual ones. */
-  caCerts?: string[];
-  /** Leads to the server; by default it is reached directly. */
-  proxy?: Proxy | null;
-}
-
-/**
- * Makes connections to the server of a URL. TCP_NODELAY, set before the first byte,
- * saves small requests the peer's delayed acknowledgement of 40 ms.
- */
-export function createConnect(
-  url: URL,
-  { caCerts = [], proxy = null }: ConnectOptions = {},
-): Connect {
-  const isTls = url.protocol === "https:";
-  // An IPv6 address without its brackets.
-  const hostname = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  const target = { hostname, port: Number(url.port || (isTls ? 443 : 80)) };
-  return async (signal) => {
-    const { hostname, port } = proxy ?? target;
-    const tcp = await Deno.connect({ hostname, port, signal });
-    tcp.setNoDelay(true);
-    tcp.setKeepAlive(true);
-    if (proxy !== null) {
-      await untilAborted(openTunnel(tcp, proxy, target), { on: tcp, signal });
-    }
-    if (!isTls) return tcp;
-    // A server that also offers HTTP/2 must not select it.
-    const options = {
-      hostname: target.hostname,
-      alpnProtocols: ["http/1.1"],
-      caCerts,
-    };
-    const tls = await Deno.startTls(tcp, options);
-    await untilAborted(tls.handshake(), { on: tls, signal });
-    return tls;
-  };
-}
-
-/** Waits for a step of a connection, which is closed if it fails or is aborted. */
-async function untilAborted(
-  step: Promise<unknown>,
-  { on, signal }: { on: ByteConnection; signal: AbortSignal },
-): Promise<void> {
-  const abort = Promise.withResolvers<never>();
-  const onAbort = () => abort.reject(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    signal.throwIfAborted();
-    await Promise.race([step, abort.promise]);
-  } catch (error) {
-    on.close();
-    throw error;
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
-}
 
 const decoder = new TextDecoder();
 
@@ -117,6 +51,8 @@ export class HttpConnection {
   #isSent = false;
   #isKeepAlive = false;
   #body = new BodyDecoder(0);
+  /** Undoes the compression of the body; null if there is none. */
+  #contentDecoder: ContentDecoder | null = null;
   #idleRead: Promise<number | null> | null = null;
 
   /**
@@ -147,6 +83,9 @@ export class HttpConnection {
     if (head === null) return null;
     this.#isKeepAlive = head.isKeepAlive;
     this.#body = new BodyDecoder(head.framing);
+    this.#contentDecoder = isPlain(head.contentEncoding)
+      ? null
+      : new ContentDecoder(head.contentEncoding);
     this.bytesLeft = Infinity;
     this.onPiece = null;
     return head;
@@ -156,18 +95,19 @@ export class HttpConnection {
    * The next bytes of the body, valid until the next call, or null at its end. Reads
    * only when called.
    */
-  async read(): Promise<Uint8Array | null> {
+  read(): Promise<Uint8Array | null> {
+    const decoder = this.#contentDecoder;
+    return decoder === null ? this.#readRaw() : this.#readDecoded(decoder);
+  }
+
+  async #readRaw(): Promise<Uint8Array | null> {
     this.#deadlines?.throwIfEnded();
     for (;;) {
       const piece = this.#body.decode(this.#buffer, this.#from, this.#to);
       this.#from = this.#body.usedTo;
-      this.bytesLeft -= piece.length;
-      if (this.bytesLeft < 0) throw invalidAnswer("Response body too long");
-      const room = this.onPiece?.(piece.length);
-      if (room !== undefined) {
-        this.#deadlines?.rest();
-        await room;
-        this.#deadlines?.throwIfEnded();
+      if (this.#contentDecoder === null) {
+        const room = this.#count(piece.length);
+        if (room !== undefined) await room;
       }
       if (piece.length > 0) return piece;
       if (this.#body.isComplete) return null;
@@ -175,6 +115,27 @@ export class HttpConnection {
       if (this.#body.framing === "close") return null;
       throw truncatedAnswer("Body cut short");
     }
+  }
+
+  async #readDecoded(decoder: ContentDecoder): Promise<Uint8Array | null> {
+    const piece = await decoder.read(() => this.#readRaw());
+    this.#deadlines?.throwIfEnded();
+    if (piece !== null) await this.#count(piece.length);
+    return piece;
+  }
+
+  /** Counts bytes of the body, as they are without compression. */
+  #count(bytes: number): Promise<void> | undefined {
+    this.bytesLeft -= bytes;
+    if (this.bytesLeft < 0) throw invalidAnswer("Response body too long");
+    const room = this.onPiece?.(bytes);
+    return room === undefined ? undefined : this.#waitFor(room);
+  }
+
+  async #waitFor(room: Promise<void>): Promise<void> {
+    this.#deadlines?.rest();
+    await room;
+    this.#deadlines?.throwIfEnded();
   }
 
   /**
@@ -193,7 +154,8 @@ export class HttpConnection {
         this.#deadlines?.arm("betweenTokens", betweenMs);
       }
       const piece = await this.read();
-      const isAll = pieces === null && this.#body.isComplete;
+      const isAll = pieces === null && this.#contentDecoder === null &&
+        this.#body.isComplete;
       if (piece !== null && isAll) return decoder.decode(piece);
       pieces ??= new TextDecoder();
       if (piece === null) return text + pieces.decode();
@@ -216,6 +178,7 @@ export class HttpConnection {
       }
       clearTimeout(giveUp);
     }
+    this.#contentDecoder?.close();
     const isReusable = this.isOpen && this.#isSent && this.#isKeepAlive &&
       this.#body.isComplete && this.#from === this.#to;
     if (isReusable) this.onReusable(this);
@@ -238,6 +201,7 @@ export class HttpConnection {
   close(): void {
     if (!this.isOpen) return;
     this.isOpen = false;
+    this.#contentDecoder?.close();
     this.raw.close();
   }
 

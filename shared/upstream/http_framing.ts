@@ -1,5 +1,6 @@
 /** HTTP/1.1 responses (RFC 9112), reduced to what a client of model servers needs. */
 import { FILE_HEADERS } from "../bus/media_head.ts";
+import { isPlain } from "./content_coding.ts";
 import { invalidAnswer } from "./errors.ts";
 
 const LF = 0x0a;
@@ -26,13 +27,19 @@ export interface ResponseHead {
   isKeepAlive: boolean;
   /** Media type in lower case, without parameters; `""` when absent. */
   contentType: string;
+  /** In lower case; `""` when absent. */
   contentEncoding: string;
   /**
    * The wait that `retry-after-ms` or `retry-after` of a refusal asks for, clamped to
    * 1..60 s.
    */
   retryAfterMs: number | undefined;
-  /** The headers among {@link FILE_HEADERS} that the response has. */
+  /** Where a redirect leads, as the server sent it; `""` when absent. */
+  location: string;
+  /**
+   * The headers among {@link FILE_HEADERS} that the response has; none if it is
+   * compressed, because they are about what is sent.
+   */
   fileHeaders: Partial<Record<typeof FILE_HEADERS[number], string>>;
 }
 
@@ -75,8 +82,9 @@ export function parseResponseHead(text: string): ResponseHead {
   // connection.
   const isSuspect = fields.has("content-length") &&
     fields.has("transfer-encoding");
+  const contentEncoding = field("content-encoding");
   const fileHeaders: ResponseHead["fileHeaders"] = {};
-  for (const name of FILE_HEADERS) {
+  for (const name of isPlain(contentEncoding) ? FILE_HEADERS : []) {
     const value = fields.get(name);
     if (value && VISIBLE_ASCII.test(value)) fileHeaders[name] = value;
   }
@@ -88,7 +96,8 @@ export function parseResponseHead(text: string): ResponseHead {
         ? !connection.includes("close")
         : connection.includes("keep-alive")),
     contentType: field("content-type").replace(/;.*/s, "").trim(),
-    contentEncoding: field("content-encoding"),
+    contentEncoding,
+    location: fields.get("location") ?? "",
     retryAfterMs: status < 300 ? undefined : retryAfterMs(field),
     fileHeaders,
   };

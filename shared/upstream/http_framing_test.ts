@@ -14,6 +14,7 @@ const usual: ResponseHead = {
   isKeepAlive: true,
   contentType: "",
   contentEncoding: "",
+  location: "",
   retryAfterMs: undefined,
   fileHeaders: {},
 };
@@ -34,6 +35,8 @@ const headers: [lines: string, head: Partial<ResponseHead>][] = [
   ['ETag: "A1"\r\nContent-Range: bytes 0-1/9\r\nLast-Modified: \u00e9', {
     fileHeaders: { "etag": '"A1"', "content-range": "bytes 0-1/9" },
   }],
+  ["Content-Encoding: br\r\nETag: 1", { contentEncoding: "br" }],
+  ["Location: https://A.test/", { location: "https://A.test/" }],
   ["x-a: \ufffd:\u0000\r\nx-b:", {}],
 ];
 

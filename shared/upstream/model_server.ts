@@ -5,13 +5,8 @@ import type { MonotonicNow } from "../process/clock.ts";
 import { Deadlines } from "../process/deadlines.ts";
 import { VERSION } from "../version.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
-import { invalidAnswer } from "./errors.ts";
-import {
-  type Connect,
-  createConnect,
-  HttpClient,
-  type HttpConnection,
-} from "./http_client.ts";
+import { type Connect, createConnect } from "./connect.ts";
+import { HttpClient, type HttpConnection } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
 import { proxyOf, type ProxyVariables } from "./proxy.ts";
@@ -206,9 +201,6 @@ export class ModelServer {
       if (!statuses.includes(head.status)) {
         deadlines.arm("betweenTokens", connect_ms);
         throw await readErrorResponse(head, connection, this.redact);
-      }
-      if (!/^(identity)?$/.test(head.contentEncoding)) {
-        throw invalidAnswer("Unsupported content coding");
       }
       const result = await read({ server: this, head, connection, deadlines });
       isDone = true;

@@ -8,7 +8,6 @@ import {
   type BodyPiece,
   type JobMessage,
   type JobRequest,
-  UploadAssembly,
   type UploadedFile,
   type UploadedRequest,
 } from "../bus/job.ts";
@@ -24,7 +23,8 @@ import { type Log, roundMs } from "../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { BackendCall } from "../upstream/pool.ts";
-import type { HeldBytes, WorkerMemory } from "./memory.ts";
+import { JobBody } from "./job_body.ts";
+import type { WorkerMemory } from "./memory.ts";
 
 /** What a request needs to be run, apart from itself. */
 export interface JobCall extends BackendCall {
@@ -145,13 +145,11 @@ export class Job {
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
   readonly #report: JobReport;
-  /** The request and its files, while their pieces arrive. */
-  #body: UploadAssembly | null;
+  /** The request and its files if they come in pieces. */
+  readonly #body: JobBody | null;
+  /** Some of the pieces are still to come. */
+  #isReceiving: boolean;
   #lastPieceAtMs: number;
-  /** What its files hold, or the pieces of its request. */
-  readonly #upload: HeldBytes;
-  /** What is made of its request if that came in pieces. */
-  readonly #request: HeldBytes;
   /** Resolves when the sender can accept data again. */
   #room: PromiseWithResolvers<void> | null = null;
   /** A frame was sent, from which the edge knows that the job was accepted. */
@@ -167,9 +165,8 @@ export class Job {
     this.options = options;
     this.#host = host;
     this.#environment = environment;
-    this.#body = upload ? new UploadAssembly() : null;
-    this.#upload = memory.openUpload();
-    this.#request = memory.openRequest();
+    this.#body = upload ? new JobBody(memory) : null;
+    this.#isReceiving = upload === true;
     this.#startedAtMs = now();
     this.#lastPieceAtMs = this.#startedAtMs;
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
@@ -202,7 +199,7 @@ export class Job {
    * hears of it before the answer begins; else the next tick tells it, if need be.
    */
   start({ acceptance }: { acceptance: "at once" | "by the next tick" }): void {
-    if (acceptance === "at once" || this.#body !== null) {
+    if (acceptance === "at once" || this.#isReceiving) {
       this.sender.accept(this.#steadyMs());
     }
     const { request } = this.options.message;
@@ -214,40 +211,24 @@ export class Job {
    * edge sends no more than a few that are not acknowledged.
    */
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
-    const body = this.#body;
-    if (body === null || this.options.message.attempt !== piece.attempt) return;
+    const isOurs = this.options.message.attempt === piece.attempt;
+    if (!this.#isReceiving || this.#body === null || !isOurs) return;
     this.#lastPieceAtMs = this.#environment.now();
-    let added: ReturnType<UploadAssembly["add"]>;
-    try {
-      added = body.add(piece);
-    } catch (error) {
-      return this.#stopWith(this.#ourFault(error));
-    }
-    if (added === "invalid") {
+    const { body, room } = this.#body.add(piece);
+    if (body === "invalid") {
       return this.stop("worker_lost", "Part of the request was corrupted.");
     }
-    const room = this.#grow(added, piece);
     const onRoom = () => {
-      if (this.#body !== body) return;
+      if (!this.#isReceiving) return;
       acknowledge();
-      if (added === "more") return;
-      this.#body = null;
-      void this.#run(added);
+      if (body === "more") return;
+      this.#isReceiving = false;
+      void this.#run(body);
     };
     if (room === undefined) return onRoom();
     room.then(onRoom, (error: ApiError) => {
-      if (this.#body === body) this.#stopWith(error);
+      if (this.#isReceiving) this.#stopWith(error);
     });
-  }
-
-  /** Counts the memory that a piece needs or, after the last one, the request. */
-  #grow(
-    added: "more" | UploadedRequest,
-    { bytes }: BodyPiece,
-  ): Promise<void> | undefined {
-    if (added === "more") return this.#upload.grow(bytes.length);
-    const isInPieces = added.files.length === 0;
-    if (isInPieces) return this.#request.grow(this.#upload.bytes);
   }
 
   /**
@@ -261,8 +242,8 @@ export class Job {
   #stopWith(error: ApiError): void {
     this.#host.afterPause(() => this.#abort.abort(error));
     this.#resume(); // The run may be waiting for a slow client.
-    if (this.#body === null) return;
-    this.#body = null;
+    if (!this.#isReceiving) return;
+    this.#isReceiving = false;
     this.#fail(error);
   }
 
@@ -274,7 +255,7 @@ export class Job {
     }
     const silentMs = nowMs - this.#lastPieceAtMs;
     // The edge bounds the time of an upload: its client decides when pieces come.
-    if (this.#body !== null && silentMs >= UPLOAD_LIMITS.totalMs) {
+    if (this.#isReceiving && silentMs >= UPLOAD_LIMITS.totalMs) {
       this.stop("worker_lost", "The request did not arrive in time.");
     }
     this.sender.onTick(this.#steadyMs());
@@ -374,8 +355,7 @@ export class Job {
     const { log, family, now } = this.#environment;
     const report = this.#report;
     report.durationMs = roundMs(now() - this.#startedAtMs);
-    this.#upload.release();
-    this.#request.release();
+    this.#body?.release();
     // An answer that has just ended is not acknowledged yet: here, finished means
     // cancelled.
     if (this.sender.isFinished) {

@@ -10,10 +10,19 @@
  * - `forwarded`: members of the body that the server must get, as JSON. Optional.
  * - `response`: what the server sends: a status line, headers, a blank line, and the
  *   body, all byte for byte but the line ends of the head. Absent if it gets nothing.
- *   `<repeat 1000 text>` stands for that many repetitions of a text.
+ *   `<repeat 1000 text>` stands for that many repetitions of a text. A body with a
+ *   `content-encoding` is written in plain and compressed by the test.
  * - `answer`: the status, and what the client makes of the body, as JSON: of a stream
  *   the message that an SDK assembles.
  */
+
+import { Buffer } from "node:buffer";
+import {
+  brotliCompressSync,
+  deflateSync,
+  gzipSync,
+  zstdCompressSync,
+} from "node:zlib";
 
 /** A case, parsed. */
 export interface CorpusCase {
@@ -23,12 +32,19 @@ export interface CorpusCase {
   request: { [member: string]: unknown };
   forwarded: unknown;
   /** The bytes of the server's answer; null if no request may reach it. */
-  response: string | null;
+  response: Uint8Array | null;
   status: number;
   answer: unknown;
 }
 
 const SECTION = /^=== (\w+)\n/m;
+const CODING = /^content-encoding: (\w+)$/m;
+const CODINGS: { [name: string]: (text: string) => Uint8Array } = {
+  gzip: (text) => gzipSync(text),
+  deflate: (text) => deflateSync(text),
+  br: (text) => brotliCompressSync(text),
+  zstd: (text) => zstdCompressSync(text),
+};
 const REPEAT = /<repeat (\d+) ([^>]*)>/g;
 
 /** Parses a file. Throws a `SyntaxError` that names what is wrong. */
@@ -66,8 +82,14 @@ const expand = (text: string): string =>
   text.replace(REPEAT, (_, count, what) => what.repeat(Number(count)));
 
 /** The head gets the line ends of HTTP; the body ends where the section does. */
-function responseBytes(section: string): string {
+function responseBytes(section: string): Uint8Array {
   const blank = section.indexOf("\n\n");
-  const head = section.slice(0, blank).replaceAll("\n", "\r\n");
-  return `${head}\r\nconnection: close\r\n\r\n${section.slice(blank + 2)}`;
+  const head = section.slice(0, blank);
+  const body = section.slice(blank + 2);
+  const compress = CODINGS[CODING.exec(head)?.[1] ?? ""] ?? Buffer.from;
+  const lines = head.replaceAll("\n", "\r\n");
+  return Buffer.concat([
+    Buffer.from(`${lines}\r\nconnection: close\r\n\r\n`),
+    compress(body),
+  ]);
 }

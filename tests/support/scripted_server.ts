@@ -6,10 +6,7 @@ import {
   type BackendConfig,
   parseCatalog,
 } from "@gateway/shared/models/catalog";
-import type {
-  ByteConnection,
-  Connect,
-} from "@gateway/shared/upstream/http_client";
+import type { ByteConnection, Connect } from "@gateway/shared/upstream/connect";
 import { close } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
 

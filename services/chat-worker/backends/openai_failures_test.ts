@@ -70,6 +70,11 @@ function* endlessWords(): Iterable<Step> {
   yield streamHead();
   for (;;) yield* [PAUSE, say(choiceChunk({ content: "" }))];
 }
+const MOVED = [
+  head(
+    `307 Moved\r\nlocation: https://u:${API_KEY}@127.0.0.1/v2?k=${API_KEY}\r\ncontent-length: 0`,
+  ),
+];
 const [BAD, BUSY] = [
   head("400 Bad\r\ntransfer-encoding: chunked"),
   head("503 Busy\r\ncontent-length: 5"),
@@ -89,6 +94,7 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
     ], { n: 2 }],
   ],
   credentials: [["a refusal of the key that quotes it", refusal(401)]],
+  redirect: [["a redirect", MOVED]],
   server_error: [
     [
       "an error frame after the first words",
@@ -173,4 +179,12 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
   assertNoSecret(failure, r.server);
   // SDKs repeat a 502 by themselves.
   assert.equal(failure.retryAfterMs, 1_000);
+});
+
+Deno.test("complete() names the target of a redirect for the log, and follows none", async () => {
+  await using r = rig(() => MOVED);
+  const { error } = await complete(r.backend, chat(true));
+  const { logText } = assertFault(error, "redirect");
+  assert.match(logText, /status 307 and redirects to https:\/\/127.0.0.1\/v2;/);
+  assert.equal(r.server.requests.length, 1);
 });
