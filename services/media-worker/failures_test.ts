@@ -109,9 +109,9 @@ const speech: Failures = {
       head("200 OK\r\ncontent-encoding: compress\r\ncontent-length: 1", "a"),
     ]],
     ["an event that is not JSON", sse(event("garbage"))],
-    ["an event beyond the bound", endlessEvent],
     ["sound that is not base64", sse(sound(), sound("*")), AFTER],
   ],
+  unsupported: [["an event beyond the bound", endlessEvent]],
   redirect: [["a redirect", redirect]],
   truncated: [
     ["no sound", [typed("audio/mpeg"), lastChunk]],
@@ -160,6 +160,8 @@ const pictures: Failures = {
   invalid: [
     ["a page", page],
     ["garbage", jsonResponse("garbage")],
+  ],
+  unsupported: [
     ["a document without data", jsonResponse({ images: [] })],
     ["a picture without data", json([{}])],
     ["a picture that is not base64", json([{ b64_json: "*" }])],
@@ -193,6 +195,8 @@ const transcriptions: Failures = {
   invalid: [
     ["a page", page],
     ["JSON without a text", jsonResponse({ words: [] })],
+  ],
+  unsupported: [
     ["a text beyond the bound", endless("text/plain")],
     ["an event beyond the bound", endless("text/event-stream"), STREAM],
   ],

@@ -172,7 +172,7 @@ async function* partsOf(
 function partsIn(about: json.JsonObject): Part[] {
   const { data } = about;
   if (!Array.isArray(data)) {
-    throw errors.invalidAnswer("An answer without data");
+    throw errors.unsupportedAnswer("An answer without data");
   }
   return data.filter(json.isJsonObject)
     .map((data) => ({ kind: "completed", data, about }));
@@ -198,14 +198,14 @@ async function readBytes(
 async function base64Of(data: json.JsonObject, call: Call): Promise<string> {
   const inline = json.textOf(data.b64_json);
   const given = inline || json.textOf(data.url);
-  if (given === "") throw errors.invalidAnswer("An image without data");
+  if (given === "") throw errors.unsupportedAnswer("An image without data");
   const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
   if (inline === "" && prefix === "") return await fetchPicture(given, call);
   const base64 = given.slice(prefix.length);
   const end = base64.search(NOT_BASE64);
   const isPadded = end < 0 || PADDING.test(base64.slice(end, end + 3));
   if (base64 === "" || !isPadded) {
-    throw errors.invalidAnswer("An image that is not base64");
+    throw errors.unsupportedAnswer("An image that is not base64");
   }
   return base64;
 }

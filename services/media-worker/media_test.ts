@@ -144,6 +144,7 @@ function startPool(first: Step[], second: Step[]) {
     random: () => 0.5,
     sleep: () => Promise.resolve(),
     onAttempt: () => {},
+    onOddity: () => {},
   });
   return {
     run: (request: JobRequest, call = recordCall()) =>

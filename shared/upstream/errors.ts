@@ -46,7 +46,14 @@ const FAULTS = {
   /** The whole attempt took too long: there is no time left for another. */
   deadline: ["upstream_timeout", "none", "did not finish in time"],
   truncated: ["upstream_truncated", "again", "ended its answer too early"],
+  /** What came is no answer: the server, or a proxy before it, has failed. */
   invalid: ["upstream_invalid", "elsewhere", "sent an invalid answer"],
+  /** The model has answered, so that asking once more would cost its work again. */
+  unsupported: [
+    "upstream_invalid",
+    "none",
+    "sent an answer in a form that is not supported",
+  ],
 } as const satisfies {
   [fault: string]: readonly [ErrorCode, Remedy, message: string];
 };
@@ -99,6 +106,10 @@ export class UpstreamError extends ApiError {
 /** The error of an answer that breaks the protocol; `detail` says how, for the log. */
 export const invalidAnswer = (detail: string): UpstreamError =>
   new UpstreamError("invalid", { cause: new Error(detail) });
+
+/** The error of an answer in a form that cannot be read; `detail` says why, for the log. */
+export const unsupportedAnswer = (detail: string): UpstreamError =>
+  new UpstreamError("unsupported", { cause: new Error(detail) });
 
 /** The error of an answer cut short; `detail` says where, for the log. */
 export const truncatedAnswer = (detail: string): UpstreamError =>

@@ -6,7 +6,12 @@
 import type { AttemptDeadlines } from "./attempt_deadlines.ts";
 import type { Connect } from "./connect.ts";
 import { ContentDecoder, isPlain } from "./content_coding.ts";
-import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
+import {
+  invalidAnswer,
+  truncatedAnswer,
+  unsupportedAnswer,
+  UpstreamError,
+} from "./errors.ts";
 import {
   BodyDecoder,
   findHeadEnd,
@@ -127,7 +132,7 @@ export class HttpConnection {
   /** Counts bytes of the body, as they are without compression. */
   #count(bytes: number): Promise<void> | undefined {
     this.bytesLeft -= bytes;
-    if (this.bytesLeft < 0) throw invalidAnswer("Response body too long");
+    if (this.bytesLeft < 0) throw unsupportedAnswer("Response body too long");
     const room = this.onPiece?.(bytes);
     return room === undefined ? undefined : this.#waitFor(room);
   }

@@ -3,6 +3,7 @@ import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import { roundMs } from "../process/log.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import type { Oddity } from "./oddities.ts";
 
 const ATTEMPTS_MAX = 3;
 /**
@@ -47,6 +48,8 @@ export interface AttemptProgress {
   hasSent: boolean;
   /** Must be called once, when the answer begins. */
   onBegun(): void;
+  /** Something was undone or skipped, so many times. */
+  onOddity(oddity: Oddity, count: number): void;
 }
 
 /** How one attempt ended, for metrics and logs. */
@@ -63,6 +66,13 @@ export interface AttemptReport {
   error: unknown;
 }
 
+/** What was undone or skipped in an answer of a backend, and how often. */
+export interface OddityReport {
+  backend: string;
+  oddity: Oddity;
+  count: number;
+}
+
 /** What a {@link BackendPool} needs; tests pass their own clock and chance. */
 export interface BackendPoolOptions<Backend extends PoolBackend> {
   backends: readonly Backend[];
@@ -72,6 +82,8 @@ export interface BackendPoolOptions<Backend extends PoolBackend> {
   sleep: (ms: number, signal: AbortSignal) => Promise<void>;
   /** For metrics and logs. Must not throw. */
   onAttempt: (report: AttemptReport) => void;
+  /** For metrics and logs. Must not throw. */
+  onOddity: (report: OddityReport) => void;
 }
 
 interface Slot<Backend> {
@@ -165,7 +177,7 @@ export class BackendPool<Backend extends PoolBackend> {
     const { backend, breaker } = slot;
     const enteredAtMs = breaker.enter();
     if (enteredAtMs === null) return null;
-    const { now, onAttempt } = this.options;
+    const { now, onAttempt, onOddity } = this.options;
     let firstTokenMs: number | undefined;
     const progress: AttemptProgress = {
       hasSent: false,
@@ -173,6 +185,8 @@ export class BackendPool<Backend extends PoolBackend> {
         firstTokenMs = roundMs(now() - enteredAtMs);
         breaker.begun(enteredAtMs);
       },
+      onOddity: (oddity, count) =>
+        onOddity({ backend: backend.config.name, oddity, count }),
     };
     let outcome: AttemptReport["outcome"] = "success";
     let error: unknown = null;
@@ -255,7 +269,7 @@ export type BreakerState = "closed" | "open" | "half-open";
  * that prove nothing.
  */
 const HEALTHY = /^(success|request)$/;
-const UNCLEAR = /^(aborted|internal|rate_limited|overloaded)$/;
+const UNCLEAR = /^(aborted|internal|rate_limited|overloaded|unsupported)$/;
 
 /**
  * Keeps attempts away from a backend that fails. After too many failures it is open

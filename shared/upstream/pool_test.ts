@@ -70,6 +70,7 @@ function rig(...acts: Act[][]) {
       return Promise.resolve();
     },
     onAttempt: (report) => reports.push(report),
+    onOddity: () => {},
   });
   const [a = new Fake("none", [])] = backends;
   const wait = (ms: number) => {
@@ -127,10 +128,11 @@ const CASES: { [promise: string]: Case[] } = {
     ],
   ],
   "goes on to the next backend": [...AGAIN, ...NOT_AGAIN].map(goneOn),
-  "does not go on after a refused request, the total deadline, an error of ours or the first word":
+  "does not go on after a refused request, an answer in an unknown form, the total deadline, an error of ours or the first word":
     [
       [[["request"], ["ok"]], "invalid_request", "a request"],
       [[["deadline"], ["ok"]], "upstream_timeout", "a deadline"],
+      [[["unsupported"], ["ok"]], "upstream_invalid", "a unsupported"],
       [[["bug"], ["ok"]], "TypeError", "a internal"],
       [[[{ after: "invalid" }], ["ok"]], "a1 upstream_invalid", "a invalid"],
     ],
@@ -210,8 +212,13 @@ Deno.test("run() tries a limited backend last until its wait is over", async () 
   }
 });
 
-Deno.test("run() answers 503 at once after five faults of the only backend, never for refusals or limits", async () => {
-  const harmless: UpstreamFault[] = ["request", "rate_limited", "overloaded"];
+Deno.test("run() answers 503 at once after five faults of the only backend, never for refusals, limits or unknown forms", async () => {
+  const harmless: UpstreamFault[] = [
+    "request",
+    "rate_limited",
+    "overloaded",
+    "unsupported",
+  ];
   for (const fault of [...harmless, "unknown_model", "credentials"] as const) {
     const r = rig([fault]);
     for (let i = 0; i < 9; i++) await ask(r.pool);
@@ -246,6 +253,7 @@ Deno.test("run() stops waiting to ask again when it is aborted", async () => {
     random: () => 0.5,
     sleep: (ms, signal) => setTimeout(ms, undefined, { signal }),
     onAttempt: () => controller.abort(new Error("Client left")),
+    onOddity: () => {},
   });
   const { error } = await ask(pool, controller.signal);
   assert.ok(error);
@@ -285,6 +293,7 @@ Deno.test("run() prefers backends by preference, then in proportion to their wei
     sleep: () => Promise.resolve(),
     now: () => 0,
     onAttempt: () => {},
+    onOddity: () => {},
   });
   for (let i = 0; i < 4_000; i++) await ask(pool);
   const { calls } = often;

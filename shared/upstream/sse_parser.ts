@@ -1,6 +1,6 @@
 /** Parses server-sent events by the WHATWG HTML standard, section 9.2.6. */
 import { STREAM_LIMITS } from "../limits.ts";
-import { invalidAnswer } from "./errors.ts";
+import { unsupportedAnswer } from "./errors.ts";
 
 const CARRIAGE_RETURN = 0x0d;
 const DATA = "data: ";
@@ -43,7 +43,7 @@ export class SseParser {
   }
 
   /**
-   * Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an
+   * Parses the next bytes. Throws `unsupported` if a line, or the data of an
    * event, is too long.
    */
   push(bytes: Uint8Array): void {
@@ -107,7 +107,7 @@ export class SseParser {
 
   #checkLength(text: string): void {
     if (text.length > this.charsMax) {
-      throw invalidAnswer(`An event over ${this.charsMax} characters`);
+      throw unsupportedAnswer(`An event over ${this.charsMax} characters`);
     }
   }
 }

@@ -9,7 +9,12 @@ import {
   histogram,
   type MetricRegistry,
 } from "../process/metrics.ts";
-import type { AttemptReport, BreakerState } from "../upstream/pool.ts";
+import { ODDITIES } from "../upstream/oddities.ts";
+import type {
+  AttemptReport,
+  BreakerState,
+  OddityReport,
+} from "../upstream/pool.ts";
 import type { JobReport } from "./job.ts";
 
 /** Every metric of the worker except those that all services have. */
@@ -70,6 +75,13 @@ export const WORKER_METRICS = {
     help: "Time from a request to a model server to its first token.",
     labels: ["backend"],
     buckets: ANSWER_SECONDS,
+  }),
+  oddities: counter("gateway_backend_oddities_total", {
+    help: `What was undone or skipped in answers of model servers. \`kind\`: ${
+      Object.entries(ODDITIES)
+        .map(([kind, meaning]) => `\`${kind}\` (${meaning})`).join(", ")
+    }.`,
+    labels: ["model", "backend", "kind"],
   }),
   breaker: gauge("gateway_backend_breaker", {
     help:
@@ -133,6 +145,11 @@ export class WorkerMetrics {
     attemptSeconds.with(backend).observeMs(durationMs);
     if (firstTokenMs === undefined) return;
     firstTokenSeconds.with(backend).observeMs(firstTokenMs);
+  }
+
+  /** Something was undone or skipped in an answer of a backend of `model`. */
+  odd(model: string, { backend, oddity, count }: OddityReport): void {
+    this.#recorders.oddities.with(model, backend, oddity).add(count);
   }
 }
 

@@ -22,6 +22,7 @@ import type { WorkerConfig } from "./config.ts";
 import type { RunRequest } from "./job.ts";
 import { WorkerMemory } from "./memory.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
+import { OddityLog } from "./oddity_log.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 
 /** The backends of a model, of which `run` chooses one for each attempt. */
@@ -127,6 +128,7 @@ function createPools<Backend extends PoolBackend>(
     metrics: WorkerMetrics;
   },
 ): ReadonlyMap<string, BackendPool<Backend>> {
+  const oddityLog = new OddityLog(log, monotonicNow);
   const pools = new Map<string, BackendPool<Backend>>();
   for (const [id, { backends }] of config.catalog) {
     const pool = new BackendPool({
@@ -145,6 +147,10 @@ function createPools<Backend extends PoolBackend>(
       onAttempt: (report) => {
         metrics.attempted(id, report);
         logAttempt(log, id, report);
+      },
+      onOddity: (report) => {
+        metrics.odd(id, report);
+        oddityLog.note(id, report);
       },
     });
     pools.set(id, pool);

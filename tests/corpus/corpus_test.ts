@@ -3,6 +3,7 @@
  * below `chat/` for each case. `case_file.ts` describes the format.
  */
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import {
   type ScriptedServer,
@@ -30,24 +31,31 @@ const catalogOf = (members: CorpusCase["model"]) =>
 /** Enough for `data: {`. */
 const CRUMBS = 7;
 /** What comes in one packet is read at once; what comes apart, event by event. */
-const DELIVERIES: { [how: string]: (response: string) => Step[] } = {
+const DELIVERIES: { [how: string]: (response: Uint8Array) => Step[] } = {
   "in one packet": (response) => [{ send: response }, CLOSE],
   // The head in one packet, and the first bytes of the body each in one of their own.
   "in crumbs": (response) => {
-    const at = response.indexOf("\r\n\r\n") + 4;
-    const crumbs = Array.from(response.slice(at, at + CRUMBS));
+    const at = piecesOf(response, /(?<=\r\n\r\n)/)[0]?.length ?? 0;
+    const crumbs = [...response.subarray(at, at + CRUMBS)]
+      .map((byte) => Uint8Array.of(byte));
     return [
-      { send: response.slice(0, at) },
+      { send: response.subarray(0, at) },
       ...crumbs.flatMap((send) => [{ send }, PAUSE]),
-      { send: response.slice(at + CRUMBS) },
+      { send: response.subarray(at + CRUMBS) },
       CLOSE,
     ];
   },
   "event by event": (response) => [
-    ...response.split(/(?<=\n\n)/).flatMap((send) => [{ send }, PAUSE]),
+    ...piecesOf(response, /(?<=\n\n)/).flatMap((send) => [{ send }, PAUSE]),
     CLOSE,
   ],
 };
+
+/** Bytes, cut where a pattern for them as characters matches. */
+function piecesOf(bytes: Uint8Array, where: RegExp): Uint8Array[] {
+  const text = Buffer.from(bytes).toString("latin1");
+  return text.split(where).map((piece) => Buffer.from(piece, "latin1"));
+}
 
 Deno.test("every case of the corpus is read through the gateway", async (t) => {
   await using server = startScriptedServer({ reply: () => [CLOSE] });
@@ -60,7 +68,7 @@ Deno.test("every case of the corpus is read through the gateway", async (t) => {
     const name = path.replace(/^.*\/|\.txt$/g, "");
     const given = parseCase(text);
     for (const [how, stepsOf] of Object.entries(DELIVERIES)) {
-      server.reply = () => stepsOf(given.response ?? "");
+      server.reply = () => stepsOf(given.response ?? new Uint8Array());
       const where = { gateway, server };
       await t.step(`${name} ${how}`, () => check(given, where));
     }

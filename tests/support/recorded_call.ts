@@ -58,5 +58,5 @@ export const poolOf = <Backend>(backend: Backend) => ({
 
 /** The progress of an attempt that nobody watches. */
 export const noProgress = (): AttemptProgress => (
-  { hasSent: false, onBegun: () => {} }
+  { hasSent: false, onBegun: () => {}, onOddity: () => {} }
 );

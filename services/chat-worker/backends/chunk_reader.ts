@@ -8,7 +8,7 @@ import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import {
   invalidAnswer,
   truncatedAnswer,
-  UpstreamError,
+  unsupportedAnswer,
 } from "@gateway/shared/upstream/errors";
 import {
   frameError,
@@ -29,10 +29,12 @@ import {
   type ChoicePart,
   hasMembers,
 } from "./answer.ts";
+import { isErrorChunk, tooFewChoices } from "./chunk_faults.ts";
 import { ChunkTemplate } from "./chunk_template.ts";
 import { contentOf, reasoningIn } from "./delta_text.ts";
 import { finishReasonOf } from "./finish_reason.ts";
 import {
+  parseUsage,
   type StatedUsage,
   TOKENS_MAX,
   type UsageBounds,
@@ -103,6 +105,10 @@ export class ChunkReader {
   hasBegun = false;
   /** Events that are no chunks, such as keep-alives in data lines. */
   skipped = 0;
+  /** There was an object that a model server may send, if not a known one. */
+  #hasChunks = false;
+  #finishesReplaced = 0;
+  #usagesRefused = 0;
   readonly #answer: ChatAnswer;
   readonly #choices: readonly Choice[];
   readonly #redact: Redact;
@@ -169,8 +175,11 @@ export class ChunkReader {
       this.skipped += 1;
       return;
     }
+    this.#hasChunks = true;
     const list = chunk.choices ?? [];
-    if (!Array.isArray(list)) throw invalidAnswer("Choices are not an array");
+    if (!Array.isArray(list)) {
+      throw unsupportedAnswer("Choices are not an array");
+    }
     // A keep-alive says only its type.
     if (chunk.choices === undefined && typeof chunk.type === "string") {
       this.skipped += 1;
@@ -230,28 +239,32 @@ export class ChunkReader {
       for (const choice of given) this.#finish(choice);
       return this.#countedUsage();
     }
-    if (this.skipped > 0 && !this.hasBegun) {
+    if (this.skipped > 0 && !this.#hasChunks) {
       throw invalidAnswer("Nothing in the answer is a chunk");
     }
     const begun = this.#choices.filter(({ hasBegun }) => hasBegun).length;
+    if (isWhole && this.#hasChunks && begun === 0) {
+      throw unsupportedAnswer("A whole answer without choices");
+    }
     if (!isComplete || given.length === 0 || begun > given.length) {
       const finished = `${given.length} of ${requested} choices are finished`;
       throw truncatedAnswer(finished);
     }
-    throw this.#tooFewChoices(given.length);
+    const usage = this.#countedUsage().counted;
+    throw tooFewChoices({ given: given.length, requested, usage });
   }
 
-  #tooFewChoices(given: number): UpstreamError {
-    const choices = given === 1 ? "one choice" : `${given} choices`;
-    const message =
-      `The server of this model returns ${choices} per request, ` +
-      `but 'n' is ${this.#choices.length}.`;
-    return new UpstreamError("request", {
-      code: "unsupported_value",
-      message,
-      param: "n",
-      usage: this.#countedUsage().counted,
-    });
+  /** Tells what was undone or skipped. Must be called once, after the last chunk. */
+  reportOddities(): void {
+    const counts = [
+      ["event_skipped", this.skipped],
+      ["arguments_repaired", this.repairs],
+      ["finish_replaced", this.#finishesReplaced],
+      ["usage_refused", this.#usagesRefused],
+    ] as const;
+    for (const [oddity, count] of counts) {
+      if (count > 0) this.#answer.progress.onOddity(oddity, count);
+    }
   }
 
   #finish(choice: Choice): void {
@@ -260,8 +273,9 @@ export class ChunkReader {
       const delta = { tool_calls: rest };
       this.#answer.add(choice, this.#partOf(choice, delta));
     }
-    const { hasCalls } = choice.calls;
-    const reason = finishReasonOf(choice.ending.word, hasCalls);
+    const { calls: { hasCalls }, ending: { word } } = choice;
+    const reason = finishReasonOf(word, hasCalls);
+    if (word === "tool_calls" && !hasCalls) this.#finishesReplaced += 1;
     this.#answer.finish(choice, reason, this.#partOf(choice, {}));
   }
 
@@ -278,18 +292,23 @@ export class ChunkReader {
    */
   #noteUsage(chunk: JsonObject): boolean {
     const usage = usageIn(chunk, this.#bounds);
-    if (usage === null) return false;
+    if (usage === null) {
+      if (parseUsage(chunk.usage) !== null) this.#usagesRefused += 1;
+      return false;
+    }
     const before = this.#usage?.counted.completion_tokens ?? 0;
     if (usage.counted.completion_tokens >= before) this.#usage = usage;
     return true;
   }
 
   #takeChoice(value: unknown, position: number): TakenChoice {
-    if (!isJsonObject(value)) throw invalidAnswer("Choice is not an object");
+    if (!isJsonObject(value)) {
+      throw unsupportedAnswer("Choice is not an object");
+    }
     const { index = position, logprobs } = value;
     const choice = typeof index === "number" ? this.#choices[index] : undefined;
     if (choice === undefined) {
-      throw invalidAnswer(`Choice outside 0..${this.#choices.length - 1}`);
+      throw unsupportedAnswer(`Choice outside 0..${this.#choices.length - 1}`);
     }
     // A whole response has `message` where a chunk has `delta`.
     const delta = this.#deltaOf(choice, value.delta ?? value.message);
@@ -376,12 +395,4 @@ export class ChunkReader {
     };
     return { counted, shown: { ...counted } };
   }
-}
-
-/** `error: null` is not an error: some servers always send it. */
-function isErrorChunk(chunk: JsonObject): boolean {
-  if (chunk.error !== undefined && chunk.error !== null) return true;
-  return chunk.object === "error" ||
-    (chunk.choices === undefined && chunk.usage === undefined &&
-      typeof chunk.message === "string");
 }

@@ -302,7 +302,6 @@ const broken: {
       choiceChunk({ role: "assistant" }, null, 1),
       ...end,
     ], 2],
-    ["none of two choices begun", [usageChunk(3, 0)], 2],
     ["an empty finish reason", [choiceChunk({}, "")]],
     ["DeepSeek's reason for no room", [
       say("a", "insufficient_system_resource"),
@@ -320,6 +319,10 @@ const broken: {
   invalid: [
     ["no JSON", ["<html>"]],
     ["a depth bomb", ["[".repeat(500_000)]],
+  ],
+  unsupported: [
+    ["none of two choices begun", [usageChunk(3, 0)], 2],
+    ["Ollama's own form", [{ message: { content: "Hi" }, done: true }]],
     ["choices that are no array", [{ choices: {} }]],
     ["a choice that is no object", [{ choices: [null] }]],
     ["an index beyond n", [choiceChunk({}, null, 1)]],

@@ -3,12 +3,14 @@ import { Buffer } from "node:buffer";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type * as chat from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
+import { isPlain } from "@gateway/shared/upstream/content_coding";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import {
   ModelServer,
   type ServerResponse,
 } from "@gateway/shared/upstream/model_server";
+import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import {
   corruptedRequest,
@@ -117,34 +119,48 @@ export class OpenAiBackend extends ModelServer {
     const mustBeginSoon = request.stream;
     const sent = { encode: this.#encode, body, call, signal, mustBeginSoon };
     return this.exchange(sent, async (response) => {
-      const { connection } = response;
       const reader = new ChunkReader({
         answer,
         choices,
         redact: this.redact,
         sentBytes: body.length,
       });
-      const bound = () => {
-        connection.bytesLeft = ANSWER_BYTES_MAX;
-        connection.onPiece = (bytes) => answer.held.grow(bytes);
-      };
-      // A whole answer is kept in memory, so its size is bounded.
-      if (!request.stream) bound();
-      const { bytes: start, form } = await readStart(response);
-      if (form === "page") {
-        throw invalidAnswer("A web page instead of an answer");
+      try {
+        return await this.#read(response, { reader, answer });
+      } finally {
+        reader.reportOddities();
       }
-      if (form === "events") {
-        const reading = { reader, answer, start };
-        return reader.end(await this.#readEvents(response, reading));
-      }
-      if (request.stream) bound();
-      const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
-      const rest = await connection.readText(betweenTokensMs, start);
-      reader.take(rest, "");
-      if (reader.skipped > 0) throw invalidAnswer("Not a JSON object");
-      return reader.end(true);
     });
+  }
+
+  /** Reads a response, events or one body, to its end. */
+  async #read(
+    response: ServerResponse,
+    { reader, answer }: Omit<EventReading, "start">,
+  ): Promise<StatedUsage> {
+    const { request } = answer;
+    const { connection } = response;
+    const bound = () => {
+      connection.bytesLeft = ANSWER_BYTES_MAX;
+      connection.onPiece = (bytes) => answer.held.grow(bytes);
+    };
+    // A whole answer is kept in memory, so its size is bounded.
+    if (!request.stream) bound();
+    const { bytes: start, form } = await readStart(response);
+    noteOddities(response, { form, progress: answer.progress });
+    if (form === "page") {
+      throw invalidAnswer("A web page instead of an answer");
+    }
+    if (form === "events") {
+      const reading = { reader, answer, start };
+      return reader.end(await this.#readEvents(response, reading));
+    }
+    if (request.stream) bound();
+    const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
+    const rest = await connection.readText(betweenTokensMs, start);
+    reader.take(rest, "");
+    if (reader.skipped > 0) throw invalidAnswer("Not a JSON object");
+    return reader.end(true);
   }
 
   /**
@@ -235,6 +251,17 @@ interface EventReading {
   reader: ChunkReader;
   answer: ChatAnswer;
   start: Uint8Array | null;
+}
+
+/** Counts what shows before the body is read. */
+function noteOddities(
+  { head: { contentType, contentEncoding } }: ServerResponse,
+  { form, progress }: { form: BodyForm; progress: AttemptProgress },
+): void {
+  if (form !== (LABELS[contentType] ?? "json")) {
+    progress.onOddity("label_ignored", 1);
+  }
+  if (!isPlain(contentEncoding)) progress.onOddity("coding_unasked", 1);
 }
 
 /** What a body is. */

@@ -160,8 +160,8 @@ Deno.test("API10: complete() takes a whole answer of 32 MiB, and refuses a large
   await using r = rig(({ number }) => replies[number - 1] ?? []);
   const answer = () => complete(r.backend, chat(false));
   assert.deepEqual((await answer()).seen, ["hi"]);
-  assertFault((await answer()).error, "invalid");
-  assertFault((await answer()).error, "invalid");
+  assertFault((await answer()).error, "unsupported");
+  assertFault((await answer()).error, "unsupported");
 });
 
 Deno.test("API4: whole answers beyond the memory of the process wait until others were passed on, and are refused after a second", async () => {

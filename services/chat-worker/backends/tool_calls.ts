@@ -1,6 +1,6 @@
 /** The tool calls of one choice, as model servers send them, converted for SDKs. */
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import { invalidAnswer } from "@gateway/shared/upstream/errors";
+import { unsupportedAnswer } from "@gateway/shared/upstream/errors";
 import {
   isJsonObject,
   type JsonObject,
@@ -75,7 +75,7 @@ export class ToolCallFragments {
   /** Reads the `tool_calls` of one delta and returns the fragments to pass on. */
   take(fragments: unknown): CallFragment[] {
     if (!Array.isArray(fragments)) {
-      throw invalidAnswer("Tool calls are not an array");
+      throw unsupportedAnswer("Tool calls are not an array");
     }
     return fragments.flatMap((each) => {
       const reading = readFragment(each);
@@ -96,7 +96,7 @@ export class ToolCallFragments {
    */
   end(): CallFragment[] {
     if (this.#calls.length !== this.#sent) {
-      throw invalidAnswer("Tool call without a name");
+      throw unsupportedAnswer("Tool call without a name");
     }
     return this.#calls.flatMap(heldOf);
   }
@@ -115,7 +115,7 @@ export class ToolCallFragments {
     }
     call.held += text;
     if (call.held.length > HELD_CHARS_MAX) {
-      throw invalidAnswer("Tool call without a name");
+      throw unsupportedAnswer("Tool call without a name");
     }
     if (name === "") return null;
     call.name = name;
@@ -157,7 +157,7 @@ export class ToolCallFragments {
 
   #open(index: unknown, id: string): Call {
     if (this.#calls.length === CALLS_MAX) {
-      throw invalidAnswer(`More than ${CALLS_MAX} tool calls`);
+      throw unsupportedAnswer(`More than ${CALLS_MAX} tool calls`);
     }
     const call: Call = {
       index: -1,
@@ -184,7 +184,7 @@ function heldOf(call: Call): CallFragment[] {
 }
 
 function readFragment(fragment: unknown): Reading {
-  if (!isJsonObject(fragment)) throw invalidAnswer("Not a tool call");
+  if (!isJsonObject(fragment)) throw unsupportedAnswer("Not a tool call");
   const { index, id, type: _, function: called, ...more } = fragment;
   const detail = isJsonObject(called) ? called : {};
   const { name, arguments: args, ...functionMore } = detail;

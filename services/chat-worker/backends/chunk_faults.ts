@@ -1,0 +1,36 @@
+/** Faults that show in chunks, or in what is missing of them. */
+import type { Usage } from "@gateway/shared/openai/completion";
+import { UpstreamError } from "@gateway/shared/upstream/errors";
+import type { JsonObject } from "@gateway/shared/upstream/json";
+
+/**
+ * Whether a chunk reports an error. `error: null` is none: some servers always send it.
+ */
+export function isErrorChunk(chunk: JsonObject): boolean {
+  if (chunk.error !== undefined && chunk.error !== null) return true;
+  return chunk.object === "error" ||
+    (chunk.choices === undefined && chunk.usage === undefined &&
+      typeof chunk.message === "string");
+}
+
+/**
+ * The error of a whole response that has fewer choices than were requested: its server
+ * does not support so many. `usage` is what it cost all the same.
+ */
+export function tooFewChoices(
+  { given, requested, usage }: {
+    given: number;
+    requested: number;
+    usage: Usage;
+  },
+): UpstreamError {
+  const choices = given === 1 ? "one choice" : `${given} choices`;
+  const message = `The server of this model returns ${choices} per request, ` +
+    `but 'n' is ${requested}.`;
+  return new UpstreamError("request", {
+    code: "unsupported_value",
+    message,
+    param: "n",
+    usage,
+  });
+}

@@ -1,0 +1,19 @@
+/**
+ * What answers of model servers have that is not as it should be, but does no harm: it
+ * is undone or skipped, and counted, so that operators see it.
+ */
+
+/** Each kind, and what it means. */
+export const ODDITIES = {
+  event_skipped:
+    "an event that is no chunk, such as a keep-alive in a data line",
+  arguments_repaired:
+    "arguments of a tool call that came twice or after an empty object",
+  finish_replaced: "the finish reason tool_calls without any call",
+  usage_refused: "counts of tokens that cannot be true",
+  label_ignored: "a body that is not what its content type says",
+  coding_unasked: "a compressed body, although identity was asked for",
+} as const;
+
+/** A kind of oddity: a row of the table above. */
+export type Oddity = keyof typeof ODDITIES;
