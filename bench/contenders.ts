@@ -2,14 +2,14 @@
 import * as z from "zod";
 import { startGateway } from "../tests/support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../tests/support/gateway/launched.ts";
-import { freePort } from "../tests/support/local_server.ts";
+import { freePort } from "../tests/support/servers/local_server.ts";
 import {
   CACHE,
   installOnce,
   type RunningProcess,
   startProcess,
 } from "../tests/support/process.ts";
-import { startRedisServer } from "../tests/support/redis_server.ts";
+import { startRedisServer } from "../tests/support/servers/redis_server.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 import { chatRequest, runLoop, type Target } from "./load.ts";
 import { lastLines, type Processes, withDescendants } from "./processes.ts";

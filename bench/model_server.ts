@@ -4,8 +4,8 @@
  * A prompt with `[64 tokens, 20 ms]` is streamed at that pace.
  */
 import { Buffer } from "node:buffer";
-import type { Step } from "../tests/support/scripted_server.ts";
-import * as modelAnswers from "../tests/support/model_answers.ts";
+import type { Step } from "../tests/support/model_servers/scripted_server.ts";
+import * as modelAnswers from "../tests/support/model_servers/model_answers.ts";
 
 const TICK_MS = 5;
 const BUFFER_BYTES = 256 * 1_024;

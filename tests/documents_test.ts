@@ -35,7 +35,7 @@ import {
   readSource,
   readSources,
   SOURCE_FOLDERS,
-} from "./support/source_files.ts";
+} from "./support/repository/source_files.ts";
 
 const pages = [
   ...["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG"]

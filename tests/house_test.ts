@@ -4,7 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { dirname } from "node:path/posix";
-import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
+import {
+  readSources,
+  SOURCE_FOLDERS,
+} from "./support/repository/source_files.ts";
 
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { parse } from "luaparse";
 import * as z from "zod";
-import { readSources } from "./support/source_files.ts";
+import { readSources } from "./support/repository/source_files.ts";
 
 /** What Redis gives a script, of what our scripts use. */
 const GIVEN = new Set(

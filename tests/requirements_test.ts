@@ -1,7 +1,7 @@
 // Promise: every row of ASVS 5.0 and of the OWASP API Security Top 10 (2023) that
 // applies has a test with its id in its name, and no test claims any other row.
 import assert from "node:assert/strict";
-import { readSource, readSources } from "./support/source_files.ts";
+import { readSource, readSources } from "./support/repository/source_files.ts";
 
 /** Rows that need a test, by chapter. */
 const TESTED = {

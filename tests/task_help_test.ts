@@ -3,7 +3,7 @@ import { versionLine } from "@gateway/shared/version";
 import assert from "node:assert/strict";
 import * as z from "zod";
 import { startProcess } from "./support/process.ts";
-import { readSource } from "./support/source_files.ts";
+import { readSource } from "./support/repository/source_files.ts";
 
 const { tasks } = z.object({ tasks: z.record(z.string(), z.unknown()) })
   .parse(JSON.parse(readSource("deno.json")));

@@ -2,13 +2,21 @@
 // what may touch the process.
 import assert from "node:assert/strict";
 import { dirname } from "node:path/posix";
-import { mayImport, readRooms, roomOf } from "./support/room_table.ts";
+import {
+  mayImport,
+  readRooms,
+  roomOf,
+} from "./support/repository/room_table.ts";
 import {
   readSources,
   SOURCE_FOLDERS,
   type SourceFile,
-} from "./support/source_files.ts";
-import { importsOf, targetOf, targetsOf } from "./support/source_imports.ts";
+} from "./support/repository/source_files.ts";
+import {
+  importsOf,
+  targetOf,
+  targetsOf,
+} from "./support/repository/source_imports.ts";
 
 /** Protocol and policy code: no Deno, no sockets, no timers, no stores. */
 const PURE_ROOMS = [

@@ -1,9 +1,12 @@
 // Promise: what `up` prints is true of the model servers, and can be pasted.
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
-import { startScriptedServer } from "../../tests/support/scripted_server.ts";
-import { freePort } from "../../tests/support/local_server.ts";
-import { head, jsonResponse } from "../../tests/support/model_answers.ts";
+import { startScriptedServer } from "../../tests/support/model_servers/scripted_server.ts";
+import { freePort } from "../../tests/support/servers/local_server.ts";
+import {
+  head,
+  jsonResponse,
+} from "../../tests/support/model_servers/model_answers.ts";
 import { ROOT } from "./options.ts";
 import { readSettings } from "./plan.ts";
 import { describeModels, describeSummary } from "./welcome.ts";

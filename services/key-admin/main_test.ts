@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { askPort } from "../../tests/support/local_server.ts";
+import { askPort } from "../../tests/support/servers/local_server.ts";
 import { startGateway } from "../../tests/support/gateway/gateway.ts";
 import { startRedis } from "./redis_fixture.ts";
 

@@ -1,11 +1,11 @@
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/deployed/deployed_stores.ts";
-import { startRedisServer } from "../../tests/support/redis_server.ts";
-import { waiting } from "../../tests/support/redis_link.ts";
+import { startRedisServer } from "../../tests/support/servers/redis_server.ts";
+import { waiting } from "../../tests/support/servers/redis_link.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 
-export { freePort } from "../../tests/support/local_server.ts";
+export { freePort } from "../../tests/support/servers/local_server.ts";
 export { until } from "../../tests/support/wait_for.ts";
 
 /**

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type * as media from "@gateway/shared/openai/media";
-import type { Step } from "../../tests/support/scripted_server.ts";
+import type { Step } from "../../tests/support/model_servers/scripted_server.ts";
 import {
   chunk,
   CLOSE,
@@ -11,8 +11,8 @@ import {
   jsonResponse,
   lastChunk,
   typed,
-} from "../../tests/support/model_answers.ts";
-import { recordCall } from "../../tests/support/recorded_call.ts";
+} from "../../tests/support/model_servers/model_answers.ts";
+import { recordCall } from "../../tests/support/model_servers/recorded_call.ts";
 import {
   CHARACTERS,
   eventsIn,

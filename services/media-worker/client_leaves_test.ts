@@ -11,9 +11,12 @@ import {
   STALL,
   streamHead,
   typed,
-} from "../../tests/support/model_answers.ts";
-import { poolOf, recordCall } from "../../tests/support/recorded_call.ts";
-import type { Step } from "../../tests/support/scripted_server.ts";
+} from "../../tests/support/model_servers/model_answers.ts";
+import {
+  poolOf,
+  recordCall,
+} from "../../tests/support/model_servers/recorded_call.ts";
+import type { Step } from "../../tests/support/model_servers/scripted_server.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { runMedia } from "./media.ts";
 import {

@@ -8,7 +8,7 @@ import { until } from "../../tests/support/wait_for.ts";
 import type {
   Step,
   WholeRequest,
-} from "../../tests/support/scripted_server.ts";
+} from "../../tests/support/model_servers/scripted_server.ts";
 import {
   CLOSE,
   event,
@@ -17,8 +17,8 @@ import {
   lastChunk,
   STALL,
   typed,
-} from "../../tests/support/model_answers.ts";
-import { recordCall } from "../../tests/support/recorded_call.ts";
+} from "../../tests/support/model_servers/model_answers.ts";
+import { recordCall } from "../../tests/support/model_servers/recorded_call.ts";
 import {
   API_KEY,
   assertFault,

@@ -5,7 +5,7 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { BackendPool } from "@gateway/shared/upstream/pool";
-import type { Step } from "../../tests/support/scripted_server.ts";
+import type { Step } from "../../tests/support/model_servers/scripted_server.ts";
 import { WorkerMemory } from "@gateway/shared/worker/memory";
 import {
   chunk,
@@ -17,8 +17,11 @@ import {
   STALL,
   streamHead,
   typed,
-} from "../../tests/support/model_answers.ts";
-import { recordCall, slowCall } from "../../tests/support/recorded_call.ts";
+} from "../../tests/support/model_servers/model_answers.ts";
+import {
+  recordCall,
+  slowCall,
+} from "../../tests/support/model_servers/recorded_call.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { runMedia } from "./media.ts";
 import {

@@ -17,18 +17,18 @@ import {
   startScriptedServer,
   type Step,
   type WholeRequest,
-} from "../../tests/support/scripted_server.ts";
+} from "../../tests/support/model_servers/scripted_server.ts";
 import {
   chunk,
   event,
   lastChunk,
   streamHead,
-} from "../../tests/support/model_answers.ts";
+} from "../../tests/support/model_servers/model_answers.ts";
 import {
   noProgress,
   recordCall,
   type RecordedCall,
-} from "../../tests/support/recorded_call.ts";
+} from "../../tests/support/model_servers/recorded_call.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";

@@ -6,9 +6,9 @@ import { UpstreamError } from "@gateway/shared/upstream/errors";
 import {
   startScriptedServer,
   type Step,
-} from "../../tests/support/scripted_server.ts";
-import * as modelAnswers from "../../tests/support/model_answers.ts";
-import { recordCall } from "../../tests/support/recorded_call.ts";
+} from "../../tests/support/model_servers/scripted_server.ts";
+import * as modelAnswers from "../../tests/support/model_servers/model_answers.ts";
+import { recordCall } from "../../tests/support/model_servers/recorded_call.ts";
 import { codeOf, formOf, startServer } from "./server_fixture.ts";
 
 const ABOUT = { kind: "video", model: "ours", stream: false } as const;

@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
-import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
+import {
+  connectTestLink,
+  isReady,
+} from "../../tests/support/servers/bus_link.ts";
 import {
   type CertificateFiles,
   createTestAuthority,
 } from "../../tests/support/deployed/test_authority.ts";
-import { freePort } from "../../tests/support/local_server.ts";
-import { startNatsServer } from "../../tests/support/nats_server.ts";
-import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
+import { freePort } from "../../tests/support/servers/local_server.ts";
+import { startNatsServer } from "../../tests/support/servers/nats_server.ts";
+import { startTcpProxy } from "../../tests/support/servers/tcp_proxy.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { silentLog } from "../process/log.ts";
 import { BusUnavailableError } from "./link.ts";

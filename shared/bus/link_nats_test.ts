@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
-import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
-import { startNatsServer } from "../../tests/support/nats_server.ts";
+import {
+  connectTestLink,
+  isReady,
+} from "../../tests/support/servers/bus_link.ts";
+import { startNatsServer } from "../../tests/support/servers/nats_server.ts";
 import { sleep, startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { BusUnavailableError, isNoResponders } from "./link.ts";
 

@@ -4,15 +4,15 @@
 
 import assert from "node:assert/strict";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
-import { freePort } from "../../tests/support/local_server.ts";
+import { freePort } from "../../tests/support/servers/local_server.ts";
 import {
   type RedisServer,
   startRedisServer,
-} from "../../tests/support/redis_server.ts";
+} from "../../tests/support/servers/redis_server.ts";
 import { sleep, startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { classifyRedisError, RedisReplyError } from "./errors.ts";
 import { defineScript, type RedisLink } from "./link.ts";
-import { testRedisLink } from "../../tests/support/redis_link.ts";
+import { testRedisLink } from "../../tests/support/servers/redis_link.ts";
 
 const RECOVERY_MS = 2_000;
 /** For a server that is up, on a busy machine. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { freePort } from "../../tests/support/local_server.ts";
+import { freePort } from "../../tests/support/servers/local_server.ts";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
-import { testRedisLink } from "../../tests/support/redis_link.ts";
-import { startRedisServer } from "../../tests/support/redis_server.ts";
+import { testRedisLink } from "../../tests/support/servers/redis_link.ts";
+import { startRedisServer } from "../../tests/support/servers/redis_server.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
   startStopwatch,

@@ -7,8 +7,8 @@ import {
   askPort,
   freePort,
   type LocalServer,
-} from "../../tests/support/local_server.ts";
-import { testRedisLink } from "../../tests/support/redis_link.ts";
+} from "../../tests/support/servers/local_server.ts";
+import { testRedisLink } from "../../tests/support/servers/redis_link.ts";
 import {
   startStopwatch,
   until,

@@ -5,13 +5,13 @@ import {
   connectTo,
   type Reply,
   startScriptedServer,
-} from "../../tests/support/scripted_server.ts";
+} from "../../tests/support/model_servers/scripted_server.ts";
 import {
   chunk,
   jsonResponse,
   lastChunk,
   streamHead,
-} from "../../tests/support/model_answers.ts";
+} from "../../tests/support/model_servers/model_answers.ts";
 import { everySplit } from "./bytes_fixture.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import type { UpstreamFault } from "./errors.ts";

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import assert from "node:assert/strict";
-import { backendAt } from "../../tests/support/scripted_server.ts";
+import { backendAt } from "../../tests/support/model_servers/scripted_server.ts";
 import { VERSION } from "../version.ts";
 import { ModelServer, type RequestOptions } from "./model_server.ts";
 

@@ -16,7 +16,7 @@ import {
   type SenderOutcome,
   StreamSender,
 } from "@gateway/shared/bus/stream_sender";
-import { usageOf } from "../support/scripted_model_server.ts";
+import { usageOf } from "../support/model_servers/scripted_model_server.ts";
 import { type AttemptRecord, Process, type World } from "./world.ts";
 
 /** A CANCEL or ACK that was lost is made good with the next BEAT or END. */

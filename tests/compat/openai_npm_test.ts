@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
-import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { startTcpProxy } from "../support/servers/tcp_proxy.ts";
 import { sleep, until } from "../support/wait_for.ts";
 import {
   checkSdk,

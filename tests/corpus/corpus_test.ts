@@ -9,11 +9,11 @@ import {
   type ScriptedServer,
   startScriptedServer,
   type Step,
-} from "../support/scripted_server.ts";
-import { CLOSE, PAUSE } from "../support/model_answers.ts";
+} from "../support/model_servers/scripted_server.ts";
+import { CLOSE, PAUSE } from "../support/model_servers/model_answers.ts";
 import { chat, type OpenGateway } from "../support/gateway/open.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import { readSources } from "../support/source_files.ts";
+import { readSources } from "../support/repository/source_files.ts";
 import { assembled } from "./assembled.ts";
 import { type CorpusCase, parseCase } from "./case_file.ts";
 

@@ -1,7 +1,7 @@
 // Promise: `deploy/restore.sh` replaces the data of Redis; if it fails, it leaves it as
 // it was. `deploy/backup.sh` copies the data, and leaves nothing beside it.
 import assert from "node:assert/strict";
-import { startRedisWorld } from "../support/admission_fixture.ts";
+import { startRedisWorld } from "../support/limits/admission_fixture.ts";
 import { makeTempDir } from "../support/process.ts";
 
 /** A command in front of the real one, which fails for some arguments. */

@@ -2,7 +2,7 @@
 // With the stolen password of one service, an intruder cannot act as another.
 import assert from "node:assert/strict";
 import { PermissionViolationError } from "nats";
-import { connectTestLink, type TestLink } from "../support/bus_link.ts";
+import { connectTestLink, type TestLink } from "../support/servers/bus_link.ts";
 import {
   makeSecrets,
   startDeployedNats,

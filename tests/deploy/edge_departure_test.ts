@@ -2,8 +2,8 @@
 // ready port first, however many there are and however large, on new connections and
 // on kept ones.
 import assert from "node:assert/strict";
-import { startNatsServer } from "../support/nats_server.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { startNatsServer } from "../support/servers/nats_server.ts";
+import { startRedisServer } from "../support/servers/redis_server.ts";
 import { sendChat } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { makeKey } from "../support/gateway/key_commands.ts";

@@ -1,7 +1,7 @@
 // Promise: the proxy of deploy/proxy serves TLS only, does not redirect from HTTP to
 // HTTPS, and exposes nothing internal.
 import assert from "node:assert/strict";
-import { readSource } from "../support/source_files.ts";
+import { readSource } from "../support/repository/source_files.ts";
 
 const TEXT = readSource("deploy/proxy/Caddyfile").replace(/^\s*#.*$/gm, "");
 /** The blocks of the file by their headings, which are addresses for sites. */

@@ -13,7 +13,7 @@ import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { simulates } from "../support/gateway/simulator.ts";
 import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
-import { freePort } from "../support/local_server.ts";
+import { freePort } from "../support/servers/local_server.ts";
 import { canRun, leaveOut } from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
 

@@ -1,7 +1,7 @@
 // Promise: rotating passwords by the steps of docs/security.md fails no request and
 // cuts off no stream, and the old passwords are void afterwards.
 import assert from "node:assert/strict";
-import { connectTestLink } from "../support/bus_link.ts";
+import { connectTestLink } from "../support/servers/bus_link.ts";
 import {
   deployedEnv,
   deployedNatsConfig,

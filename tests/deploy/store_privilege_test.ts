@@ -9,14 +9,14 @@ import {
   type RedisLink,
   type RedisReply,
 } from "@gateway/shared/redis/link";
-import { askPort } from "../support/local_server.ts";
+import { askPort } from "../support/servers/local_server.ts";
 import {
   aclRules,
   makeSecrets,
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
-import { startRedisWorld } from "../support/admission_fixture.ts";
-import { testRedisLink } from "../support/redis_link.ts";
+import { startRedisWorld } from "../support/limits/admission_fixture.ts";
+import { testRedisLink } from "../support/servers/redis_link.ts";
 
 const PASSWORD = "correct-horse";
 

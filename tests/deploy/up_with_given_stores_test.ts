@@ -9,9 +9,9 @@ import {
   tlsVariables,
 } from "../support/deployed/deployed_stores.ts";
 import { createTestAuthority } from "../support/deployed/test_authority.ts";
-import { freePort } from "../support/local_server.ts";
-import { startNatsServer } from "../support/nats_server.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { freePort } from "../support/servers/local_server.ts";
+import { startNatsServer } from "../support/servers/nats_server.ts";
+import { startRedisServer } from "../support/servers/redis_server.ts";
 import { makeScratch, startLauncher } from "../up/stand_ins/launcher.ts";
 
 const USER = "gateway";

@@ -2,7 +2,7 @@
 // request ends in exactly one way, with a beginning of its own answer, is settled once,
 // and leaves nothing behind.
 import assert from "node:assert/strict";
-import { ask, type ChatOutcome } from "../support/chat_outcome.ts";
+import { ask, type ChatOutcome } from "../support/gateway/chat_outcome.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { InProcessEdge } from "../support/gateway/in_process_edge.ts";
 import type { InProcessWorker } from "../support/gateway/in_process_worker.ts";
@@ -12,8 +12,8 @@ import {
   answerOf,
   type TokenBackend,
   tokenBackend,
-} from "../support/scripted_model_server.ts";
-import type { TcpProxy } from "../support/tcp_proxy.ts";
+} from "../support/model_servers/scripted_model_server.ts";
+import type { TcpProxy } from "../support/servers/tcp_proxy.ts";
 import { sleep, until, waitFor } from "../support/wait_for.ts";
 
 const SEED = 1;

@@ -4,7 +4,10 @@
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
-import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
+import {
+  type ChatOutcome,
+  outcomeOf,
+} from "../support/gateway/chat_outcome.ts";
 import { callApi } from "../support/chat_request.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
@@ -14,8 +17,8 @@ import {
   makeKey,
   type TestClient,
 } from "../../services/key-admin/console_fixture.ts";
-import { matchIn, openConsole } from "../support/console_client.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { matchIn, openConsole } from "../support/gateway/console_client.ts";
+import { startRedisServer } from "../support/servers/redis_server.ts";
 import { until } from "../support/wait_for.ts";
 
 const EDGES = [0, 1, 2];

@@ -16,7 +16,7 @@ import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { simulates } from "../support/gateway/simulator.ts";
-import { matchIn, openConsole } from "../support/console_client.ts";
+import { matchIn, openConsole } from "../support/gateway/console_client.ts";
 import { makeTempDir, runProcess } from "../support/process.ts";
 import { until } from "../support/wait_for.ts";
 import { silence } from "./recording_fixture.ts";

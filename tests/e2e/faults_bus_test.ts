@@ -4,18 +4,21 @@
 // loses the bus or is flooded harms no other edge, and its own requests end in time.
 // Requests and answers of any size pass.
 import assert from "node:assert/strict";
-import { ask, begin, endsAs } from "../support/chat_outcome.ts";
-import { connectTo, type WholeRequest } from "../support/scripted_server.ts";
+import { ask, begin, endsAs } from "../support/gateway/chat_outcome.ts";
+import {
+  connectTo,
+  type WholeRequest,
+} from "../support/model_servers/scripted_server.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { InProcessEdge } from "../support/gateway/in_process_edge.ts";
 import { chat, type OpenGateway } from "../support/gateway/open.ts";
-import { chatReply } from "../support/model_answers.ts";
+import { chatReply } from "../support/model_servers/model_answers.ts";
 import {
   answerOf,
   hello,
   scriptedModelServer,
   tokenBackend,
-} from "../support/scripted_model_server.ts";
+} from "../support/model_servers/scripted_model_server.ts";
 import { sleep, startStopwatch, until } from "../support/wait_for.ts";
 
 /** An answer that waits for nothing and nobody. */

@@ -2,12 +2,15 @@
 // only a pause: streams and requests continue at the other server.
 import assert from "node:assert/strict";
 import { BUS_TIMING } from "@gateway/shared/bus/link_nats";
-import { ask, endsAs } from "../support/chat_outcome.ts";
-import { freePort } from "../support/local_server.ts";
+import { ask, endsAs } from "../support/gateway/chat_outcome.ts";
+import { freePort } from "../support/servers/local_server.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import { startNatsServer } from "../support/nats_server.ts";
+import { startNatsServer } from "../support/servers/nats_server.ts";
 import { owning } from "../support/process.ts";
-import { answerOf, tokenBackend } from "../support/scripted_model_server.ts";
+import {
+  answerOf,
+  tokenBackend,
+} from "../support/model_servers/scripted_model_server.ts";
 import { until } from "../support/wait_for.ts";
 
 const TOKENS = 100;

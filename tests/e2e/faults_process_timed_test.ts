@@ -9,7 +9,7 @@ import {
   type ChatOutcome,
   endsAs,
   outcomeOf,
-} from "../support/chat_outcome.ts";
+} from "../support/gateway/chat_outcome.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
@@ -18,7 +18,7 @@ import {
   simulates,
   startSimulator,
 } from "../support/gateway/simulator.ts";
-import { startRedisServer } from "../support/redis_server.ts";
+import { startRedisServer } from "../support/servers/redis_server.ts";
 import {
   sleep,
   startStopwatch,

@@ -5,10 +5,10 @@
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { startNatsServer } from "../support/nats_server.ts";
+import { startNatsServer } from "../support/servers/nats_server.ts";
 import { makeTempDir } from "../support/process.ts";
-import { startRedisServer } from "../support/redis_server.ts";
-import { outcomeOf } from "../support/chat_outcome.ts";
+import { startRedisServer } from "../support/servers/redis_server.ts";
+import { outcomeOf } from "../support/gateway/chat_outcome.ts";
 import { postChat } from "../support/chat_request.ts";
 import { statusOf } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
@@ -18,7 +18,7 @@ import {
   startWithoutModels,
 } from "../support/gateway/services.ts";
 import { LONG } from "../support/gateway/simulator.ts";
-import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { startTcpProxy } from "../support/servers/tcp_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 /**

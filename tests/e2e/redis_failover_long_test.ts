@@ -15,9 +15,9 @@ import {
   createTestAuthority,
   type TestAuthority,
 } from "../support/deployed/test_authority.ts";
-import type { LocalServer } from "../support/local_server.ts";
-import { startNatsServer } from "../support/nats_server.ts";
-import { testRedisLink } from "../support/redis_link.ts";
+import type { LocalServer } from "../support/servers/local_server.ts";
+import { startNatsServer } from "../support/servers/nats_server.ts";
+import { testRedisLink } from "../support/servers/redis_link.ts";
 import {
   admittedCount,
   servedStatus,

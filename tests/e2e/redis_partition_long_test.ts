@@ -14,8 +14,8 @@ import {
   startRedisGroup,
 } from "../support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../support/deployed/deployed_stores.ts";
-import { startNatsServer } from "../support/nats_server.ts";
-import { testRedisLink } from "../support/redis_link.ts";
+import { startNatsServer } from "../support/servers/nats_server.ts";
+import { testRedisLink } from "../support/servers/redis_link.ts";
 import {
   admittedCount,
   servedStatus,
@@ -31,7 +31,7 @@ import type {
   RunningService,
   ServiceEnv,
 } from "../support/gateway/services.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../support/servers/tcp_proxy.ts";
 import { until } from "../support/wait_for.ts";
 
 const FAILOVER_MS = 30_000;

@@ -7,9 +7,9 @@ import {
   type RedisWorld,
   startRedisWorld,
   usageCounted,
-} from "../support/admission_fixture.ts";
+} from "../support/limits/admission_fixture.ts";
 import { callApi, type CallOptions } from "../support/chat_request.ts";
-import { startNatsServer } from "../support/nats_server.ts";
+import { startNatsServer } from "../support/servers/nats_server.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { makeKey } from "../support/gateway/key_commands.ts";
 import type { RunningService } from "../support/gateway/services.ts";

@@ -1,13 +1,13 @@
 // Promise: a worker that has no memory for a request says so after a second. The edge
 // tries another worker, and answers 503 with Retry-After only if there is none.
 import assert from "node:assert/strict";
-import { begin } from "../support/chat_outcome.ts";
+import { begin } from "../support/gateway/chat_outcome.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { chat } from "../support/gateway/open.ts";
 import {
   hello,
   scriptedModelServer,
-} from "../support/scripted_model_server.ts";
+} from "../support/model_servers/scripted_model_server.ts";
 import { createRecordingLog } from "../support/recording_log.ts";
 import { until } from "../support/wait_for.ts";
 

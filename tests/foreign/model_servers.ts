@@ -6,7 +6,7 @@ import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { checkSdk, type ModelServerTraits } from "../compat/sdk_checks.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import { freePort } from "../support/local_server.ts";
+import { freePort } from "../support/servers/local_server.ts";
 import {
   CACHE,
   installOnce,

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
 import { limiterKey } from "@gateway/shared/keys/record";
 import { rawExchange } from "../conformance/context.ts";
-import { readState } from "../support/admission_fixture.ts";
+import { readState } from "../support/limits/admission_fixture.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { TestKey } from "../support/gateway/limited.ts";

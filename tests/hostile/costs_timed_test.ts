@@ -11,7 +11,7 @@ import {
 } from "@gateway/shared/process/client_address";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { BodyBudget } from "../../services/edge-auth/http/body_budget.ts";
-import { scriptCalls } from "../support/admission_fixture.ts";
+import { scriptCalls } from "../support/limits/admission_fixture.ts";
 import { callApi } from "../support/chat_request.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";

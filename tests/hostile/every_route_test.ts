@@ -14,7 +14,7 @@ import { chat } from "../support/gateway/open.ts";
 import {
   hello,
   scriptedModelServer,
-} from "../support/scripted_model_server.ts";
+} from "../support/model_servers/scripted_model_server.ts";
 
 /**
  * A path and body for each route but the description of the API, which is public. One

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { rawExchange, readUntilQuiet } from "../conformance/context.ts";
-import { scriptCalls } from "../support/admission_fixture.ts";
+import { scriptCalls } from "../support/limits/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import {

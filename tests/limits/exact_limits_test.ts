@@ -8,7 +8,11 @@ import {
   type Limits,
   ownerLimiterKey,
 } from "@gateway/shared/keys/record";
-import { DONE, fingerprint, readState } from "../support/admission_fixture.ts";
+import {
+  DONE,
+  fingerprint,
+  readState,
+} from "../support/limits/admission_fixture.ts";
 import { until } from "../support/wait_for.ts";
 import {
   askAtOnce,

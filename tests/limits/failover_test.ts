@@ -6,12 +6,15 @@ import assert from "node:assert/strict";
 import { hashKey, limiterKey, recordKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { type LimiterState, readState } from "../support/admission_fixture.ts";
+import {
+  type LimiterState,
+  readState,
+} from "../support/limits/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
-import { startRedisServer } from "../support/redis_server.ts";
-import { hello } from "../support/scripted_model_server.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
+import { startRedisServer } from "../support/servers/redis_server.ts";
+import { hello } from "../support/model_servers/scripted_model_server.ts";
+import { startTcpProxy, type TcpProxy } from "../support/servers/tcp_proxy.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 const EDGES = 4;

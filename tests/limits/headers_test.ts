@@ -9,7 +9,7 @@ import { RefusedBodies } from "../../services/edge-auth/http/read_body.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway } from "../support/gateway/limited.ts";
-import { hello } from "../support/scripted_model_server.ts";
+import { hello } from "../support/model_servers/scripted_model_server.ts";
 
 const GO_DURATION = /^(\d+ms|(\d+h)?(\d+m)?\d+(\.\d+)?s)$/;
 const MS_PER_DAY = 86_400_000;

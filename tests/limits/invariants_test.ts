@@ -10,7 +10,11 @@ import {
   ownerLimiterKey,
   recordKey,
 } from "@gateway/shared/keys/record";
-import { DONE, fingerprint, readUnits } from "../support/admission_fixture.ts";
+import {
+  DONE,
+  fingerprint,
+  readUnits,
+} from "../support/limits/admission_fixture.ts";
 import { type FleetEdge } from "../support/limits/edge_fleet.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 import { worstBurst } from "../support/limits/pressure.ts";

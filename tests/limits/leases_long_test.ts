@@ -13,7 +13,10 @@ import {
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
-import { readState, usageCounted } from "../support/admission_fixture.ts";
+import {
+  readState,
+  usageCounted,
+} from "../support/limits/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { LONG } from "../support/gateway/simulator.ts";

@@ -8,15 +8,18 @@ import {
   type UsageCounted,
   usageCounted,
   writeState,
-} from "../support/admission_fixture.ts";
-import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
+} from "../support/limits/admission_fixture.ts";
+import {
+  type ChatOutcome,
+  outcomeOf,
+} from "../support/gateway/chat_outcome.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import {
   type TokenBackend,
   tokenBackend,
-} from "../support/scripted_model_server.ts";
+} from "../support/model_servers/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 const EDGES = 2;

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { scriptCalls } from "../support/admission_fixture.ts";
+import { scriptCalls } from "../support/limits/admission_fixture.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { TestKey } from "../support/gateway/limited.ts";

@@ -18,7 +18,7 @@ import {
 import {
   type RedisWorld,
   startRedisWorld,
-} from "../support/admission_fixture.ts";
+} from "../support/limits/admission_fixture.ts";
 import { letDayEnd, letTimePass } from "../support/limits/limiter_clock.ts";
 
 const OWNER = { ...UNLIMITED, requestsPerMinute: 100, tokensPerDay: 50_000 };

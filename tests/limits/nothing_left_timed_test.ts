@@ -4,7 +4,10 @@ import assert from "node:assert/strict";
 import v8 from "node:v8";
 import vm from "node:vm";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
-import { readState, usageCounted } from "../support/admission_fixture.ts";
+import {
+  readState,
+  usageCounted,
+} from "../support/limits/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import { sleep, until } from "../support/wait_for.ts";

@@ -1,7 +1,7 @@
 // Promise: without Redis no request is admitted and no key is called invalid: 503
 // at once, and service again within two seconds after Redis is back, without a restart.
 import assert from "node:assert/strict";
-import { usageCounted } from "../support/admission_fixture.ts";
+import { usageCounted } from "../support/limits/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import {

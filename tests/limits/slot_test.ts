@@ -4,9 +4,9 @@
 // stopped.
 import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";
-import type { KeyOptions } from "../support/admission_fixture.ts";
+import type { KeyOptions } from "../support/limits/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import { hello } from "../support/scripted_model_server.ts";
+import { hello } from "../support/model_servers/scripted_model_server.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
 const REQUESTS = 100;

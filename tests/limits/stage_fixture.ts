@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import type { Cost, Units } from "../../services/edge-auth/limits/cost.ts";
 import type { Principal } from "@gateway/shared/keys/record";
-import { startRedisWorld } from "../support/admission_fixture.ts";
+import { startRedisWorld } from "../support/limits/admission_fixture.ts";
 import { type FleetEdge, startFleet } from "../support/limits/edge_fleet.ts";
 import { owning } from "../support/process.ts";
 import { until } from "../support/wait_for.ts";

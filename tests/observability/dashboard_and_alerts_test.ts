@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import { canRun, leaveOut, runProcess } from "../support/process.ts";
-import { readSource } from "../support/source_files.ts";
+import { readSource } from "../support/repository/source_files.ts";
 
 const dashboard: { panels: { targets?: { expr: string }[] }[] } = JSON.parse(
   readSource("deploy/observability/grafana/dashboards/gateway.json"),

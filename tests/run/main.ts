@@ -10,7 +10,10 @@
  */
 import { join, resolve } from "node:path";
 import { makeTempDir, print } from "../support/process.ts";
-import { readSources, SOURCE_FOLDERS } from "../support/source_files.ts";
+import {
+  readSources,
+  SOURCE_FOLDERS,
+} from "../support/repository/source_files.ts";
 import {
   readReport,
   runFiles,
@@ -22,7 +25,11 @@ import { addTotals, NO_TESTS, type TestTotals, totalLines } from "./totals.ts";
 const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 /** With the permissions that `deno.json` gives to tests. */
 const DENO_TEST = ["test", "--no-check", "-P"];
-const INSTALL = ["run", "--allow-all", "tests/support/install_servers.ts"];
+const INSTALL = [
+  "run",
+  "--allow-all",
+  "tests/support/servers/install_servers.ts",
+];
 /** Of files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
 /**

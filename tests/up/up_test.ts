@@ -9,7 +9,7 @@ import {
   standInEnv,
   startLauncher,
 } from "./stand_ins/launcher.ts";
-import { freePort } from "../support/local_server.ts";
+import { freePort } from "../support/servers/local_server.ts";
 import { until } from "../support/wait_for.ts";
 
 /** What was asked for runs, and only its user can read what it writes. */

@@ -8,7 +8,7 @@ import {
   noProgress,
   recordCall,
   type RecordedCall,
-} from "../../../tests/support/recorded_call.ts";
+} from "../../../tests/support/model_servers/recorded_call.ts";
 import { ChatAnswer } from "./answer.ts";
 
 /** A streamed request with usage, except for `change`. */

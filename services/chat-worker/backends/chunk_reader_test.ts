@@ -8,7 +8,7 @@ import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import {
   choiceChunk,
   usageChunk,
-} from "../../../tests/support/model_answers.ts";
+} from "../../../tests/support/model_servers/model_answers.ts";
 import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import type { UpstreamFault } from "@gateway/shared/upstream/errors";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { choiceChunk } from "../../../tests/support/model_answers.ts";
+import { choiceChunk } from "../../../tests/support/model_servers/model_answers.ts";
 import { seededRandom } from "../../../tests/support/seeded_random.ts";
 import { newAnswer } from "./answer_fixture.ts";
 import { ChunkReader } from "./chunk_reader.ts";

@@ -9,8 +9,8 @@ import {
   jsonResponse,
   streamResponse,
   usageChunk,
-} from "../../../tests/support/model_answers.ts";
-import type { Step } from "../../../tests/support/scripted_server.ts";
+} from "../../../tests/support/model_servers/model_answers.ts";
+import type { Step } from "../../../tests/support/model_servers/scripted_server.ts";
 import { newAnswer } from "./answer_fixture.ts";
 import { body, chat, payloads, rig } from "./openai_fixture.ts";
 

@@ -4,7 +4,7 @@ import type { BackendConfig } from "@gateway/shared/models/catalog";
 import {
   type ScriptedServer,
   type Step,
-} from "../../../tests/support/scripted_server.ts";
+} from "../../../tests/support/model_servers/scripted_server.ts";
 import {
   choiceChunk,
   chunk,
@@ -17,7 +17,7 @@ import {
   streamHead,
   streamResponse,
   typed,
-} from "../../../tests/support/model_answers.ts";
+} from "../../../tests/support/model_servers/model_answers.ts";
 import {
   UpstreamError,
   type UpstreamFault,

@@ -11,7 +11,7 @@ import {
   type Reply,
   startScriptedServer,
   type Step,
-} from "../../../tests/support/scripted_server.ts";
+} from "../../../tests/support/model_servers/scripted_server.ts";
 import {
   choiceChunk,
   chunk,
@@ -20,8 +20,8 @@ import {
   PAUSE,
   streamHead,
   usageChunk,
-} from "../../../tests/support/model_answers.ts";
-import { recordCall } from "../../../tests/support/recorded_call.ts";
+} from "../../../tests/support/model_servers/model_answers.ts";
+import { recordCall } from "../../../tests/support/model_servers/recorded_call.ts";
 import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
 import {
   UpstreamError,

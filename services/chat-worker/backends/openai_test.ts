@@ -1,6 +1,6 @@
 /** How `complete()` reads the answers of model servers. */
 import assert from "node:assert/strict";
-import { type Step } from "../../../tests/support/scripted_server.ts";
+import { type Step } from "../../../tests/support/model_servers/scripted_server.ts";
 import {
   chatReply,
   choiceChunk,
@@ -14,12 +14,12 @@ import {
   streamHead,
   streamResponse,
   typed,
-} from "../../../tests/support/model_answers.ts";
+} from "../../../tests/support/model_servers/model_answers.ts";
 import {
   poolOf,
   recordCall,
   slowCall,
-} from "../../../tests/support/recorded_call.ts";
+} from "../../../tests/support/model_servers/recorded_call.ts";
 
 import { WorkerMemory } from "@gateway/shared/worker/memory";
 import { runCompletion } from "./openai.ts";

@@ -16,7 +16,7 @@ import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
-import { usageOf } from "../../../tests/support/scripted_model_server.ts";
+import { usageOf } from "../../../tests/support/model_servers/scripted_model_server.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import type { EdgeLink } from "./edge_bus.ts";
 import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";

@@ -15,7 +15,7 @@ import {
   type RedisWorld,
   startRedisWorld,
   writeState,
-} from "../../../tests/support/admission_fixture.ts";
+} from "../../../tests/support/limits/admission_fixture.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { Leases } from "./leases.ts";
 import { type Admitted, type Ask, type Limiter } from "./limiter.ts";

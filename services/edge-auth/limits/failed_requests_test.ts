@@ -18,7 +18,7 @@ import type { RedisLink, ScriptInput } from "@gateway/shared/redis/link";
 import {
   type RedisWorld,
   startRedisWorld,
-} from "../../../tests/support/admission_fixture.ts";
+} from "../../../tests/support/limits/admission_fixture.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { FailedRequests, type Failure } from "./failed_requests.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";

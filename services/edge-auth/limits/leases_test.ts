@@ -15,14 +15,14 @@ import {
   scriptCalls,
   startRedisWorld,
   usageCounted,
-} from "../../../tests/support/admission_fixture.ts";
-import { freePort } from "../../../tests/support/local_server.ts";
+} from "../../../tests/support/limits/admission_fixture.ts";
+import { freePort } from "../../../tests/support/servers/local_server.ts";
 import {
   sleep,
   startStopwatch,
   until,
 } from "../../../tests/support/wait_for.ts";
-import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
+import { startTcpProxy } from "../../../tests/support/servers/tcp_proxy.ts";
 import { Leases } from "./leases.ts";
 import { type Admitted, Limiter } from "./limiter.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
@@ -32,7 +32,7 @@ import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import {
   changedLink,
   testRedisLink,
-} from "../../../tests/support/redis_link.ts";
+} from "../../../tests/support/servers/redis_link.ts";
 
 const KEY: record.Principal = { keyId: "key_a", ownerId: "own_a" };
 const ONE_WAY_MS = 100;

@@ -19,7 +19,7 @@ import {
   type RedisWorld,
   startRedisWorld,
   writeState,
-} from "../../../tests/support/admission_fixture.ts";
+} from "../../../tests/support/limits/admission_fixture.ts";
 import type { Admitted, Ask, Limiter } from "./limiter.ts";
 import type { Refusal } from "./refusal.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";

@@ -9,7 +9,7 @@ import type { Limits } from "@gateway/shared/keys/record";
 import {
   type RedisWorld,
   startRedisWorld,
-} from "../../../tests/support/admission_fixture.ts";
+} from "../../../tests/support/limits/admission_fixture.ts";
 import {
   type Fleet,
   startFleet,

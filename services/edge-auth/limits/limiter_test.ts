@@ -5,7 +5,7 @@ import {
   DONE,
   fingerprint,
   type KeyOptions,
-} from "../../../tests/support/admission_fixture.ts";
+} from "../../../tests/support/limits/admission_fixture.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { until } from "../../../tests/support/wait_for.ts";
 import type { Ask } from "./limiter.ts";

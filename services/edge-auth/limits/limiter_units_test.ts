@@ -13,7 +13,7 @@ import {
   ownerVideoLeaseKey,
   videoLeaseKey,
 } from "@gateway/shared/keys/record";
-import { DONE } from "../../../tests/support/admission_fixture.ts";
+import { DONE } from "../../../tests/support/limits/admission_fixture.ts";
 import {
   letDayEnd,
   letTimePass,

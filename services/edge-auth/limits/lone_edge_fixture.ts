@@ -1,6 +1,6 @@
 import { type MonotonicNow, monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
-import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
+import type { RedisWorld } from "../../../tests/support/limits/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/deployed_stores.ts";
 import { Limiter } from "./limiter.ts";
 

@@ -12,7 +12,7 @@ import {
   type RedisWorld,
   startRedisWorld,
   usageCounted,
-} from "../../../tests/support/admission_fixture.ts";
+} from "../../../tests/support/limits/admission_fixture.ts";
 import { callApi } from "../../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { waitFor } from "../../../tests/support/wait_for.ts";

@@ -10,7 +10,7 @@ import {
   startConsole,
   storedKey,
 } from "../console_fixture.ts";
-import { changedLink } from "../../../tests/support/redis_link.ts";
+import { changedLink } from "../../../tests/support/servers/redis_link.ts";
 import { until } from "../redis_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";
 

@@ -15,7 +15,7 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/serve";
-import { askPort } from "../../../tests/support/local_server.ts";
+import { askPort } from "../../../tests/support/servers/local_server.ts";
 import { CREATION_RATE } from "./pages/key_form.tsx";
 import { Hono } from "hono";
 import { checkHeaders, routeOwner } from "../routes_fixture.ts";

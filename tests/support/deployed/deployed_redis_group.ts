@@ -18,7 +18,7 @@ import {
   askPort,
   type LocalServer,
   startLocalServer,
-} from "../local_server.ts";
+} from "../servers/local_server.ts";
 import {
   type ClientTls,
   clientTls,

@@ -2,10 +2,14 @@
 // files, and passwords made by its script. Only addresses and paths are of this
 // machine.
 import { fileURLToPath } from "node:url";
-import { askPort, freePort, startLocalServer } from "../local_server.ts";
-import { type NatsServer, startNatsServer } from "../nats_server.ts";
+import {
+  askPort,
+  freePort,
+  startLocalServer,
+} from "../servers/local_server.ts";
+import { type NatsServer, startNatsServer } from "../servers/nats_server.ts";
 import { makeTempDir, runProcess } from "../process.ts";
-import { startRedisServer } from "../redis_server.ts";
+import { startRedisServer } from "../servers/redis_server.ts";
 import type { TestAuthority } from "./test_authority.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../../deploy", import.meta.url));

@@ -14,8 +14,8 @@ import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { WorkerMemory } from "@gateway/shared/worker/memory";
 import { WorkerMetrics } from "@gateway/shared/worker/metrics";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
-import { poolOf } from "../recorded_call.ts";
-import type { ModelServer } from "../scripted_model_server.ts";
+import { poolOf } from "../model_servers/recorded_call.ts";
+import type { ModelServer } from "../model_servers/scripted_model_server.ts";
 import { type BusConnection, connectTo, Timers } from "./in_process_edge.ts";
 
 /** Where a worker calls: an address, or a server of `scripted_model_server.ts`. */

@@ -9,7 +9,7 @@ import { run } from "../../../services/key-admin/cli.ts";
 import { postChat } from "../chat_request.ts";
 import { makeTempDir, type RunningProcess, startProcess } from "../process.ts";
 import { assertNoKeys } from "../recording_log.ts";
-import { testRedisLink } from "../redis_link.ts";
+import { testRedisLink } from "../servers/redis_link.ts";
 import { until, waitFor } from "../wait_for.ts";
 import { type CreatedKey, makeKey, runKeys } from "./key_commands.ts";
 import { simulates } from "./simulator.ts";

@@ -17,9 +17,9 @@ import {
   type KeyOptions,
   startRedisWorld,
   STORE_NAME,
-} from "../admission_fixture.ts";
+} from "../limits/admission_fixture.ts";
 import { callApi, postChat } from "../chat_request.ts";
-import { startNatsServer } from "../nats_server.ts";
+import { startNatsServer } from "../servers/nats_server.ts";
 import { assertNoKeys } from "../recording_log.ts";
 import {
   hello,
@@ -27,8 +27,8 @@ import {
   type ScriptedCall,
   type ScriptedModelServer,
   scriptedModelServer,
-} from "../scripted_model_server.ts";
-import type { Toxics } from "../tcp_proxy.ts";
+} from "../model_servers/scripted_model_server.ts";
+import type { Toxics } from "../servers/tcp_proxy.ts";
 import { until } from "../wait_for.ts";
 import { readStatus } from "./chat_status.ts";
 import { startWorker } from "./in_process_worker.ts";

@@ -11,8 +11,8 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
 import { createRecordingLog } from "../recording_log.ts";
-import { changedLink, testRedisLink } from "../redis_link.ts";
-import { startTcpProxy, type TcpProxy } from "../tcp_proxy.ts";
+import { changedLink, testRedisLink } from "../servers/redis_link.ts";
+import { startTcpProxy, type TcpProxy } from "../servers/tcp_proxy.ts";
 import { type InProcessEdge, startEdge } from "./in_process_edge.ts";
 
 /** What differs between edges with limits. */

@@ -6,8 +6,8 @@ import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { postChat } from "../chat_request.ts";
-import { startNatsServer } from "../nats_server.ts";
-import { startTcpProxy, type TcpProxy } from "../tcp_proxy.ts";
+import { startNatsServer } from "../servers/nats_server.ts";
+import { startTcpProxy, type TcpProxy } from "../servers/tcp_proxy.ts";
 import { until } from "../wait_for.ts";
 import {
   type EdgeOptions,

@@ -13,8 +13,8 @@ import type { Principal } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import { startTcpProxy } from "../tcp_proxy.ts";
-import { testRedisLink } from "../redis_link.ts";
+import { startTcpProxy } from "../servers/tcp_proxy.ts";
+import { testRedisLink } from "../servers/redis_link.ts";
 
 /** The admission of an edge; killed, it settles nothing more. */
 export type FleetEdge = Awaited<ReturnType<typeof startEdge>>;

@@ -15,7 +15,7 @@ import {
   type RedisWorld,
   writeDoubles,
   writeState,
-} from "../admission_fixture.ts";
+} from "./admission_fixture.ts";
 
 const DEADLINE_MS = 30_000;
 const DAY_MS = 86_400_000;

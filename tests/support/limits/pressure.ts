@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
 import type { Principal } from "@gateway/shared/keys/record";
-import { DONE, type RedisWorld } from "../admission_fixture.ts";
+import { DONE, type RedisWorld } from "./admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import { sleep, until } from "../wait_for.ts";
 

@@ -1,6 +1,6 @@
 /** Starts the launcher with stand-ins in its own process and directory. */
 import type { UpState } from "../../../deploy/up/state.ts";
-import { askPort } from "../../support/local_server.ts";
+import { askPort } from "../../support/servers/local_server.ts";
 import { type RunningProcess, startProcess } from "../../support/process.ts";
 import { until, waitFor } from "../../support/wait_for.ts";
 

@@ -3,9 +3,9 @@ import { subjects } from "@gateway/shared/bus/subjects";
 import { stopKey } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { createStopSender } from "./notice.ts";
-import { startRedisWorld } from "../../../../tests/support/admission_fixture.ts";
-import { connectTestLink } from "../../../../tests/support/bus_link.ts";
-import { startNatsServer } from "../../../../tests/support/nats_server.ts";
+import { startRedisWorld } from "../../../../tests/support/limits/admission_fixture.ts";
+import { connectTestLink } from "../../../../tests/support/servers/bus_link.ts";
+import { startNatsServer } from "../../../../tests/support/servers/nats_server.ts";
 import { startStopwatch } from "../../../../tests/support/wait_for.ts";
 import { freePort } from "../../redis_fixture.ts";
 

@@ -13,7 +13,7 @@ import {
   storedKey,
   type TestClient,
 } from "../../console_fixture.ts";
-import { changedLink } from "../../../../tests/support/redis_link.ts";
+import { changedLink } from "../../../../tests/support/servers/redis_link.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";
 import { asTexts } from "../store/redis.ts";

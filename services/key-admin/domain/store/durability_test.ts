@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { changedLink } from "../../../../tests/support/redis_link.ts";
+import { changedLink } from "../../../../tests/support/servers/redis_link.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { createPersist, detectDurability } from "./durability.ts";
 import { asFields } from "./redis.ts";

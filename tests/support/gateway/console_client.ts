@@ -1,7 +1,7 @@
 /** The console of a gateway, as a browser without a script uses it. */
 import assert from "node:assert/strict";
-import { createClient } from "../../services/key-admin/console_fixture.ts";
-import type { LaunchedGateway } from "./gateway/launched.ts";
+import { createClient } from "../../../services/key-admin/console_fixture.ts";
+import type { LaunchedGateway } from "./launched.ts";
 
 /**
  * Signs the first owner of a gateway up, or whom `link` is for, and stays signed in.

@@ -7,8 +7,8 @@ import {
   parseCatalog,
 } from "@gateway/shared/models/catalog";
 import type { ByteConnection, Connect } from "@gateway/shared/upstream/connect";
-import { close } from "./tcp_proxy.ts";
-import { until } from "./wait_for.ts";
+import { close } from "../servers/tcp_proxy.ts";
+import { until } from "../wait_for.ts";
 
 /** What of a backend differs from the defaults of the models file. */
 export type BackendChange =

@@ -1,6 +1,6 @@
 /** Finds or installs nats-server and redis-server for a test run, as `up` does. */
-import { ensureServers, programDirs } from "../../deploy/up/stores.ts";
-import { createOutput, UpError } from "../../deploy/up/terminal.ts";
+import { ensureServers, programDirs } from "../../../deploy/up/stores.ts";
+import { createOutput, UpError } from "../../../deploy/up/terminal.ts";
 
 const out = createOutput();
 try {

@@ -2,7 +2,7 @@
 import { join } from "node:path/posix";
 import { fileURLToPath } from "node:url";
 
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 
 /** The folders with code, from the root. */
 export const SOURCE_FOLDERS = "bench deploy services shared tests".split(" ");

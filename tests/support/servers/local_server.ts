@@ -5,9 +5,9 @@ import {
   type RunningProcess,
   runProcess,
   startProcess,
-} from "./process.ts";
-import { sleep, until } from "./wait_for.ts";
-import { findFreePorts } from "../../deploy/up/ports.ts";
+} from "../process.ts";
+import { sleep, until } from "../wait_for.ts";
+import { findFreePorts } from "../../../deploy/up/ports.ts";
 
 const START_TIMEOUT_MS = 30_000;
 const POLL_INTERVAL_MS = 3;

@@ -6,8 +6,8 @@ import {
   connectBus,
 } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { createRecordingLog } from "./recording_log.ts";
-import { until } from "./wait_for.ts";
+import { createRecordingLog } from "../recording_log.ts";
+import { until } from "../wait_for.ts";
 
 /** A link to NATS, and what it reported. */
 export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;

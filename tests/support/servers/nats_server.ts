@@ -1,6 +1,6 @@
 /** Real nats-servers on free ports. */
 import { askPort, startLocalServer } from "./local_server.ts";
-import { until } from "./wait_for.ts";
+import { until } from "../wait_for.ts";
 
 /** A running nats-server. */
 export type NatsServer = Awaited<ReturnType<typeof startNatsServer>>;

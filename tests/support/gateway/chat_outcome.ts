@@ -1,9 +1,9 @@
 /** What a client saw of a chat request, put together again. */
 import assert from "node:assert/strict";
-import type { InProcessEdge } from "./gateway/in_process_edge.ts";
-import { chat } from "./gateway/open.ts";
-import type { ScriptedModelServer } from "./scripted_model_server.ts";
-import { until } from "./wait_for.ts";
+import type { InProcessEdge } from "./in_process_edge.ts";
+import { chat } from "./open.ts";
+import type { ScriptedModelServer } from "../model_servers/scripted_model_server.ts";
+import { until } from "../wait_for.ts";
 
 /** How a chat request ended for its client. */
 export interface ChatOutcome {

@@ -7,7 +7,7 @@ import {
   type RedisLink,
   type RedisLinkOptions,
 } from "@gateway/shared/redis/link";
-import { until } from "./wait_for.ts";
+import { until } from "../wait_for.ts";
 
 /** How long a call waits for a connection that was lost on a busy machine. */
 const LOST_MS = 2_000;

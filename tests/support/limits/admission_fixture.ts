@@ -18,9 +18,9 @@ import {
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import type { RedisLink, RedisLinkOptions } from "@gateway/shared/redis/link";
-import { type RedisServer, startRedisServer } from "./redis_server.ts";
-import { testRedisLink } from "./redis_link.ts";
-import { until } from "./wait_for.ts";
+import { type RedisServer, startRedisServer } from "../servers/redis_server.ts";
+import { testRedisLink } from "../servers/redis_link.ts";
+import { until } from "../wait_for.ts";
 
 /**
  * Properties of a key for a test. Defaults: enabled, chat and models, all models, no
