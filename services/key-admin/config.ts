@@ -63,6 +63,7 @@ export const CONSOLE_VARIABLES = {
   ...catalogVariables.CATALOG_VARIABLES,
 };
 
+/** The checked configuration, as {@link readConfig} returns it. */
 export type Config = ReturnType<typeof readConfig>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */

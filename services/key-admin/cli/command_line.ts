@@ -1,3 +1,4 @@
+/** How the command line is read, and how answers are printed. */
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import {
   KEY_SCOPES,
@@ -41,6 +42,7 @@ export interface Output {
   note?: string;
 }
 
+/** What commands work with. */
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
   publicUrl: URL;
@@ -53,6 +55,7 @@ export interface CommandDeps extends Stores {
   warn: (text: string) => void;
 }
 
+/** One call of a command, with its arguments checked. */
 export interface Call extends CommandDeps {
   options: Options;
   /** The id or the address after the command's name; empty when it takes none. */
@@ -70,6 +73,7 @@ export type Command = readonly [
   options?: readonly OptionName[],
 ];
 
+/** The commands on one subject: `keys …`. */
 export interface Area {
   title: string;
   /** What all of its commands take. */
@@ -78,6 +82,7 @@ export interface Area {
   notes: string;
 }
 
+/** Whom the audit log names for a change by a command. */
 export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
 const { shape: setting } = settings.SETTING_TEXTS;
@@ -126,6 +131,7 @@ const GIVEN_OPTIONS = OPTIONS.partial();
 /** The options that were given, with their checked values. */
 export type Options = z.output<typeof GIVEN_OPTIONS>;
 
+/** The name of an option in the code, such as `tokensPerDay`. */
 export type OptionName = keyof Options;
 
 /**
@@ -177,7 +183,9 @@ export function parseCommand(
   let parsed:
     | { isJson: boolean; run: (deps: CommandDeps) => Promise<Output> }
     | undefined;
-  const print = (text: string) => void (printed += text);
+  const print = (text: string) => {
+    printed += text;
+  };
   const version = [versionLine("gateway"), "--version"] as const;
   const program = new Program("gateway").version(...version).exitOverride()
     .configureOutput({ writeOut: print, writeErr: print })

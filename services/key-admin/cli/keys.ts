@@ -1,3 +1,4 @@
+/** `keys …`: what owners do with their keys in the console, as commands. */
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
 import { GRACES, type Target } from "../domain/keys/key_store.ts";
@@ -22,9 +23,12 @@ import {
 } from "./command_line.ts";
 
 const SETTING_OPTIONS = [
-  ...["description", "expires", "models", "scopes"] as const,
+  "description",
+  "expires",
+  "models",
+  "scopes",
   ...LIMIT_NAMES,
-];
+] as const;
 const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
 const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
@@ -183,6 +187,7 @@ function givenSettings(
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
 }
 
+/** The commands on keys. */
 export const KEYS: Area = {
   title: "Manage API keys.",
   options: ["owner"],

@@ -1,3 +1,4 @@
+/** `owners …`: what operators do with owners in the console, as commands. */
 import { LIMIT_NAMES, namedLimits } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
@@ -98,6 +99,7 @@ function change(what: OwnerChange) {
   };
 }
 
+/** The commands on owners. */
 export const OWNERS: Area = {
   title: "Manage the owners of API keys.",
   commands: [

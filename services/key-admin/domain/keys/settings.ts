@@ -1,3 +1,4 @@
+/** The settings of a key: their bounds, and how they are read from texts. */
 import {
   KEY_SCOPES,
   type KeyRecord,
@@ -115,7 +116,9 @@ const expires = z.string()
 /** The limits in the order in which they are shown. */
 export const LIMIT_NAMES = keysOf(LIMITS);
 
+/** A value for each limit, as `of` returns it for the name of the limit. */
 export function limitsOf<T>(of: (name: LimitName) => T): Record<LimitName, T>;
+/** The same, as it is implemented. */
 export function limitsOf(of: (name: LimitName) => unknown): object {
   return Object.fromEntries(LIMIT_NAMES.map((name) => [name, of(name)]));
 }
@@ -157,6 +160,7 @@ export const SETTING_TEXTS = z.object({
   ...limitsOf(limit),
 });
 
+/** The settings of a key that states none: it may use everything, and never expires. */
 export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
   description: "",
   scopes: KEY_SCOPES,
@@ -165,6 +169,7 @@ export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
   expiresAtMs: null,
 });
 
+/** The limits that new keys and new owners get. */
 export interface DefaultLimits {
   key: Limits;
   owner: Limits;
@@ -187,6 +192,7 @@ export const LIMIT_VARIABLES = {
   ...variablesOf("OWNER", "all keys of a new owner"),
 };
 
+/** Reads {@link LIMIT_VARIABLES} once they are parsed. */
 export const defaultLimitsOf = (
   env: Readonly<Record<string, unknown>>,
 ): DefaultLimits => ({

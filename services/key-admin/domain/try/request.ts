@@ -1,3 +1,4 @@
+/** The forms of the page "Try it", and the requests that they describe. */
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
@@ -15,6 +16,7 @@ export type TryRequest = Readonly<Record<string, unknown>>;
 
 /** How a text that is not blank is read, by default as it is. Throws a mistake. */
 type Read = (text: string) => unknown;
+/** A field: its name in the form and in the request, its label, and its input. */
 export type TryField = readonly [
   name: string,
   label: string,
@@ -157,7 +159,9 @@ const KINDS = {
     needed: { prompt: "Say what to show" },
   },
 } satisfies { [kind in ModelKind]?: Kind };
+/** The kinds of models that can be tried. */
 export type TryKind = keyof typeof KINDS;
+/** What the page knows of each of these kinds. */
 export const TRY_KINDS: Readonly<Record<TryKind, Kind>> = KINDS;
 
 /** The fields of a form below the model. */
@@ -171,6 +175,7 @@ export const tryFields = <T>(kind: TryKind, value: T): Record<string, T> =>
       .map((name) => [name, value]),
   );
 
+/** Whether models of this kind can be tried. */
 export const isTryKind = (kind: string): kind is TryKind =>
   Object.hasOwn(TRY_KINDS, kind);
 
