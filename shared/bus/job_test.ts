@@ -63,7 +63,7 @@ Deno.test("add() refuses a piece out of order and files of another size; a damag
   assert.equal(decodePiece(new Uint8Array(7)), null, "shorter than its header");
 });
 
-Deno.test("decodeJob() reads a job with its request or of an upload, and names the attempt of one it does not understand", () => {
+Deno.test("decodeJob() reads jobs and uploads, and names the attempt of a job it does not understand", () => {
   const bytesOf = (value: unknown) => encode(JSON.stringify(value));
   const envelope = { version: JOB_VERSION, attempt: 7, deadlineMs: 1 };
   const [request, upload] = [REQUEST, true];

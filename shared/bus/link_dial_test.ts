@@ -222,16 +222,57 @@ Deno.test("TLS: certificates of our own authority are accepted, anything else is
   const toAnother = { caFile: misnamed.caFile, ...misnamed.client };
   const unnamed = /NotValidForName|altname/;
   type Tls = NonNullable<BusOptions["tls"]>;
-  const refusals: [name: string, server: string, tls: Tls, why: RegExp][] = [
-    ["no client certificate", server, { caFile }, /closed|certificate/],
-    ["a stranger's certificate", server, strange, /certificate that it trusts/],
-    ["an unknown authority", server, unknown, /UnknownIssuer|certificate/],
-    ["a missing file", server, { caFile: `${caFile}.no` }, /doesn't exist/],
-    ["a server without TLS", plain.server, {}, /does not support 'tls'/],
-    ["another address", `127.0.0.1:${elsewhere.port}`, toAnother, unnamed],
-    ["another name", `localhost:${elsewhere.port}`, toAnother, unnamed],
+  interface Refused {
+    name: string;
+    server: string;
+    tls: Tls;
+    reason: RegExp;
+  }
+  const refusals: Refused[] = [
+    {
+      name: "no client certificate",
+      server,
+      tls: { caFile },
+      reason: /closed|certificate/,
+    },
+    {
+      name: "a stranger's certificate",
+      server,
+      tls: strange,
+      reason: /certificate that it trusts/,
+    },
+    {
+      name: "an unknown authority",
+      server,
+      tls: unknown,
+      reason: /UnknownIssuer|certificate/,
+    },
+    {
+      name: "a missing file",
+      server,
+      tls: { caFile: `${caFile}.no` },
+      reason: /doesn't exist/,
+    },
+    {
+      name: "a server without TLS",
+      server: plain.server,
+      tls: {},
+      reason: /does not support 'tls'/,
+    },
+    {
+      name: "another address",
+      server: `127.0.0.1:${elsewhere.port}`,
+      tls: toAnother,
+      reason: unnamed,
+    },
+    {
+      name: "another name",
+      server: `localhost:${elsewhere.port}`,
+      tls: toAnother,
+      reason: unnamed,
+    },
   ];
-  for (const [name, server, tls, reason] of refusals) {
+  for (const { name, server, tls, reason } of refusals) {
     await t.step(name, () => assertRefused(server, reason, { tls }));
   }
 });

@@ -11,7 +11,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 const text = (data: Uint8Array) => new TextDecoder().decode(data);
 const NOTHING = new Uint8Array();
 
-Deno.test("publish() delivers in order, to wildcards and to one member of a queue group; the server reports a missing subscriber", async () => {
+Deno.test("publish() delivers in order, to wildcards, to one of a queue group, and reports if there is nobody", async () => {
   await using nats = await startNatsServer();
   await using alice = await connectTestLink([nats.server]);
   await using bob = await connectTestLink([nats.server]);

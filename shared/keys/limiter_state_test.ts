@@ -11,15 +11,15 @@ import {
   usageHour,
 } from "./limiter_state.ts";
 
-const TABLE: [iso: string, day: string, hour: string, number: number][] = [
-  ["2025-01-01T00:00:00.000Z", "20250101", "00", 0],
-  ["2025-01-01T23:59:59.999Z", "20250101", "23", 0],
-  ["2025-01-02T00:00:00.000Z", "20250102", "00", 1],
-  ["2026-11-20T09:05:00.000Z", "20261120", "09", 688],
+const TABLE = [
+  { iso: "2025-01-01T00:00:00.000Z", day: "20250101", hour: "00", number: 0 },
+  { iso: "2025-01-01T23:59:59.999Z", day: "20250101", hour: "23", number: 0 },
+  { iso: "2025-01-02T00:00:00.000Z", day: "20250102", hour: "00", number: 1 },
+  { iso: "2026-11-20T09:05:00.000Z", day: "20261120", hour: "09", number: 688 },
 ];
 
 Deno.test("usage is counted by UTC day and hour, limits by days since a midnight", () => {
-  for (const [iso, day, hour, number] of TABLE) {
+  for (const { iso, day, hour, number } of TABLE) {
     const atMs = Date.parse(iso);
     const counted = [
       usageDay(atMs),
@@ -31,16 +31,50 @@ Deno.test("usage is counted by UTC day and hour, limits by days since a midnight
   assert.equal(LIMITER_EPOCH_MS % 86_400_000, 0);
 });
 
-const FIELDS: [hour: string, Counter, model: string, field: string][] = [
-  ["09", USAGE_KINDS.completionTokens, "", "09:out"],
-  ["09", USAGE_KINDS.refused, "small-1", "09:ref:small-1"],
-  ["23", USAGE_KINDS.requests, "llama3.2:70b", "23:req:llama3.2:70b"],
-  ["00", "tokens_per_day.owner", "m", "00:tokens_per_day.owner:m"],
-  ["00", "unknown_model", "", "00:unknown_model"],
+interface UsageField {
+  hour: string;
+  counter: Counter;
+  /** Empty: of no model. */
+  model: string;
+  /** How all of it is written. */
+  field: string;
+}
+
+const FIELDS: UsageField[] = [
+  {
+    hour: "09",
+    counter: USAGE_KINDS.completionTokens,
+    model: "",
+    field: "09:out",
+  },
+  {
+    hour: "09",
+    counter: USAGE_KINDS.refused,
+    model: "small-1",
+    field: "09:ref:small-1",
+  },
+  {
+    hour: "23",
+    counter: USAGE_KINDS.requests,
+    model: "llama3.2:70b",
+    field: "23:req:llama3.2:70b",
+  },
+  {
+    hour: "00",
+    counter: "tokens_per_day.owner",
+    model: "m",
+    field: "00:tokens_per_day.owner:m",
+  },
+  {
+    hour: "00",
+    counter: "unknown_model",
+    model: "",
+    field: "00:unknown_model",
+  },
 ];
 
 Deno.test("fields of usage name hour, counter and model", () => {
-  for (const [hour, counter, model, field] of FIELDS) {
+  for (const { hour, counter, model, field } of FIELDS) {
     assert.equal(usageField(hour, counter, model), field);
     assert.deepEqual(parseUsageField(field), { hour, counter, model });
   }

@@ -158,35 +158,84 @@ const cut = { isComplete: false, surplusBytes: 0 };
 const surplus = (surplusBytes: number) => ({ ...whole, surplusBytes });
 
 const TEN = "0123456789";
-const bodies: [
-  framing: BodyFraming,
-  input: string,
-  text: string,
-  state: Omit<Decoded, "text">,
-][] = [
-  ["chunked", "5\r\nhello\r\n0\r\n\r\n", "hello", whole],
-  ["chunked", `1\r\na\r\nA\r\n${TEN}\r\n0\r\n\r\n`, `a${TEN}`, whole],
-  ["chunked", "0\r\n\r\n", "", whole],
-  ["chunked", "5\r\n0\r\n\r\n\r\n0\r\n\r\n", "0\r\n\r\n", whole],
-  ["chunked", "4\r\n😀\r\n3\r\n€\r\n0\r\n\r\n", "😀€", whole],
-  ["chunked", "0005\r\nhello\r\n00\r\n\r\n", "hello", whole],
-  ["chunked", '5;a="b"\r\nhello\r\n1 \r\n!\r\n0;x\r\n\r\n', "hello!", whole],
-  ["chunked", "1\r\na\r\n0\r\nx: y\r\nz: w\r\n\r\n", "a", whole],
-  ["chunked", "5\nhello\n0\n\n", "hello", whole],
-  ["chunked", "5\r\nhel", "hel", cut],
-  ["chunked", "5\r\nhello\r\n", "hello", cut],
-  ["chunked", "5\r\nhello\r\n1", "hello", cut],
-  ["chunked", "5\r\nhello\r\n0\r\n", "hello", cut],
-  ["chunked", "1\r\na\r\n0\r\n\r\nHTTP", "a", surplus(4)],
-  [5, "hello", "hello", whole],
-  [6, "hello", "hello", cut],
-  [3, "hello", "hel", surplus(2)],
-  [0, "x", "", surplus(1)],
-  ["close", "hello", "hello", cut],
+interface Body {
+  framing: BodyFraming;
+  /** The bytes that come. */
+  input: string;
+  /** The text of the body. */
+  text: string;
+  state: Omit<Decoded, "text">;
+}
+
+const bodies: Body[] = [
+  {
+    framing: "chunked",
+    input: "5\r\nhello\r\n0\r\n\r\n",
+    text: "hello",
+    state: whole,
+  },
+  {
+    framing: "chunked",
+    input: `1\r\na\r\nA\r\n${TEN}\r\n0\r\n\r\n`,
+    text: `a${TEN}`,
+    state: whole,
+  },
+  { framing: "chunked", input: "0\r\n\r\n", text: "", state: whole },
+  {
+    framing: "chunked",
+    input: "5\r\n0\r\n\r\n\r\n0\r\n\r\n",
+    text: "0\r\n\r\n",
+    state: whole,
+  },
+  {
+    framing: "chunked",
+    input: "4\r\n😀\r\n3\r\n€\r\n0\r\n\r\n",
+    text: "😀€",
+    state: whole,
+  },
+  {
+    framing: "chunked",
+    input: "0005\r\nhello\r\n00\r\n\r\n",
+    text: "hello",
+    state: whole,
+  },
+  {
+    framing: "chunked",
+    input: '5;a="b"\r\nhello\r\n1 \r\n!\r\n0;x\r\n\r\n',
+    text: "hello!",
+    state: whole,
+  },
+  {
+    framing: "chunked",
+    input: "1\r\na\r\n0\r\nx: y\r\nz: w\r\n\r\n",
+    text: "a",
+    state: whole,
+  },
+  { framing: "chunked", input: "5\nhello\n0\n\n", text: "hello", state: whole },
+  { framing: "chunked", input: "5\r\nhel", text: "hel", state: cut },
+  { framing: "chunked", input: "5\r\nhello\r\n", text: "hello", state: cut },
+  { framing: "chunked", input: "5\r\nhello\r\n1", text: "hello", state: cut },
+  {
+    framing: "chunked",
+    input: "5\r\nhello\r\n0\r\n",
+    text: "hello",
+    state: cut,
+  },
+  {
+    framing: "chunked",
+    input: "1\r\na\r\n0\r\n\r\nHTTP",
+    text: "a",
+    state: surplus(4),
+  },
+  { framing: 5, input: "hello", text: "hello", state: whole },
+  { framing: 6, input: "hello", text: "hello", state: cut },
+  { framing: 3, input: "hello", text: "hel", state: surplus(2) },
+  { framing: 0, input: "x", text: "", state: surplus(1) },
+  { framing: "close", input: "hello", text: "hello", state: cut },
 ];
 
 Deno.test("BodyDecoder takes bodies, however they are cut", () => {
-  for (const [framing, input, text, state] of bodies) {
+  for (const { framing, input, text, state } of bodies) {
     for (const pieces of everySplit(input)) {
       assert.deepEqual(decode(framing, pieces), { text, ...state }, input);
     }

@@ -212,7 +212,7 @@ Deno.test("run() tries a limited backend last until its wait is over", async () 
   }
 });
 
-Deno.test("run() answers 503 at once after five faults of the only backend, never for refusals, limits or unknown forms", async () => {
+Deno.test("run() answers 503 at once after five faults of the only backend, but not after refusals", async () => {
   const harmless: UpstreamFault[] = [
     "request",
     "rate_limited",

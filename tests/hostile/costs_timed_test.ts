@@ -37,7 +37,7 @@ const ask = ({ edge }: LimitedGateway, value: string, address: string) =>
     headers: { "x-forwarded-for": address },
   });
 
-Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a second, and good keys behind it are found", async () => {
+Deno.test("15 of a thousand wrong keys a second from one address 20 are read, and good keys are found", async () => {
   const proxy = parseNetwork("127.0.0.1") ?? assert.fail();
   const clientAddress = createClientAddress([proxy]);
   await using gateway = await startGateway("limited", {

@@ -58,47 +58,73 @@ function stateChanges({ edge }: LimitedGateway): string[] {
 
 const MAXMEMORY = "CONFIG SET maxmemory";
 type Act = (gateway: LimitedGateway) => unknown;
-/**
- * How Redis goes away, how it comes back, what the link says of it, and whether it is
- * looked at for longer than one attempt to find a server that serves.
- */
-type Outage = [
-  ...[name: string, begin: Act, end: Act],
-  ...[states?: string[], isLong?: true],
-];
+/** How Redis goes away, and how it comes back. */
+interface Outage {
+  name: string;
+  begin: Act;
+  end: Act;
+  /** How the state of the link changes, where that is certain. */
+  states?: string[];
+  /** Whether it lasts longer than one attempt to find a server that serves. */
+  isLong?: boolean;
+}
+
 const heal: Act = ({ proxy }) => proxy.set({});
-const OUTAGES: Outage[] = [
-  [
-    "frozen",
-    ({ world }) => world.redis.freeze(),
-    ({ world }) => world.redis.thaw(),
-    ["ready>stalled", "stalled>ready"],
-  ],
-  ["slow by 200 ms", ({ proxy }) => proxy.set({ delayMs: 200 }), heal],
-  ...(["both", "up", "down"] as const).map((blackHole): Outage => [
-    `half open: packets are lost ${blackHole}`,
-    ({ proxy }) => proxy.set({ blackHole }),
-    heal,
-  ]),
-  ...([
-    ["a replica", "offline", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
-    ["out of memory", "refusing", `${MAXMEMORY} 1`, `${MAXMEMORY} 0`],
-  ] as const).map(([name, state, begin, end]): Outage => [
+
+/** An outage in which packets are lost. */
+const halfOpen = (blackHole: "both" | "up" | "down"): Outage => ({
+  name: `half open: packets are lost ${blackHole}`,
+  begin: ({ proxy }) => proxy.set({ blackHole }),
+  end: heal,
+});
+
+/** An outage that commands of Redis begin and end. */
+function byCommand(
+  name: string,
+  state: string,
+  { begin, end }: { begin: string; end: string },
+): Outage {
+  return {
     name,
-    ({ world }) => world.command(...begin.split(" ")),
-    ({ world }) => world.command(...end.split(" ")),
-    [`ready>${state}`, `${state}>ready`],
-    true,
-  ]),
-  [
-    "killed, and started again",
-    async ({ world }) => {
+    begin: ({ world }) => world.command(...begin.split(" ")),
+    end: ({ world }) => world.command(...end.split(" ")),
+    states: [`ready>${state}`, `${state}>ready`],
+    isLong: true,
+  };
+}
+
+const OUTAGES: readonly Outage[] = [
+  {
+    name: "frozen",
+    begin: ({ world }) => world.redis.freeze(),
+    end: ({ world }) => world.redis.thaw(),
+    states: ["ready>stalled", "stalled>ready"],
+  },
+  {
+    name: "slow by 200 ms",
+    begin: ({ proxy }) => proxy.set({ delayMs: 200 }),
+    end: heal,
+  },
+  halfOpen("both"),
+  halfOpen("up"),
+  halfOpen("down"),
+  byCommand("a replica", "offline", {
+    begin: "REPLICAOF 127.0.0.1 1",
+    end: "REPLICAOF NO ONE",
+  }),
+  byCommand("out of memory", "refusing", {
+    begin: `${MAXMEMORY} 1`,
+    end: `${MAXMEMORY} 0`,
+  }),
+  {
+    name: "killed, and started again",
+    begin: async ({ world }) => {
       await world.command("SAVE");
       await world.redis.kill();
     },
-    ({ world }) => world.redis.restart(),
-    ["ready>offline", "offline>ready"],
-  ],
+    end: ({ world }) => world.redis.restart(),
+    states: ["ready>offline", "offline>ready"],
+  },
 ];
 
 Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, never a refusal of the key", async (t) => {
@@ -106,7 +132,7 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
   const { proxy } = gateway;
   const key = await gateway.addKey({ limits: { concurrency: 100 } });
   const stranger = await gateway.addKey();
-  for (const [name, begin, end, states, isLong] of OUTAGES) {
+  for (const { name, begin, end, states, isLong = false } of OUTAGES) {
     await t.step(name, async () => {
       await isServed(gateway, key);
       stateChanges(gateway);

@@ -46,23 +46,87 @@ const KINDS = {
  * A phrase and whether the answer is a stream; its status and text, and whether it is
  * cut.
  */
-const CASES = [
-  ["error 401", true, 401, /"invalid_api_key"/, false],
-  ["error 429", false, 429, /"rate_limit_error"/, false],
-  ["error 529", true, 529, /"overloaded_error"/, false],
-  ["cut after 1 token", true, 200, /^((event: .*\n)?data: .*\n\n)*$/, true],
-  ["cut after 0 tokens", false, 200, /^$/, true],
-  ["fail after 1 token", true, 200, /data: {"error":.*\n\n$/, false],
-  ["fail after 1 token", false, 500, /^{"error":/, false],
-  ["garbage after 1 token", true, 200, /data: <html>.*\n\n$/, false],
-  ["garbage after 1 token", false, 200, /<html>502/, false],
-] as const;
+/** What the simulator is told, and what comes of it. */
+interface Case {
+  phrase: string;
+  stream: boolean;
+  status: number;
+  /** What is received, as Latin-1. */
+  text: RegExp;
+  isCut: boolean;
+}
+
+const CASES: readonly Case[] = [
+  {
+    phrase: "error 401",
+    stream: true,
+    status: 401,
+    text: /"invalid_api_key"/,
+    isCut: false,
+  },
+  {
+    phrase: "error 429",
+    stream: false,
+    status: 429,
+    text: /"rate_limit_error"/,
+    isCut: false,
+  },
+  {
+    phrase: "error 529",
+    stream: true,
+    status: 529,
+    text: /"overloaded_error"/,
+    isCut: false,
+  },
+  {
+    phrase: "cut after 1 token",
+    stream: true,
+    status: 200,
+    text: /^((event: .*\n)?data: .*\n\n)*$/,
+    isCut: true,
+  },
+  {
+    phrase: "cut after 0 tokens",
+    stream: false,
+    status: 200,
+    text: /^$/,
+    isCut: true,
+  },
+  {
+    phrase: "fail after 1 token",
+    stream: true,
+    status: 200,
+    text: /data: {"error":.*\n\n$/,
+    isCut: false,
+  },
+  {
+    phrase: "fail after 1 token",
+    stream: false,
+    status: 500,
+    text: /^{"error":/,
+    isCut: false,
+  },
+  {
+    phrase: "garbage after 1 token",
+    stream: true,
+    status: 200,
+    text: /data: <html>.*\n\n$/,
+    isCut: false,
+  },
+  {
+    phrase: "garbage after 1 token",
+    stream: false,
+    status: 200,
+    text: /<html>502/,
+    isCut: false,
+  },
+];
 
 for (const [path, bodyOf] of Object.entries(KINDS)) {
   Deno.test(`${path} fails where it is asked to`, async () => {
     await using simulator = startAsked();
     const file = await recording(simulator);
-    for (const [phrase, stream, status, text, isCut] of CASES) {
+    for (const { phrase, stream, status, text, isCut } of CASES) {
       const body = bodyOf(`[simulator: ${phrase}]`, stream, file);
       const response = await simulator.post(path, body);
       const received = await bytesOf(response);
