@@ -1,25 +1,61 @@
 /**
  * Bounds on what a reader meets at once. What goes beyond one of them is divided by
- * idea: there is no bound on totals.
+ * idea: there is no bound on totals. Those on functions and exports are rules of the
+ * linter (`tests/lint/house.ts`).
  */
 import assert from "node:assert/strict";
 import { dirname } from "node:path/posix";
+import { circlesOf } from "./support/repository/import_circles.ts";
 import {
   readSources,
   SOURCE_FOLDERS,
+  type SourceFile,
 } from "./support/repository/source_files.ts";
+import { filesImportedBy } from "./support/repository/source_imports.ts";
 
 /** Source files in one folder, tests included. */
-const FILES_MAX = 25;
+const FOLDER_FILES_MAX = 25;
+/** Tests may import everything, and stand beside what they test. */
+const TEST = /_(test|fixture)\.tsx?$|^(tests|bench|deploy\/compose_test)\//;
 
 const files = readSources(SOURCE_FOLDERS, /\.(tsx?|js|css|lua|sh)$/);
+const code = files.filter(({ path }) => /\.tsx?$/.test(path));
 
-Deno.test(`no folder has more than ${FILES_MAX} source files`, () => {
+Deno.test(`no folder has more than ${FOLDER_FILES_MAX} source files`, () => {
   const counts = new Map<string, number>();
-  for (const { path } of files) {
-    if (!/\.tsx?$/.test(path)) continue;
+  for (const { path } of code) {
     counts.set(dirname(path), (counts.get(dirname(path)) ?? 0) + 1);
   }
-  const full = [...counts].filter(([, count]) => count > FILES_MAX);
+  const full = [...counts].filter(([, count]) => count > FOLDER_FILES_MAX);
   assert.deepEqual(full, []);
 });
+
+Deno.test("no files import each other in a circle", () => {
+  const imports = code.map((file) =>
+    [file.path, new Set(filesImportedBy(file))] as const
+  );
+  assert.deepEqual(circlesOf(new Map(imports)), []);
+});
+
+Deno.test("no folders import each other in a circle", () => {
+  const production = code.filter(({ path }) => !TEST.test(path));
+  const tests = code.filter(({ path }) => path.startsWith("tests/"));
+  assert.deepEqual(circlesOf(folderImports(production)), []);
+  assert.deepEqual(circlesOf(folderImports(tests)), []);
+});
+
+/** Which of the folders of these files imports which others of them. */
+function folderImports(
+  among: readonly SourceFile[],
+): Map<string, Set<string>> {
+  const folders = new Map<string, Set<string>>();
+  for (const { path } of among) folders.set(dirname(path), new Set());
+  for (const file of among) {
+    const from = dirname(file.path);
+    for (const path of filesImportedBy(file)) {
+      const to = dirname(path);
+      if (to !== from && folders.has(to)) folders.get(from)?.add(to);
+    }
+  }
+  return folders;
+}

@@ -1,7 +1,6 @@
 // The rules of ARCHITECTURE.md that a machine can check: what may import what, and
 // what may touch the process.
 import assert from "node:assert/strict";
-import { dirname } from "node:path/posix";
 import {
   mayImport,
   readRooms,
@@ -187,23 +186,3 @@ for (const [rule, [files, faultsOf]] of Object.entries(RULES)) {
     assert.deepEqual(faults, []);
   });
 }
-
-Deno.test("folders do not import each other in a cycle", () => {
-  const reached = new Map<string, Set<string>>();
-  for (const file of production) {
-    const from = dirname(file.path);
-    const folders = reached.get(from) ?? new Set();
-    reached.set(from, folders);
-    for (const target of targetsOf(file)) {
-      if (dirname(target) !== from) folders.add(dirname(target));
-    }
-  }
-  // A set grows while it is walked: in the end it has all that is reached.
-  for (const folders of reached.values()) {
-    for (const folder of folders) {
-      for (const next of reached.get(folder) ?? []) folders.add(next);
-    }
-  }
-  const circles = [...reached].filter(([from, to]) => to.has(from));
-  assert.deepEqual(circles.map(([folder]) => folder), []);
-});

@@ -10,6 +10,8 @@ const PARAMETERS_MAX = 3;
 const FUNCTION_LINES_MAX = 60;
 /** Lines of a function in a file with JSX, where markup takes a line per element. */
 const JSX_FUNCTION_LINES_MAX = 100;
+/** Characters of the title of a test or a step, as it stands in the source. */
+const TEST_TITLE_CHARACTERS_MAX = 100;
 
 type AnyFunction =
   | Deno.lint.ArrowFunctionExpression
@@ -134,6 +136,29 @@ const documentedExport: Deno.lint.Rule = {
   },
 };
 
+/** A title is said in one breath, and fits on one line of the report. */
+const testTitle: Deno.lint.Rule = {
+  create(context) {
+    return {
+      CallExpression(node) {
+        const [title] = node.arguments;
+        if (title?.type !== "Literal" && title?.type !== "TemplateLiteral") {
+          return;
+        }
+        const called = context.sourceCode.getText(node.callee);
+        if (!/^(Deno\.test|t\.step)$/.test(called)) return;
+        const characters = context.sourceCode.getText(title).length - 2;
+        if (characters <= TEST_TITLE_CHARACTERS_MAX) return;
+        context.report({
+          node: title,
+          message: `The title of a test has ${characters} characters`,
+          hint: `Say what is promised in ${TEST_TITLE_CHARACTERS_MAX}`,
+        });
+      },
+    };
+  },
+};
+
 /** The plugin, as `deno.json` loads it. */
 const plugin: Deno.lint.Plugin = {
   name: "house",
@@ -143,6 +168,7 @@ const plugin: Deno.lint.Plugin = {
     "max-parameters": maxParameters,
     "no-assignment-in-expression": noAssignmentInExpression,
     "no-spread-literal": noSpreadLiteral,
+    "test-title": testTitle,
   },
 };
 

@@ -11,6 +11,7 @@ interface Row {
   file?: string;
 }
 
+const long = "a".repeat(101);
 const lines = (count: number) => "  work();\n".repeat(count);
 
 const ROWS: readonly Row[] = [
@@ -93,6 +94,16 @@ const ROWS: readonly Row[] = [
     rule: "documented-export",
     source: "export { answer } from './answer.ts';",
     count: 0,
+  },
+  {
+    rule: "test-title",
+    source: `Deno.test("${"a".repeat(100)}", () => {}); of("${long}");`,
+    count: 0,
+  },
+  {
+    rule: "test-title",
+    source: `Deno.test("${long}", () => {}); t.step(\`${long}\`, () => {});`,
+    count: 2,
   },
 ];
 

@@ -1,6 +1,6 @@
 /** What source files import, read from their text. */
 import { dirname, join } from "node:path/posix";
-import type { SourceFile } from "./source_files.ts";
+import { readSource, type SourceFile } from "./source_files.ts";
 
 const IMPORT = /^(?:import|export)\b[\w\s{},*$]*?\bfrom\s*["']([^"']+)["']/gm;
 const BARE_IMPORT = /^import\s*["']([^"']+)["']/gm;
@@ -29,4 +29,15 @@ export function targetOf({ path }: SourceFile, specifier: string): string {
 /** The targets of all imports of a file. */
 export function targetsOf(file: SourceFile): string[] {
   return importsOf(file).map((specifier) => targetOf(file, specifier));
+}
+
+/** The files of what `shared` exports, by their targets. */
+const EXPORTS = new Map<string, string>(
+  Object.entries<string>(JSON.parse(readSource("shared/deno.json")).exports)
+    .map(([name, path]) => [join("shared", name), join("shared", path)]),
+);
+
+/** The paths of all files of the repository that a file imports. */
+export function filesImportedBy(file: SourceFile): string[] {
+  return targetsOf(file).map((target) => EXPORTS.get(target) ?? target);
 }
