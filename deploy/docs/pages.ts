@@ -13,6 +13,7 @@ import {
   type ErrorKind,
 } from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
+import "@gateway/shared/openai/forwarded";
 import "@gateway/shared/openai/media";
 import { aboutOf, keysOf, type Variables } from "@gateway/shared/process/env";
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";

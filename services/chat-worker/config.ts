@@ -21,8 +21,8 @@ export const CHAT_WORKER_VARIABLES = {
 
 /**
  * Reads the configuration from the environment, the models file and the files of
- * secrets. Throws a {@link ConfigError} that names every mistake, or that no model is
- * a chat model.
+ * secrets. Throws a {@link ConfigError} that names every mistake, or that there is no
+ * model for this service.
  */
 export function readConfig() {
   const env = Deno.env.toObject();
@@ -35,7 +35,7 @@ export function readConfig() {
   });
   if (config.catalog.size > 0) return config;
   throw new ConfigError("the models file", [
-    'models: none has the kind "chat", so this service has nothing to run. ' +
-    "Models of other kinds need only the media-worker",
+    'models: none has the kind "chat", "embedding" or "rerank", so this ' +
+    "service has nothing to run. Models of other kinds need only the media-worker",
   ]);
 }

@@ -1,11 +1,18 @@
-/** The service that runs chat completions on model servers. */
+/** The service that runs chat completions and forwarded requests on model servers. */
+import { isForwardRequest } from "@gateway/shared/forward/request";
 import { runWorkerService } from "@gateway/shared/worker/service";
 import { OpenAiBackend, runCompletion } from "./backends/openai.ts";
 import { readConfig } from "./config.ts";
+import { Forwarder } from "./forward/forwarder.ts";
+
+const forwarder = new Forwarder();
 
 await runWorkerService({
   family: "chat",
   readConfig,
   createBackend: (options) => new OpenAiBackend(options),
-  run: runCompletion,
+  run: (request, call, tools) =>
+    isForwardRequest(request)
+      ? forwarder.run(request, call, tools)
+      : runCompletion(request, call, tools),
 });

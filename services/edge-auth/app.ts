@@ -11,7 +11,12 @@ import {
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import {
+  FORWARD_NAMES,
+  forwardEndpoint,
+} from "@gateway/shared/forward/endpoints";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
+import { forwardTo } from "./forward/endpoint.ts";
 import {
   allowOrigins,
   BYTES_HEADERS,
@@ -108,6 +113,12 @@ function routeOf(
 /** The paths that need a key. */
 export const ROUTES: readonly Route[] = [
   routeOf("chat", "/v1/chat/completions", json(CHAT_ENDPOINT)),
+  ...FORWARD_NAMES.map((name) =>
+    routeOf(name, forwardEndpoint(name).path, {
+      POST: (call, deps) =>
+        runRequest(call, forwardTo(name, call.exchange), deps),
+    })
+  ),
   routeOf("speech", "/v1/audio/speech", json(SPEECH)),
   routeOf("image", "/v1/images/generations", json(IMAGE)),
   routeOf("image_edit", "/v1/images/edits", { POST: editImage }),

@@ -7,6 +7,8 @@ import type { Videos } from "./media/videos.ts";
 import { type Planned, respond, SeenRequest } from "./serving/answer.ts";
 import { type Pace, requestedError } from "./serving/controls.ts";
 import { MODEL_IDS, receive, type Received } from "./serving/fields.ts";
+import { embed } from "./text/embeddings.ts";
+import { rerank } from "./text/rerank.ts";
 
 /** What {@link serveSimulator} takes. */
 export interface SimulatorOptions {
@@ -37,6 +39,8 @@ type Planner = (received: Received) => Planned | Promise<Planned>;
 /** What generates content. Only a request for media loads the code that makes them. */
 const PLANNERS: Readonly<Record<string, Planner>> = {
   "/v1/chat/completions": chatCompletion,
+  "/v1/embeddings": embed,
+  "/v1/rerank": rerank,
   "/v1/audio/speech": async (received) =>
     (await import("./media/speech.ts")).speech(received),
   "/v1/audio/transcriptions": async (received) =>

@@ -270,6 +270,13 @@ export interface ErrPayload extends Failure {
   worker: string;
 }
 
+const ownAnswerSchema = z.object({
+  status: z.int().min(400).max(599),
+  contentType: z.string(),
+  body: z.string(),
+  headers: z.record(z.string(), z.string()),
+});
+
 const errSchema = endSchema.extend({
   status: z.int().min(400).max(599),
   code: z.string(),
@@ -279,6 +286,7 @@ const errSchema = endSchema.extend({
   wireCode: z.string().nullable(),
   retryAfterMs: durationMs.nullable(),
   retryable: z.boolean(),
+  answer: ownAnswerSchema.optional(),
 }).transform(({ worker, usage, retryable, code, message, ...rest }) => ({
   worker,
   usage,
@@ -303,6 +311,8 @@ export function encodeRejectFrame(
 /** Bounds of the texts in an ERR, so that it always fits one frame. */
 const MESSAGE_CHARS_MAX = 8_192;
 const NAME_CHARS_MAX = 512;
+/** Of a model server's own answer; a longer one is left out. */
+const ANSWER_BYTES_MAX = 32 * 1024;
 
 /** Returns the payload of ERR. Texts that are too long for one frame are cut. */
 export function encodeErr(
@@ -310,6 +320,9 @@ export function encodeErr(
   { error, retryable, usage }: Failure,
 ): Uint8Array {
   const { status, code, message, type, param, wireCode, retryAfterMs } = error;
+  const { answer } = error;
+  const fits = answer !== null &&
+    encodeJson(answer).length <= ANSWER_BYTES_MAX;
   return encodeJson({
     worker,
     status,
@@ -321,6 +334,7 @@ export function encodeErr(
     retryAfterMs,
     retryable,
     usage,
+    answer: fits ? answer : undefined,
   });
 }
 

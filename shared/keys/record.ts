@@ -41,6 +41,7 @@ export const KEY_SCOPES = [
   "image",
   "video",
   "speech",
+  "embedding",
 ] as const;
 /** A member of {@link KEY_SCOPES}. */
 export type KeyScope = typeof KEY_SCOPES[number];

@@ -179,10 +179,12 @@ const isHosted = (
 ): boolean =>
   url.startsWith("https:") && /^(openai|dashscope)$/.test(dialect ?? "");
 
-/** The kind of models that a member is for, unless it is for all. */
-const KIND_OF_MEMBER = new Map<string, ModelKind>([
+const TOKEN_KINDS: readonly ModelKind[] = ["chat", "embedding", "rerank"];
+
+/** The kinds of models that a member is for, unless it is for all. */
+const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
+  ["context_tokens", TOKEN_KINDS],
   ...[
-    "context_tokens",
     "output_tokens",
     "choices",
     "vision",
@@ -192,9 +194,9 @@ const KIND_OF_MEMBER = new Map<string, ModelKind>([
     "refuse_fields",
     "only_known_fields",
     ...Object.keys(dialectMembers),
-  ].map((name): [string, ModelKind] => [name, "chat"]),
-  ["image_format_field", "image"],
-  ["stream_format_field", "speech"],
+  ].map((name): [string, ModelKind[]] => [name, ["chat"]]),
+  ["image_format_field", ["image"]],
+  ["stream_format_field", ["speech"]],
 ]);
 
 const model = members({
@@ -237,9 +239,11 @@ const model = members({
 }).superRefine(({ kind, ...model }, context) => {
   const refuse = (members: object, ...path: (string | number)[]) => {
     for (const name of Object.keys(members)) {
-      const other = KIND_OF_MEMBER.get(name) ?? kind;
-      if (other === kind) continue;
-      const message = `only for models of the kind "${other}"`;
+      const kinds = KINDS_OF_MEMBER.get(name) ?? [kind];
+      if (kinds.includes(kind)) continue;
+      const words = new Intl.ListFormat("en", { type: "disjunction" })
+        .format(kinds.map((each) => `"${each}"`));
+      const message = `only for models of the kind ${words}`;
       context.addIssue(mistake(message, [...path, name]));
     }
   };

@@ -114,7 +114,11 @@ const WRONG_MODEL: Row[] = [
   [{ id: "m".repeat(201) }, ".id: expected at most 200 characters"],
   [
     { kind: "chta" },
-    ".kind: expected 'chat', 'image', 'speech', 'transcription', or 'video', did you mean 'chat'?",
+    ".kind: expected 'chat', 'image', 'speech', 'transcription', 'video', 'embedding', or 'rerank', did you mean 'chat'?",
+  ],
+  [
+    { kind: "image", context_tokens: 1 },
+    '.context_tokens: only for models of the kind "chat", "embedding", or "rerank"',
   ],
   [{ kind: "image", choices: 1 }, '.choices: only for models of the kind "ch'],
   [{ kind: "speech", vision: false }, ".vision: only for models of the kind"],

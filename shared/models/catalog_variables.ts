@@ -165,6 +165,8 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
       simulated("simulated-image-1", { kind: "image" }),
       simulated("simulated-transcription-1", { kind: "transcription" }),
       simulated("simulated-video-1", { kind: "video" }),
+      simulated("simulated-embedding-1", { kind: "embedding" }),
+      simulated("simulated-rerank-1", { kind: "rerank" }),
     ],
   });
 }

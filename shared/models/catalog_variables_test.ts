@@ -57,6 +57,8 @@ Deno.test("catalogOf() takes the simulator when no model server is given", () =>
       ["simulated-image-1", "image"],
       ["simulated-transcription-1", "transcription"],
       ["simulated-video-1", "video"],
+      ["simulated-embedding-1", "embedding"],
+      ["simulated-rerank-1", "rerank"],
     ],
   );
   for (const { id, backends: [backend] } of [model, ...others]) {

@@ -18,6 +18,20 @@ export const UNAUTHORIZED_BODY: ErrorBody = {
   error: { code: "unauthorized", message: "unauthorized", type: "error" },
 };
 
+/**
+ * The answer by which a model server has refused a request. A client of a forwarded
+ * endpoint gets it as it is, since such clients match its wording.
+ */
+export interface OwnAnswer {
+  /** The HTTP status, 400 to 599. */
+  readonly status: number;
+  readonly contentType: string;
+  /** Without keys or addresses. */
+  readonly body: string;
+  /** Those of the server that pass, by name in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
 /** What an {@link ApiError} says beside its code and message. */
 export interface ApiErrorOptions {
   /** Path of the offending request field, `messages[0].content`. */
@@ -37,6 +51,8 @@ export interface ApiErrorOptions {
    * caller.
    */
   reason?: FailureReason | null;
+  /** In whose words forwarded endpoints answer. */
+  answer?: OwnAnswer | undefined;
   cause?: unknown;
 }
 
@@ -62,6 +78,8 @@ export class ApiError extends Error {
   readonly headers: Readonly<Record<string, string>>;
   /** Why, for the owner of the key only; null if the code says it. */
   readonly reason: FailureReason | null;
+  /** The model server's own answer, where it is kept for the client. */
+  readonly answer: OwnAnswer | null;
 
   constructor(
     readonly code: ErrorCode,
@@ -80,6 +98,7 @@ export class ApiError extends Error {
     this.retryable = kind.retryable;
     this.headers = headers ?? {};
     this.reason = reason ?? null;
+    this.answer = options.answer ?? null;
   }
 
   /** The JSON body, also used as the data of an SSE error event. */

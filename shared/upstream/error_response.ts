@@ -3,6 +3,8 @@
  * their request is at fault, and only from a known format: other bodies may reveal
  * internal machines. The status alone is not enough; the test has examples.
  */
+import { answerHeaders } from "../forward/passed_headers.ts";
+import type { OwnAnswer } from "../openai/error.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import type { HttpConnection } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
@@ -79,6 +81,24 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
   ],
 ];
 
+/** How a refusal is read. */
+export interface RefusalReading {
+  redact: Redact;
+  /**
+   * Takes secrets out of the server's answer, which is then kept for the client if it
+   * is about the request. Default: none is kept.
+   */
+  scrub?: Redact | undefined;
+}
+
+/** Statuses whose bodies are about the request, or about when to send it again. */
+const KEPT_STATUSES = [400, 404, 413, 422, 429, 529];
+const KEPT_FAULTS: readonly UpstreamFault[] = [
+  "request",
+  "rate_limited",
+  "overloaded",
+];
+
 /**
  * Reads the body of a refusal and returns the error for it. Rejects only with the
  * reason why the attempt was aborted.
@@ -86,9 +106,9 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
 export async function readErrorResponse(
   head: ResponseHead,
   response: HttpConnection,
-  redact: Redact,
+  { redact, scrub }: RefusalReading,
 ): Promise<UpstreamError> {
-  const { status, retryAfterMs } = head;
+  const { status, retryAfterMs, contentType, fields } = head;
   if (status >= 300 && status < 400) return redirected(head);
   response.bytesLeft = BYTES_MAX;
   let text = "";
@@ -99,10 +119,26 @@ export async function readErrorResponse(
     // on.
     if (!(error instanceof UpstreamError)) throw error;
   }
-  return errorOfResponse(
-    { status, body: parseJson(text), retryAfterMs },
-    redact,
-  );
+  const body = parseJson(text);
+  const own = scrub === undefined || !isJsonObject(body) ? undefined : {
+    status,
+    contentType,
+    body: scrubbed(text, body, scrub),
+    headers: answerHeaders(fields),
+  };
+  return errorOfResponse({ status, body, retryAfterMs, own }, redact);
+}
+
+/** A body in JSON without secrets: unchanged if it has none. */
+function scrubbed(text: string, body: JsonObject, scrub: Redact): string {
+  let hasSecrets = false;
+  const clean = JSON.stringify(body, (_, value: unknown) => {
+    if (typeof value !== "string") return value;
+    const safe = scrub(value);
+    if (safe !== value) hasSecrets = true;
+    return safe;
+  });
+  return hasSecrets ? clean : text;
 }
 
 /**
@@ -127,10 +163,12 @@ function redirected({ status, location }: ResponseHead): UpstreamError {
 
 /** The error for a refusal, by its status and what its body says. */
 export function errorOfResponse(
-  { status, body, retryAfterMs }: Pick<ResponseHead, "status"> & {
+  { status, body, retryAfterMs, own }: Pick<ResponseHead, "status"> & {
     /** Parsed body or event data, or undefined when it was not JSON. */
     body: unknown;
     retryAfterMs?: number | undefined;
+    /** What the client may get in place of our words. */
+    own?: OwnAnswer | undefined;
   },
   redact: Redact,
 ): UpstreamError {
@@ -141,14 +179,17 @@ export function errorOfResponse(
   // The operator configured a wrong name for this server. Only the log shows that name.
   if (fault === "unknown_model") detail += `: ${message}`;
   const cause = new Error(detail);
+  const isKept = KEPT_STATUSES.includes(status) && KEPT_FAULTS.includes(fault);
+  const answer = isKept ? own : undefined;
   if (fault !== "request") {
-    return new UpstreamError(fault, { cause, retryAfterMs });
+    return new UpstreamError(fault, { cause, retryAfterMs, answer });
   }
   const isTooLong = error !== null && isContextLength(error);
   const code = status === 413 ? "request_too_large" : undefined;
   return new UpstreamError(fault, {
     cause,
     message,
+    answer,
     // Clients tell a request that cannot be processed from one that is malformed.
     ...status === UNPROCESSABLE && { status },
     param: clean(error?.param, PARAM, redact),
@@ -293,19 +334,37 @@ const STACK =
 /** C0 and C1 controls: line ends would break logs and headers. */
 const CONTROLS = /\p{Cc}+/gu;
 
+/** What must not leave, and what it is called by callers. */
+export interface Secrets {
+  secrets: readonly string[];
+  baseUrl: URL;
+  /** The model's name at the server, and its name for callers. */
+  model?: { theirs: string; ours: string };
+}
+
 /**
  * Secrets, addresses, file paths and credentials become `[redacted]`, the model's
  * name at the server becomes ours, stack traces go. Only then is the text clipped to
  * 500 characters, so that no partial secret remains.
  */
-export function createRedact(
-  { secrets, baseUrl, model }: {
-    secrets: readonly string[];
-    baseUrl: URL;
-    /** The model's name at the server, and its name for callers. */
-    model?: { theirs: string; ours: string };
-  },
-): Redact {
+export function createRedact(secrets: Secrets): Redact {
+  const scrub = createScrub(secrets);
+  return (text) => {
+    let clean = text.slice(0, BYTES_MAX).toWellFormed()
+      .replaceAll("\r\n", "\n").replace(STACK, "").replace(CONTROLS, " ");
+    clean = scrub(clean);
+    if (text.length > BYTES_MAX) clean = clean.slice(0, -MESSAGE_CHARS_MAX);
+    clean = clean.trim();
+    if (clean.length <= MESSAGE_CHARS_MAX) return clean;
+    return `${clean.slice(0, MESSAGE_CHARS_MAX - 1).toWellFormed()}…`;
+  };
+}
+
+/**
+ * As {@link createRedact}, but changes nothing else: texts keep their length and their
+ * lines.
+ */
+export function createScrub({ secrets, baseUrl, model }: Secrets): Redact {
   const isRenamed = model !== undefined && model.theirs !== model.ours &&
     model.theirs.length >= SECRET_CHARS_MIN;
   const name = isRenamed
@@ -320,14 +379,10 @@ export function createRedact(
     .filter((needle) => needle.length >= SECRET_CHARS_MIN)
     .sort((a, b) => b.length - a.length);
   return (text) => {
-    let clean = text.slice(0, BYTES_MAX).toWellFormed()
-      .replaceAll("\r\n", "\n").replace(STACK, "").replace(CONTROLS, " ");
+    let clean = text;
     if (name !== null) clean = clean.replace(name, () => model?.ours ?? "");
     for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
     for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
-    if (text.length > BYTES_MAX) clean = clean.slice(0, -MESSAGE_CHARS_MAX);
-    clean = clean.trim();
-    if (clean.length <= MESSAGE_CHARS_MAX) return clean;
-    return `${clean.slice(0, MESSAGE_CHARS_MAX - 1).toWellFormed()}…`;
+    return clean;
   };
 }

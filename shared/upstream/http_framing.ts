@@ -41,6 +41,8 @@ export interface ResponseHead {
    * compressed, because they are about what is sent.
    */
   fileHeaders: Partial<Record<typeof FILE_HEADERS[number], string>>;
+  /** All headers, by name in lower case, without space around their values. */
+  fields: ReadonlyMap<string, string>;
 }
 
 /** Index after the blank line that ends a head within `[from, to)`, or -1. */
@@ -100,6 +102,7 @@ export function parseResponseHead(text: string): ResponseHead {
     location: fields.get("location") ?? "",
     retryAfterMs: status < 300 ? undefined : retryAfterMs(field),
     fileHeaders,
+    fields,
   };
 }
 

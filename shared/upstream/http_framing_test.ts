@@ -8,7 +8,7 @@ import {
   type ResponseHead,
 } from "./http_framing.ts";
 
-const usual: ResponseHead = {
+const usual: Omit<ResponseHead, "fields"> = {
   status: 200,
   framing: "close",
   isKeepAlive: true,
@@ -63,7 +63,8 @@ Deno.test("parseResponseHead() reads heads as servers send them", () => {
     ...heads,
   ];
   for (const [text, head] of all) {
-    assert.deepEqual(parseResponseHead(text), { ...usual, ...head }, text);
+    const { fields: _, ...parsed } = parseResponseHead(text);
+    assert.deepEqual(parsed, { ...usual, ...head }, text);
   }
 });
 

@@ -12,8 +12,10 @@ import type { BackendCall } from "./pool.ts";
 import { proxyOf, type ProxyVariables } from "./proxy.ts";
 import {
   createRedact,
+  createScrub,
   readErrorResponse,
   type Redact,
+  type Secrets,
 } from "./error_response.ts";
 
 /** Some hosted servers refuse requests without one (RFC 9110, section 10.1.5). */
@@ -71,6 +73,8 @@ export interface ServerRequest {
   totalMs?: number | undefined;
   /** The statuses that are answers, and not refusals. Default: 200. */
   statuses?: readonly number[] | undefined;
+  /** Whether the error of a refusal keeps what the server has said. */
+  keepsRefusals?: boolean;
 }
 
 /** A response that is no refusal, of which the head was read. */
@@ -88,6 +92,8 @@ export interface ServerResponse {
 export class ModelServer {
   readonly config: BackendConfig;
   readonly redact: Redact;
+  /** Takes out secrets and nothing else, see {@link createScrub}. */
+  readonly scrub: Redact;
   readonly now: MonotonicNow;
   /** Up to and including `/v1`, without a slash at the end. */
   readonly #baseUrl: URL;
@@ -114,11 +120,13 @@ export class ModelServer {
       }),
       config.deadlines.connect_ms,
     );
-    this.redact = createRedact({
+    const secrets: Secrets = {
       secrets: [apiKey ?? "", ...Object.values(config.headers)],
       baseUrl: this.#baseUrl,
       model: { theirs: config.model, ours: publicModel },
-    });
+    };
+    this.redact = createRedact(secrets);
+    this.scrub = createScrub(secrets);
   }
 
   /**
@@ -137,7 +145,7 @@ export class ModelServer {
     const url = typeof to === "string"
       ? new URL(`${this.config.base_url}${to}`)
       : to;
-    const sent = Object.entries({
+    const all: { [name: string]: string } = {
       host: url.host,
       accept,
       "user-agent": USER_AGENT,
@@ -146,15 +154,21 @@ export class ModelServer {
       ...this.#credential,
       ...inLowerCase(this.config.headers),
       ...headers,
-    }).map(([name, value]) => `${name}: ${value}\r\n`);
+    };
+    const sent = Object.entries(all)
+      .map(([name, value]) => `${name}: ${value}\r\n`);
     const fixed = `${method} ${url.pathname}${url.search} HTTP/1.1\r\n` +
       `${sent.join("")}content-length: `;
-    return (body, { requestId, traceparent }) => {
+    return (body, { requestId, traceparent, headers: more = {} }) => {
       const bytes = typeof body === "string"
         ? Buffer.byteLength(body)
         : body.reduce((sum, piece) => sum + piece.length, 0);
       let head = `${fixed}${bytes}\r\nx-request-id: ${requestId}\r\n`;
       if (traceparent !== undefined) head += `traceparent: ${traceparent}\r\n`;
+      for (const name in more) {
+        // The operator's own come first.
+        if (!Object.hasOwn(all, name)) head += `${name}: ${more[name]}\r\n`;
+      }
       head += "\r\n";
       return typeof body === "string"
         ? [Buffer.from(head + body)]
@@ -200,7 +214,10 @@ export class ModelServer {
       }
       if (!statuses.includes(head.status)) {
         deadlines.arm("betweenTokens", connect_ms);
-        throw await readErrorResponse(head, connection, this.redact);
+        throw await readErrorResponse(head, connection, {
+          redact: this.redact,
+          scrub: request.keepsRefusals ? this.scrub : undefined,
+        });
       }
       const result = await read({ server: this, head, connection, deadlines });
       isDone = true;

@@ -40,6 +40,8 @@ export interface BackendCall {
   signal: AbortSignal;
   /** W3C trace context, passed on to the model server. */
   traceparent?: string | undefined;
+  /** Sent besides those that the server always gets, by name in lower case. */
+  headers?: Readonly<Record<string, string>>;
 }
 
 /** What an attempt tells the pool while it runs. */

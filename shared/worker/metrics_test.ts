@@ -62,6 +62,8 @@ Deno.test("the output of models without tokens is counted in their units", () =>
   const made = samples(registry);
   assert.deepEqual(made.filter((line) => /^job_(tokens|units)/.test(line)), [
     'job_tokens_total{model="chat"} 5',
+    'job_tokens_total{model="embedding"} 5',
+    'job_tokens_total{model="rerank"} 5',
     'job_units_total{model="image",unit="images"} 5',
     'job_units_total{model="speech",unit="characters"} 5',
     'job_units_total{model="transcription",unit="audio_seconds"} 5',

@@ -1,6 +1,6 @@
 /** Headers and bodies of HTTP responses. */
 import type { Writable } from "node:stream";
-import type { ApiError } from "@gateway/shared/openai/error";
+import type { ApiError, OwnAnswer } from "@gateway/shared/openai/error";
 import {
   CLIENT_CLOSED_REQUEST,
   type Exchange,
@@ -39,6 +39,8 @@ const MAX_AGE_SECONDS = 600;
 const MS_PER_SECOND = 1000;
 /** SDKs that read 0 retry without a pause. */
 const RETRY_AFTER_SECONDS_MIN = 1;
+/** SDKs wait for as long as they are told, or ignore it and retry at once. */
+const RETRIED_AFTER_MS_MAX = 60_000;
 
 /**
  * Sends a whole answer, unless the client has left. `status`: default 200.
@@ -67,11 +69,35 @@ export function sendJson(
   sendBytes(response, bytes, { headers: { ...JSON_HEADERS, ...headers } });
 }
 
-/** Sends the answer of an error: its status, headers and body by OpenAI's shape. */
+/**
+ * Sends the answer of an error: its status, headers and body by OpenAI's shape, or the
+ * model server's own answer where that is kept.
+ */
 export function sendError(response: ResponseOutput, error: ApiError): void {
+  if (error.answer !== null) {
+    return sendOwnAnswer(response, error, error.answer);
+  }
   const bytes = new TextEncoder().encode(JSON.stringify(error.toBody()));
   const headers = { ...JSON_HEADERS, ...errorHeaders(error), ...error.headers };
   sendBytes(response, bytes, { status: error.status, headers });
+}
+
+function sendOwnAnswer(
+  response: ResponseOutput,
+  error: ApiError,
+  { status, contentType, body, headers: own }: OwnAnswer,
+): void {
+  const bytes = new TextEncoder().encode(body);
+  const headers: Record<string, string> = {
+    ...BYTES_HEADERS,
+    ...errorHeaders(error),
+    ...error.headers,
+    ...own,
+    "content-type": contentType,
+  };
+  const waitMs = Number(own["retry-after"]) * MS_PER_SECOND;
+  if (waitMs > RETRIED_AFTER_MS_MAX) headers["x-should-retry"] = "false";
+  sendBytes(response, bytes, { status, headers });
 }
 
 /**
@@ -96,8 +122,11 @@ export function errorHeaders(
     headers["retry-after"] = `${Math.max(RETRY_AFTER_SECONDS_MIN, seconds)}`;
     headers["retry-after-ms"] = `${Math.max(1, Math.ceil(retryAfterMs))}`;
   }
-  // SDKs retry 408, 409, 429 and 5xx unless told not to.
-  if (!retryable && (status === 429 || status >= 500)) {
+  // SDKs retry 408, 409, 429 and 5xx unless told not to, and some agents 401 and 403.
+  const isRetried = status === 429 || status >= 500;
+  const isVain = isRetried && !retryable;
+  const isLate = isRetried && (retryAfterMs ?? 0) > RETRIED_AFTER_MS_MAX;
+  if (isVain || isLate || status === 401 || status === 403) {
     headers["x-should-retry"] = "false";
   }
   return headers;

@@ -3,8 +3,11 @@ import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { errorHeaders } from "./responses.ts";
 
 Deno.test("errorHeaders() says how long to wait, at least a second for those who round, and what not to repeat", () => {
+  const never = { "x-should-retry": "false" };
   const waits: [waitMs: number, seconds: string, ms: string][] = [
     [0, "1", "1"],
+    [60_000, "60", "60000"],
+    [60_001, "61", "60001"],
     [999.1, "1", "1000"],
     [1_000, "1", "1000"],
     [1_000.1, "2", "1001"],
@@ -12,10 +15,14 @@ Deno.test("errorHeaders() says how long to wait, at least a second for those who
   ];
   for (const [retryAfterMs, seconds, ms] of waits) {
     const error = new ApiError("overloaded", "Busy", { retryAfterMs });
-    const expected = { "retry-after": seconds, "retry-after-ms": ms };
+    const expected = {
+      "retry-after": seconds,
+      "retry-after-ms": ms,
+      // SDKs wait for weeks if they are told so, or retry at once.
+      ...retryAfterMs > 60_000 && never,
+    };
     assert.deepEqual(errorHeaders(error), expected);
   }
-  const never = { "x-should-retry": "false" };
   const codes: [code: ErrorCode, headers: Record<string, string>][] = [
     ["invalid_value", {}],
     ["request_timeout", {}],
@@ -23,6 +30,9 @@ Deno.test("errorHeaders() says how long to wait, at least a second for those who
     ["service_unavailable", {}],
     ["daily_limit_exceeded", never],
     ["deadline_exceeded", never],
+    ["unauthorized", { "www-authenticate": "Bearer", ...never }],
+    ["forbidden", never],
+    ["key_disabled", never],
   ];
   for (const [code, headers] of codes) {
     assert.deepEqual(errorHeaders(new ApiError(code, "x")), headers, code);

@@ -18,6 +18,8 @@ const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
   speech: "/v1/audio/speech",
   transcription: "/v1/audio/transcriptions",
   video: "/v1/videos",
+  embedding: "/v1/embeddings",
+  rerank: "/v1/rerank",
 };
 
 /**

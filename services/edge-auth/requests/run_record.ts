@@ -1,5 +1,5 @@
 /** Starts the run of a call, and counts and logs it at its end. */
-import type { ModelKind } from "@gateway/shared/models/kinds";
+import { type ModelKind, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { type Log, roundMs } from "@gateway/shared/process/log";
@@ -74,7 +74,7 @@ export function startTracedRun(
       "gateway.offers": outcome.offers,
       "gateway.worker_id": outcome.workerId ?? "",
       "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
-      [kind === "chat" ? "gen_ai.usage.output_tokens" : "gateway.units"]:
+      [isInTokens(kind) ? "gen_ai.usage.output_tokens" : "gateway.units"]:
         outcome.completionTokens,
     }, outcome.error?.code);
   });
@@ -135,11 +135,15 @@ function logRun(
     firstByteMs: roundOrAbsent(outcome.firstByteMs),
     durationMs: roundMs(durationMs),
   };
-  if (kind === "chat") {
+  if (isInTokens(kind)) {
     const promptTokens = usage?.prompt_tokens;
-    log.info("chat", { ...line, promptTokens, completionTokens });
+    const counted = { ...line, promptTokens, completionTokens };
+    if (kind === "chat") log.info("chat", counted);
+    else log.info("forward", { ...counted, kind });
   } else log.info("media", { ...line, kind, units: completionTokens });
 }
+
+const isInTokens = (kind: ModelKind) => UNIT_OF_KIND[kind] === null;
 
 const roundOrAbsent = (ms: number | null): number | undefined =>
   ms === null ? undefined : roundMs(ms);

@@ -108,7 +108,9 @@ async function readRequest<Request extends JobRequest>(
   try {
     // Other bodies of the key may have been refused in the meantime.
     refusedBodies.require(keyId);
-    const body = decodeJson(bytes);
+    const body = endpoint.decode === undefined
+      ? decodeJson(bytes)
+      : endpoint.decode(bytes);
     if (isJsonObject(body)) model ??= body.model;
     const request = endpoint.parse(body, catalog);
     return {

@@ -20,6 +20,7 @@ export function labelOf(name: string): string {
 const PERMISSIONS: Readonly<Record<string, string>> = {
   models: "List of models",
   speech: "Speech and transcription",
+  embedding: "Embeddings and reranking",
 };
 
 /** What a scope of a key allows. */

@@ -14,6 +14,8 @@ export const MODEL_IDS = {
   image: "simulated-image-1",
   transcription: "simulated-transcription-1",
   video: "simulated-video-1",
+  embedding: "simulated-embedding-1",
+  rerank: "simulated-rerank-1",
 } as const;
 
 /** Throws an `ApiError` unless a request names the model of its kind. */

@@ -4,19 +4,30 @@ import {
   OpenAiBackend,
   runCompletion,
 } from "../../../services/chat-worker/backends/openai.ts";
+import { Forwarder } from "../../../services/chat-worker/forward/forwarder.ts";
+import { isForwardRequest } from "@gateway/shared/forward/request";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import {
+  type BackendConfig,
+  type Catalog,
+  DEFAULT_MODEL_ID,
+} from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
+import { BackendPool } from "@gateway/shared/upstream/pool";
 import { WorkerMemory } from "@gateway/shared/worker/memory";
 import { WorkerMetrics } from "@gateway/shared/worker/metrics";
+import type { Pool } from "@gateway/shared/worker/service";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { poolOf } from "../model_servers/recorded_call.ts";
 import type { ModelServer } from "../model_servers/scripted_model_server.ts";
 import { type BusConnection, connectTo, Timers } from "./in_process_edge.ts";
+
+/** The key of the backends of a catalog. */
+export const BACKEND_KEY = "upstream-key-0123456789";
 
 /** Where a worker calls: an address, or a server of `scripted_model_server.ts`. */
 export type WorkerBackend = ModelServer | { readonly baseUrl: string };
@@ -26,6 +37,8 @@ export interface WorkerOptions {
   /** NATS servers, `host:port`, in the order in which they are tried. */
   servers: string[];
   backend: WorkerBackend;
+  /** Models with backends of their own, in place of `backend`. */
+  catalog?: Catalog;
   /** Requests at the same time; 64 if left out. */
   slots?: number;
   /** What bodies and answers may hold; that of a real worker if left out. */
@@ -54,9 +67,9 @@ export async function startWorker(
   const link = await connectTo(options.servers, `worker ${id}`);
   const soon = new Timers();
   const killed = new AbortController();
-  const backend = openBackend(options.backend);
   const memory = new WorkerMemory(options.heldBytesMax);
-  const pool = poolOf(backend);
+  const pools = poolsOf(options);
+  const forwarder = new Forwarder();
   const worker = new Worker({
     bus: link,
     family: "chat",
@@ -65,10 +78,13 @@ export async function startWorker(
     log: silentLog,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     slots: options.slots ?? 64,
-    runners: new Map([[DEFAULT_MODEL_ID, (request, call) => {
+    runners: new Map([...pools].map(([id, pool]) => [id, (request, call) => {
       const signal = AbortSignal.any([call.signal, killed.signal]);
-      return runCompletion(request, { ...call, signal }, { pool, memory });
-    }]]),
+      const run = { ...call, signal };
+      return isForwardRequest(request)
+        ? forwarder.run(request, run, { pool, memory })
+        : runCompletion(request, run, { pool, memory });
+    }])),
     now: () => monotonicNow() / (options.slower ?? 1),
     schedule: (flush, waitMs) =>
       waitMs === 0 ? void setImmediate(flush) : soon.schedule(flush, waitMs),
@@ -82,7 +98,7 @@ export async function startWorker(
     await link.close();
     soon.clear();
     killed.abort(new Error("Killed"));
-    backend.close();
+    for (const pool of pools.values()) pool.close();
   };
   return {
     id,
@@ -94,6 +110,41 @@ export async function startWorker(
     kill,
     [Symbol.asyncDispose]: kill,
   };
+}
+
+type TestPool = Pool<OpenAiBackend> & { close(): void };
+
+/** By the id of the model: those of the catalog, or one of the default model. */
+function poolsOf(
+  { backend: where, catalog }: Pick<WorkerOptions, "backend" | "catalog">,
+): Map<string, TestPool> {
+  if (catalog !== undefined) {
+    return new Map(
+      [...catalog].map(([id, { backends }]) => [id, poolOfModel(id, backends)]),
+    );
+  }
+  const backend = openBackend(where);
+  const pool = { ...poolOf(backend), close: () => backend.close() };
+  return new Map([[DEFAULT_MODEL_ID, pool]]);
+}
+
+/** The pool of a model, as a worker has it. */
+function poolOfModel(id: string, backends: readonly BackendConfig[]) {
+  return new BackendPool({
+    backends: backends.map((config) =>
+      new OpenAiBackend({
+        publicModel: id,
+        config,
+        apiKey: BACKEND_KEY,
+        now: monotonicNow,
+      })
+    ),
+    now: monotonicNow,
+    random: () => 0,
+    sleep: () => Promise.resolve(),
+    onAttempt: () => {},
+    onOddity: () => {},
+  });
 }
 
 function openBackend(backend: WorkerBackend): OpenAiBackend {

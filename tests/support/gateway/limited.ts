@@ -5,6 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import {
   hashKey,
   leaseKey,
@@ -53,6 +54,8 @@ export interface LimitedOptions extends LimitedEdgeOptions {
   onCall?: (call: ScriptedCall) => void;
   /** Another model server, in place of the scripted one. */
   runsOn?: ModelServer;
+  /** Models with servers of their own, in place of the default model. */
+  catalog?: Catalog;
   /** Lines of a redis.conf. */
   redisConfig?: string[];
 }
@@ -92,11 +95,20 @@ export async function startLimited(
   const servers = [nats.server];
   const model = scriptedModelServer(options.onCall ?? hello);
   const backend = options.runsOn ?? model;
+  const { catalog } = options;
   started.use(
-    await startWorker({ servers, backend, slots: SLOTS, slower: SLOWER }),
+    await startWorker({
+      servers,
+      backend,
+      ...catalog && { catalog },
+      slots: SLOTS,
+      slower: SLOWER,
+    }),
   );
+  const door = { ...options.door, ...catalog && { catalog } };
   while (edges.length < (options.edges ?? 1)) {
-    edges.push(await startLimitedEdge(started, { ...options, servers, port }));
+    const edge = { ...options, door, servers, port };
+    edges.push(await startLimitedEdge(started, edge));
   }
   return new LimitedGateway(started.move(), { edges, world, backend: model });
 }

@@ -1,0 +1,45 @@
+/**
+ * Which headers pass, in both directions: those by which clients and servers of these
+ * dialects know each other's versions, sessions and limits. Never credentials, nor what
+ * concerns a connection.
+ */
+
+/** By the documents of Anthropic and OpenAI, and what the command lines send. */
+const OF_REQUESTS =
+  /^(anthropic-(version|beta|dangerous-direct-browser-access)|openai-beta|x-claude-code-.*|x-codex-.*|x-stainless-.*|x-app|originator|session[-_]id|thread[-_]id|conversation[-_]id|x-session-id|x-client-request-id)$/;
+const OF_ANSWERS =
+  /^(request-id|retry-after|retry-after-ms|anthropic-ratelimit-.*|x-ratelimit-.*|openai-(model|processing-ms|version)|x-codex-.*|x-models-etag)$/;
+
+const VALUE = /^[\x20-\x7e]{0,2000}$/;
+/** All of them together, so that they fit into the head of an answer, and into a job. */
+const CHARS_MAX = 8 * 1024;
+
+/** The headers of a client that go to a model server. */
+export function requestHeaders(
+  headers: { readonly [name: string]: string | string[] | undefined },
+): Record<string, string> {
+  return passed(Object.entries(headers), OF_REQUESTS);
+}
+
+/** The headers of a model server that go to the client, by name in lower case. */
+export function answerHeaders(
+  headers: Iterable<readonly [name: string, value: string]>,
+): Record<string, string> {
+  return passed(headers, OF_ANSWERS);
+}
+
+function passed(
+  headers: Iterable<readonly [string, string | string[] | undefined]>,
+  form: RegExp,
+): Record<string, string> {
+  const result: Record<string, string> = {};
+  let chars = 0;
+  for (const [name, value] of headers) {
+    if (typeof value !== "string" || !form.test(name) || !VALUE.test(value)) {
+      continue;
+    }
+    chars += name.length + value.length;
+    if (chars <= CHARS_MAX) result[name] = value;
+  }
+  return result;
+}

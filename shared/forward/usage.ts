@@ -1,0 +1,100 @@
+/** The token counts that an answer to a forwarded request states. */
+import type { Usage } from "../openai/completion.ts";
+import { isJsonObject } from "../process/error_text.ts";
+import { elementsOf, type Member, membersOf } from "./members.ts";
+import type { ForwardName } from "./endpoints.ts";
+
+/** A frame's count has 32 bits. A larger one is a fault of the server. */
+const TOKENS_MAX = 2 ** 32 - 1;
+
+/** What a whole answer says of itself. */
+export interface WholeAnswer {
+  /** Null if it states none. */
+  readonly usage: Usage | null;
+  /** How many vectors it has; null if it has no list of them. */
+  readonly vectors: number | null;
+}
+
+/**
+ * Looks into a whole answer, of which only the usage is parsed and the vectors are
+ * counted. Null if it is no JSON object, or breaks off.
+ */
+export function readWholeAnswer(
+  text: string,
+  endpoint: ForwardName,
+): WholeAnswer | null {
+  const members = membersOf(text);
+  if (members === null) return null;
+  const stated = parsed(text, members, "usage");
+  const { usage, vectors } = READERS[endpoint]({ text, members, stated });
+  return { usage, vectors };
+}
+
+interface Given {
+  readonly text: string;
+  readonly members: readonly Member[];
+  /** The member `usage`. */
+  readonly stated: unknown;
+}
+
+const READERS: Readonly<Record<ForwardName, (given: Given) => WholeAnswer>> = {
+  embeddings: ({ text, members, stated }) => ({
+    usage: inputUsage(stated),
+    vectors: lengthOf(text, members, "data"),
+  }),
+  // Jina's shape, or Cohere's.
+  rerank: ({ text, members, stated }) => ({
+    usage: inputUsage(stated) ?? cohereUsage(parsed(text, members, "meta")),
+    vectors: null,
+  }),
+};
+
+/** The value of a member, or undefined; a malformed one is none. */
+function parsed(
+  text: string,
+  members: readonly Member[],
+  name: string,
+): unknown {
+  const member = members.findLast((each) => each.name === name);
+  if (member === undefined) return undefined;
+  try {
+    return JSON.parse(text.slice(member.from, member.to));
+  } catch {
+    return undefined;
+  }
+}
+
+function lengthOf(
+  text: string,
+  members: readonly Member[],
+  name: string,
+): number | null {
+  const member = members.findLast((each) => each.name === name);
+  if (member === undefined) return null;
+  return elementsOf(text, member.from)?.length ?? null;
+}
+
+/** Of a model that makes no tokens: they are those of the input. */
+function inputUsage(stated: unknown): Usage | null {
+  const tokens = countIn(stated, "prompt_tokens") ||
+    countIn(stated, "total_tokens") || countIn(stated, "input_tokens");
+  return tokens === null ? null : usageOfInput(tokens);
+}
+
+function cohereUsage(meta: unknown): Usage | null {
+  const counts = isJsonObject(meta) ? meta.tokens : undefined;
+  const tokens = countIn(counts, "input_tokens");
+  return tokens === null ? null : usageOfInput(tokens);
+}
+
+/** The usage of a request without output. */
+export function usageOfInput(tokens: number): Usage {
+  return { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens };
+}
+
+/** A count of an object; null if it is none that can be believed. */
+export function countIn(holder: unknown, name: string): number | null {
+  const value = isJsonObject(holder) ? holder[name] : undefined;
+  if (typeof value !== "number" || !Number.isInteger(value)) return null;
+  return value >= 0 && value <= TOKENS_MAX ? value : null;
+}

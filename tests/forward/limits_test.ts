@@ -1,0 +1,67 @@
+// API5, API4: forwarded requests are admitted by the rights and limits of their keys.
+import assert from "node:assert/strict";
+import { parseCatalog } from "@gateway/shared/models/catalog";
+import { UNLIMITED, usageKey } from "@gateway/shared/keys/record";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
+import { callApi } from "../support/chat_request.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { TestKey } from "../support/gateway/limited.ts";
+import { jsonResponse } from "../support/model_servers/model_answers.ts";
+import { startScriptedServer } from "../support/model_servers/scripted_server.ts";
+
+const ANSWER = '{"data":[{"embedding":[1]}],"usage":{"prompt_tokens":30}}';
+
+async function setup() {
+  await using starting = new AsyncDisposableStack();
+  const server = starting.use(
+    startScriptedServer({ reply: () => jsonResponse(ANSWER) }),
+  );
+  const backends = [
+    { type: "openai" as const, base_url: server.baseUrl, model: "theirs" },
+  ];
+  const catalog = parseCatalog({
+    models: [{ id: "embed", kind: "embedding", backends }],
+  });
+  const gateway = starting.use(await startGateway("limited", { catalog }));
+  const running = starting.move();
+  return {
+    gateway,
+    server,
+    embed: ({ value }: TestKey, input: unknown) =>
+      callApi(`${gateway.baseUrl()}/embeddings`, value, {
+        body: { model: "embed", input },
+      }),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+Deno.test("a key needs the scope 'embedding' for POST /v1/embeddings", async () => {
+  await using rig = await setup();
+  const chatting = await rig.gateway.addKey({ scopes: "chat,models" });
+  const refused = await rig.embed(chatting, "a");
+  assert.equal(refused.status, 403);
+  assert.equal(refused.headers.get("x-should-retry"), "false");
+  await refused.body?.cancel();
+  const embedding = await rig.gateway.addKey({ scopes: "embedding" });
+  const answer = await rig.embed(embedding, "a");
+  assert.equal(await answer.text(), ANSWER);
+  assert.equal(rig.server.requests.length, 1);
+});
+
+Deno.test("embeddings cost the tokens that their server states, and have the limits of tokens", async () => {
+  await using rig = await setup();
+  const limits = { ...UNLIMITED, tokensPerMinute: 40 };
+  const key = await rig.gateway.addKey({ scopes: "embedding", limits });
+  const first = await rig.embed(key, "a");
+  assert.equal(await first.text(), ANSWER);
+  assert.equal(first.headers.get("x-ratelimit-limit-tokens"), "40");
+  await rig.gateway.settled(key);
+  const tooMany = await rig.embed(key, Array.from({ length: 20 }, () => 1));
+  assert.equal(tooMany.status, 429);
+  assert.partialDeepStrictEqual(await tooMany.json(), {
+    error: { type: "tokens" },
+  });
+  const day = usageKey(key, usageDay(await rig.gateway.world.time()));
+  const counts = await rig.gateway.world.command("HVALS", day);
+  assert.ok(Array.isArray(counts) && counts.map(String).includes("30"));
+});
