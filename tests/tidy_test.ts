@@ -28,7 +28,7 @@ const PURE_ROOMS = [
   /^shared\/bus\/(?!link)/,
   /^services\/edge-auth\/(dispatch\/workers|chat\/sse_lines|limits\/(cost|refusal))\.ts$/,
   /^services\/model-simulator\/(chat\/(?!completion)|serving\/(?!answer))/,
-  /^services\/chat-worker\/(backends|forward)\//,
+  /^services\/chat-worker\/(backends|forward|requests)\//,
   /^services\/media-worker\/(?!main|config)/,
   /^shared\/upstream\/(?!attempt_deadlines|connect|http_client)/,
   /^shared\/worker\/(?!service)/,

@@ -66,10 +66,11 @@ export function v8Flags(version: string): string {
 
 /** Not inherited: set here, or passed on as the URL that was read from the file. */
 const SET_HERE = /^(NATS_URL_FILE|REDIS_URL|REDIS_URL_FILE|HOST|PORT)$/;
-/** Only chat workers call that model server. */
-const CHAT_WORKER_ONLY = /^UPSTREAM_API_KEY(_FILE)?$/;
+/** Only chat workers call that model server, or send salts. */
+const CHAT_WORKER_ONLY = /^(UPSTREAM_API|CACHE_SALT)_KEY(_FILE)?$/;
 /** Variables that name a file: passwords, certificates, the list of models. */
-const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
+const FILE_VARIABLE =
+  /^(MODELS|(NATS|REDIS|UPSTREAM|CACHE_SALT|OIDC)_\w+)_FILE$/;
 
 /** What the environment says about stores and models: {@link readSettings}. */
 export type Settings = ReturnType<typeof readSettings>;

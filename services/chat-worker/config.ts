@@ -15,6 +15,9 @@ export const CHAT_WORKER_VARIABLES = {
   ...WORKER_VARIABLES,
   [UPSTREAM_KEY_ENV]: secret().optional()
     .describe("API key for UPSTREAM_BASE_URL; if absent, none is sent"),
+  CACHE_SALT_KEY: secret().optional().describe(
+    "Key of the salts that keep accounts apart in the caches of model servers with cache_salt; the same for all workers. If absent, each worker makes one up, so that they share no caches",
+  ),
   SLOTS: integer("requests", { min: 1, max: 100_000 }).default(1_024)
     .describe("Requests that a worker runs at once; it rejects further ones"),
 };
@@ -32,6 +35,7 @@ export function readConfig() {
     family: "chat",
     slots: settings.SLOTS,
     upstreamKey: settings[UPSTREAM_KEY_ENV],
+    cacheSaltKey: settings.CACHE_SALT_KEY,
   });
   if (config.catalog.size > 0) return config;
   throw new ConfigError("the models file", [

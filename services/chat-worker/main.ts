@@ -10,7 +10,8 @@ const forwarder = new Forwarder();
 await runWorkerService({
   family: "chat",
   readConfig,
-  createBackend: (options) => new OpenAiBackend(options),
+  createBackend: (options, { cacheSaltKey }) =>
+    new OpenAiBackend({ ...options, cacheSaltKey }),
   run: (request, call, tools) =>
     isForwardRequest(request)
       ? forwarder.run(request, call, tools)

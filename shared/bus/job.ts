@@ -35,6 +35,8 @@ const jobSchema = versionSchema.extend({
   /** The edge ends the request this long after it sent the job. */
   deadlineMs: z.int().min(1),
   traceparent: z.string().max(100).optional(),
+  /** Whose request it is, where the model's servers keep accounts apart. */
+  account: z.string().max(100).optional(),
   /**
    * Set when the request follows in pieces: it is too large for one message, or files
    * come before it.

@@ -138,6 +138,9 @@ const backend = members({
   headers,
   deadlines,
   ...dialectMembers,
+  cache_salt: z.enum(["account"]).optional().describe(
+    "account: every account gets a cache_salt of its own, a digest keyed with CACHE_SALT_KEY, so that none can tell by its speed what another has asked. For vLLM.",
+  ),
   image_format_field: z.enum(["response_format", "none"]).optional()
     .meta({ default: "response_format" }).describe(
       "The field that requests images in base64; none for a server that refuses it, such as OpenAI's with its GPT models.",
@@ -193,6 +196,7 @@ const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
     "pass_fields",
     "refuse_fields",
     "only_known_fields",
+    "cache_salt",
     ...Object.keys(dialectMembers),
   ].map((name): [string, ModelKind[]] => [name, ["chat"]]),
   ["image_format_field", ["image"]],

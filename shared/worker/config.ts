@@ -76,6 +76,8 @@ export interface WorkerConfig {
   readonly slots: number;
   /** Bytes of bodies and answers that the process may hold. */
   readonly heldBytesMax: number;
+  /** For the salts of accounts; null: a random one. */
+  readonly cacheSaltKey: string | null;
   /** How long running jobs may take to end after a signal. */
   readonly drainMs: number;
   /** The proxies through which model servers are reached. */
@@ -88,12 +90,14 @@ export interface WorkerConfig {
  */
 export function workerConfig(
   settings: ConfigOf<typeof WORKER_VARIABLES>,
-  { env, family, slots, upstreamKey }: {
+  { env, family, slots, upstreamKey, cacheSaltKey = null }: {
     env: Env;
     family: WorkerFamily;
     slots: number;
     /** For `UPSTREAM_BASE_URL`. */
     upstreamKey?: string | undefined;
+    /** For backends with `cache_salt`. */
+    cacheSaltKey?: string | null | undefined;
   },
 ): WorkerConfig {
   const all = catalogOf(settings, {
@@ -113,6 +117,7 @@ export function workerConfig(
       [UPSTREAM_KEY_ENV]: upstreamKey,
     }),
     slots,
+    cacheSaltKey,
     heldBytesMax: settings.HELD_BYTES_MAX,
     drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,
     proxies: {

@@ -31,6 +31,8 @@ export interface JobCall extends BackendCall {
   /** Unix seconds, the same for every attempt at a model server. */
   created: number;
   files: readonly UploadedFile[];
+  /** Whose request it is, if the model's servers keep accounts apart. */
+  account?: string | undefined;
   /**
    * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so
    * far. If the buffer is full, returns a promise that resolves when there is space
@@ -277,6 +279,7 @@ export class Job {
         requestId: this.options.requestId,
         created: Math.floor(wallNow() / MS_PER_SECOND),
         files,
+        account: this.options.message.account,
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
         pause: () => this.#host.pause(),

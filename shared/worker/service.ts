@@ -37,7 +37,7 @@ export interface WorkerService<Backend extends PoolBackend> {
   /** Throws `ConfigError`. */
   readConfig: () => WorkerConfig;
   /** Called once for each backend of the models file. */
-  createBackend: (options: ModelServerOptions) => Backend;
+  createBackend: (options: ModelServerOptions, config: WorkerConfig) => Backend;
   /** Runs a request on the backends of its model, within the memory of the process. */
   run: RunRequest<[{ pool: Pool<Backend>; memory: WorkerMemory }]>;
 }
@@ -139,7 +139,7 @@ function createPools<Backend extends PoolBackend>(
           config: backend,
           now: monotonicNow,
           proxies: config.proxies,
-        })
+        }, config)
       ),
       now: monotonicNow,
       random: Math.random,

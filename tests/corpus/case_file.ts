@@ -6,6 +6,7 @@
  * sections, each with a line `=== <name>` above it:
  *
  * - `model`: members of the model in `models.json`, as JSON. Optional.
+ * - `backend`: members of its only backend, as JSON. Optional.
  * - `request`: the body, as JSON. `model` and `messages` are added where they lack.
  * - `forwarded`: members of the body that the server must get, as JSON. Optional.
  * - `response`: what the server sends: a status line, headers, a blank line, and the
@@ -29,6 +30,7 @@ export interface CorpusCase {
   /** The first line of the file. */
   title: string;
   model: { [member: string]: unknown };
+  backend: { [member: string]: unknown };
   request: { [member: string]: unknown };
   forwarded: unknown;
   /** The bytes of the server's answer; null if no request may reach it. */
@@ -60,6 +62,7 @@ export function parseCase(text: string): CorpusCase {
   return {
     title,
     model: jsonOf(sections.get("model") ?? "{}"),
+    backend: jsonOf(sections.get("backend") ?? "{}"),
     request: jsonOf(expand(sectionOf(sections, "request"))),
     forwarded: jsonOf(expand(sections.get("forwarded") ?? "{}")),
     response: response === undefined ? null : responseBytes(expand(response)),

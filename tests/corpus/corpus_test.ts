@@ -4,7 +4,11 @@
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
+import {
+  type Catalog,
+  DEFAULT_MODEL_ID,
+  parseCatalog,
+} from "@gateway/shared/models/catalog";
 import {
   type ScriptedServer,
   startScriptedServer,
@@ -14,19 +18,29 @@ import { CLOSE, PAUSE } from "../support/model_servers/model_answers.ts";
 import { chat, type OpenGateway } from "../support/gateway/open.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { readSources } from "../support/repository/source_files.ts";
+import { until } from "../support/wait_for.ts";
 import { assembled } from "./assembled.ts";
 import { type CorpusCase, parseCase } from "./case_file.ts";
 
-const backends = [
-  { type: "openai", base_url: "http://127.0.0.1:9/v1", model: "theirs" },
-];
+/** For edges, which call no model server. */
+const NOWHERE = "http://127.0.0.1:9/v1";
+/** The model of cases whose backend has members of its own. */
+const OTHER_MODEL_ID = "other";
 
 /** On a busy machine, no edge may take its worker for lost and offer a job twice. */
 const SLOWER = 20;
 
-/** The default model with these members. */
-const catalogOf = (members: CorpusCase["model"]) =>
-  parseCatalog({ models: [{ id: DEFAULT_MODEL_ID, ...members, backends }] });
+/** A model with these members, whose only backend has those. */
+function catalogOf(
+  id: string,
+  { model, backend }: Pick<CorpusCase, "model" | "backend">,
+  base_url: string = NOWHERE,
+): Catalog {
+  const backends = [{ type: "openai", model: "theirs", base_url, ...backend }];
+  return parseCatalog({ models: [{ id, ...model, backends }] });
+}
+
+const isEmpty = (members: object) => Object.keys(members).length === 0;
 
 /** Enough for `data: {`. */
 const CRUMBS = 7;
@@ -59,7 +73,8 @@ function piecesOf(bytes: Uint8Array, where: RegExp): Uint8Array[] {
 
 Deno.test("every case of the corpus is read through the gateway", async (t) => {
   await using server = startScriptedServer({ reply: () => [CLOSE] });
-  const door = { catalog: catalogOf({}) };
+  const plain = { model: {}, backend: {} };
+  const door = { catalog: catalogOf(DEFAULT_MODEL_ID, plain) };
   await using gateway = await startGateway("open", { door, slower: SLOWER });
   await gateway.addWorker({ baseUrl: server.baseUrl });
   const files = readSources(["tests/corpus/chat"], /\.txt$/);
@@ -79,15 +94,10 @@ async function check(
   given: CorpusCase,
   { gateway, server }: { gateway: OpenGateway; server: ScriptedServer },
 ): Promise<void> {
-  const { model, request, response, status, answer, forwarded } = given;
+  const { request, response, status, answer, forwarded } = given;
   const before = server.requests.length;
-  const edge = Object.keys(model).length === 0
-    ? gateway.edge
-    : await gateway.addEdge({
-      door: { catalog: catalogOf(model) },
-      slower: SLOWER,
-    });
-  const reply = await chat(edge, request);
+  await using place = await placeFor(given, { gateway, server });
+  const reply = await chat(place.edge, { model: place.model, ...request });
   const text = await reply.text();
   assert.equal(reply.status, status, text.slice(0, 500));
   assert.partialDeepStrictEqual(assembled(text), answer);
@@ -95,4 +105,32 @@ async function check(
   // More than one would cost the work of the model twice.
   assert.equal(received.length, response === null ? 0 : 1);
   assert.partialDeepStrictEqual(received[0]?.json() ?? {}, forwarded);
+}
+
+/** The edge and the model of a case; both end with it if they are its own. */
+async function placeFor(
+  { model, backend }: CorpusCase,
+  { gateway, server }: { gateway: OpenGateway; server: ScriptedServer },
+) {
+  await using owned = new AsyncDisposableStack();
+  const id = isEmpty(backend) ? DEFAULT_MODEL_ID : OTHER_MODEL_ID;
+  let { edge } = gateway;
+  if (!isEmpty(model) || !isEmpty(backend)) {
+    const { baseUrl } = server;
+    const catalog = catalogOf(id, { model, backend }, baseUrl);
+    edge = await gateway.addEdge({ door: { catalog }, slower: SLOWER });
+    if (!isEmpty(backend)) {
+      owned.use(
+        await gateway.addWorker({ baseUrl }, { catalog }),
+      );
+    }
+  }
+  const { workers } = edge.dispatcher;
+  await until(() => workers.hasWorkerFor(id));
+  const all = owned.move();
+  return {
+    edge,
+    model: id,
+    [Symbol.asyncDispose]: () => all.disposeAsync(),
+  };
 }

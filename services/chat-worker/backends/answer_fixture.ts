@@ -9,19 +9,8 @@ import {
   recordCall,
   type RecordedCall,
 } from "../../../tests/support/model_servers/recorded_call.ts";
+import { requestWith } from "../requests/request_fixture.ts";
 import { ChatAnswer } from "./answer.ts";
-
-/** A streamed request with usage, except for `change`. */
-export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
-  return {
-    model: "neutral-3.7-plus",
-    messages: [{ role: "user", content: "hi" }],
-    stream: true,
-    include_usage: true,
-    n: 1,
-    ...change,
-  };
-}
 
 /** An answer to {@link requestWith}, and the call that records its lines. */
 export function newAnswer(

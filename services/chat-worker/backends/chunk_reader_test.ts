@@ -9,7 +9,8 @@ import {
   choiceChunk,
   usageChunk,
 } from "../../../tests/support/model_servers/model_answers.ts";
-import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
+import { requestWith } from "../requests/request_fixture.ts";
+import { linesOf, newAnswer, seen } from "./answer_fixture.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import type { UpstreamFault } from "@gateway/shared/upstream/errors";
 

@@ -8,6 +8,7 @@ import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import {
   ModelServer,
+  type ModelServerOptions,
   type ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
@@ -21,8 +22,9 @@ import type { WorkerMemory } from "@gateway/shared/worker/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { ChatAnswer, type Choice } from "./answer.ts";
+import { type CacheSalt, createCacheSalt } from "../requests/cache_salt.ts";
 import { ChunkReader } from "./chunk_reader.ts";
-import { encodeRequestBody } from "./request_body.ts";
+import { encodeRequestBody } from "../requests/request_body.ts";
 import type { StatedUsage } from "./usage.ts";
 
 /** The largest whole answer, sent as one body or as events. A million tokens fit. */
@@ -74,11 +76,27 @@ export async function runCompletion(
   }
 }
 
+/** What an {@link OpenAiBackend} needs to know. */
+export interface OpenAiBackendOptions extends ModelServerOptions {
+  /** The key of the salts of accounts; null for a random one. */
+  cacheSaltKey?: string | null;
+}
+
 /** One call of `complete` is one attempt; nothing is repeated. */
 export class OpenAiBackend extends ModelServer {
+  /** Null if the server's cache does not keep accounts apart. */
+  readonly #cacheSalt: CacheSalt | null;
   readonly #encode = this.encoder("/chat/completions", {
     accept: "text/event-stream, application/json",
   });
+
+  /** Throws an Error if the key of the server cannot be sent. */
+  constructor({ cacheSaltKey = null, ...options }: OpenAiBackendOptions) {
+    super(options);
+    this.#cacheSalt = options.config.cache_salt === "account"
+      ? createCacheSalt(cacheSaltKey)
+      : null;
+  }
 
   /**
    * Reads the server's response into `answer`, and returns its usage. A server of one
@@ -115,7 +133,8 @@ export class OpenAiBackend extends ModelServer {
     { request, choices, answer, signal }: Asking,
   ): Promise<StatedUsage> {
     const { call } = answer;
-    const body = encodeRequestBody(request, this.config);
+    const cacheSalt = this.#cacheSalt?.(call.account ?? "");
+    const body = encodeRequestBody(request, this.config, { cacheSalt });
     const mustBeginSoon = request.stream;
     const sent = { encode: this.#encode, body, call, signal, mustBeginSoon };
     return this.exchange(sent, async (response) => {

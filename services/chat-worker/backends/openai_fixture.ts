@@ -22,7 +22,8 @@ import {
   usageChunk,
 } from "../../../tests/support/model_servers/model_answers.ts";
 import { recordCall } from "../../../tests/support/model_servers/recorded_call.ts";
-import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
+import { requestWith } from "../requests/request_fixture.ts";
+import { linesOf, newAnswer, seen } from "./answer_fixture.ts";
 import {
   UpstreamError,
   type UpstreamFault,

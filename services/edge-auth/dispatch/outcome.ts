@@ -16,6 +16,8 @@ export interface RunJob {
   /** The key whose request it is; empty for one of the edge itself. */
   readonly keyId: string;
   readonly kind: ModelKind;
+  /** Whose request it is, for workers whose model servers keep accounts apart. */
+  readonly account?: string | undefined;
   /**
    * The model whose workers may run it. For an upload this may be any model of its
    * kind: all workers of a kind run all its models.

@@ -187,10 +187,18 @@ export function startRun(
     recordRun(call, facts, { ...deps, outcome, isCharged: lease !== null });
   };
   const { kind, model } = facts;
-  const work = { kind, model, body, sink: answer, onEnded };
+  const account = keepsAccountsApart(deps.catalog, model)
+    ? call.principal.ownerId
+    : undefined;
+  const work = { kind, model, account, body, sink: answer, onEnded };
   answer.attach(startTracedRun(call, work, deps));
   return RUNNING;
 }
+
+/** Whether the cache of a model server has to know whose request it is. */
+const keepsAccountsApart = (catalog: Catalog, model: string): boolean =>
+  catalog.get(model)?.backends.some((each) => each.cache_salt !== undefined) ??
+    false;
 
 /** The client has disconnected. */
 export function left({ exchange }: KnownCall): CallEnd {

@@ -26,6 +26,8 @@ import { poolOf } from "../model_servers/recorded_call.ts";
 import type { ModelServer } from "../model_servers/scripted_model_server.ts";
 import { type BusConnection, connectTo, Timers } from "./in_process_edge.ts";
 
+/** From which workers make the salts of accounts. */
+const SALT_KEY = "test-salt-key";
 /** The key of the backends of a catalog. */
 export const BACKEND_KEY = "upstream-key-0123456789";
 
@@ -136,6 +138,7 @@ function poolOfModel(id: string, backends: readonly BackendConfig[]) {
         publicModel: id,
         config,
         apiKey: BACKEND_KEY,
+        cacheSaltKey: SALT_KEY,
         now: monotonicNow,
       })
     ),

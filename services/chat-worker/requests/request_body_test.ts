@@ -6,7 +6,7 @@ import {
   type DialectName,
   DIALECTS,
 } from "@gateway/shared/models/dialects";
-import { requestWith } from "./answer_fixture.ts";
+import { requestWith } from "./request_fixture.ts";
 import { encodeRequestBody } from "./request_body.ts";
 
 const plain = requestWith({ stream: false, include_usage: false });

@@ -11,11 +11,12 @@ import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 /**
  * The body of a request, in the server's dialect: what the client sent, but for the
  * model's name and the fields that servers name differently. Every stream requests
- * usage.
+ * usage. `cacheSalt` keeps its account apart in the server's cache.
  */
 export function encodeRequestBody(
   request: ChatRequest,
   { model, dialect }: Pick<BackendConfig, "model" | "dialect">,
+  { cacheSalt }: { cacheSalt?: string | undefined } = {},
 ): string {
   const {
     include_usage: _,
@@ -32,6 +33,7 @@ export function encodeRequestBody(
     model,
     messages: request.messages.map((each) => spelledOut(each, dialect)),
   };
+  if (cacheSalt !== undefined) body.cache_salt = cacheSalt;
   if (request.stream && dialect.stream_usage) {
     body.stream_options = { ...options, include_usage: true };
   } else if (options !== undefined) body.stream_options = options;
