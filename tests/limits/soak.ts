@@ -6,7 +6,7 @@ import { randomInt } from "node:crypto";
 const FILES = [
   "services/edge-auth/limits/limiter_pressure_test.ts",
   "tests/limits/invariants_test.ts",
-  "tests/limits/failover_test.ts",
+  "tests/limits/failover_timed_test.ts",
   "tests/limits/ledger_test.ts",
 ];
 const MINUTES_DEFAULT = 5;
