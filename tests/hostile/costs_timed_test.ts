@@ -147,65 +147,103 @@ const CONNECTIONS_EACH = 4;
 /** The edge without attack is asked less often: it only shows the noise. */
 const CALM_EVERY = 3;
 
+/** Posts a body to an edge, and returns the status. */
+type Post = (
+  key: string,
+  body: Uint8Array<ArrayBuffer>,
+  edge?: number,
+) => Promise<number>;
+
+/** Keys that send one hostile body after the other to the first edge. */
+class Attack {
+  /** How often each status was the answer. */
+  readonly statuses = new Map<number, number>();
+  readonly #post: Post;
+  readonly #connections: Promise<void>[] = [];
+  #isOver = false;
+
+  constructor(post: Post) {
+    this.#post = post;
+  }
+
+  /** Begins to attack with a key, on several connections. */
+  begin(key: string): void {
+    for (let count = 0; count < CONNECTIONS_EACH; count += 1) {
+      this.#connections.push(this.#send(key));
+    }
+  }
+
+  /** Sends no more. */
+  async end(): Promise<void> {
+    this.#isOver = true;
+    await Promise.all(this.#connections);
+  }
+
+  async #send(key: string): Promise<void> {
+    const bodies = Object.values(HOSTILE).map((body) => encoder.encode(body));
+    while (!this.#isOver) {
+      for (const body of bodies) {
+        add(this.statuses, await this.#post(key, body));
+      }
+    }
+  }
+}
+
+/** By turns at the edge under attack and at one that only shares the machine. */
+async function measure(ask: (edge: number) => Promise<number>) {
+  const served = new Map<number, number>();
+  const [attacked, calm]: [number[], number[]] = [[], []];
+  const stretches: number[] = [];
+  for (let count = 0; count < ASKED; count += 1) {
+    const asked = count % CALM_EVERY === 0 ? [attacked, calm] : [attacked];
+    for (const [edge, tookMs] of asked.entries()) {
+      const startedAtMs = performance.now();
+      add(served, await ask(edge));
+      tookMs.push(performance.now() - startedAtMs);
+    }
+    if (count % SPIN_EVERY === 0) stretches.push(stretch());
+  }
+  const [attackedMs, calmMs] = [p99(attacked), p99(calm)];
+  const stretched = p99(stretches);
+  const noiseMs = Math.max(0, calmMs - CALM_P99_MS);
+  const correctedMs = (attackedMs - noiseMs) / stretched;
+  return { served, attackedMs, calmMs, stretched, correctedMs };
+}
+
+/**
+ * Whether a measurement shows that the promise holds: others are served, and in time.
+ * Where Redis does not get the processor in time, the answer is an honest 503.
+ */
+function isKept(
+  { served, stretched, correctedMs }: Awaited<ReturnType<typeof measure>>,
+): boolean {
+  const isServed = !served.has(503) || stretched > CALM_STRETCH;
+  return isServed && correctedMs < P99_MS;
+}
+
 Deno.test("API4: hostile bodies of four keys at once do not slow down the requests of another", async () => {
   await using gateway = await startGateway("launched", { edges: 2 });
-  const post = (key: string, body: Uint8Array<ArrayBuffer>, edge = 0) =>
+  const post: Post = (key, body, edge = 0) =>
     readStatus(postBody(gateway.baseUrl(edge), key, body));
   const { key: victim } = await gateway.createKey();
   const good = encoder.encode(members('"max_tokens":1'));
   for (let count = 0; count < 100; count += 1) {
     await until(async () => await post(victim, good, count % 2) === 200);
   }
-  const bodies = Object.values(HOSTILE).map((body) => encoder.encode(body));
-  let isOver = false;
-  const refused = new Map<number, number>();
-  const attack = async (key: string) => {
-    for (let count = 0; !isOver; count += 1) {
-      const status = await post(key, bodies[count % bodies.length] ?? good);
-      add(refused, status);
-    }
-  };
-  const attacks: Promise<void>[] = [];
+  const attack = new Attack(post);
   for (let count = 0; count < ATTACKERS; count += 1) {
-    const { key } = await gateway.createKey();
-    for (let each = 0; each < CONNECTIONS_EACH; each += 1) {
-      attacks.push(attack(key));
-    }
+    attack.begin((await gateway.createKey()).key);
   }
-  /** By turns at the edge under attack and at one that only shares the machine. */
-  const measure = async () => {
-    const served = new Map<number, number>();
-    const [attacked, calm]: [number[], number[]] = [[], []];
-    const stretches: number[] = [];
-    for (let count = 0; count < ASKED; count += 1) {
-      const asked = count % CALM_EVERY === 0 ? [attacked, calm] : [attacked];
-      for (const [edge, tookMs] of asked.entries()) {
-        const startedAtMs = performance.now();
-        add(served, await post(victim, good, edge));
-        tookMs.push(performance.now() - startedAtMs);
-      }
-      if (count % SPIN_EVERY === 0) stretches.push(stretch());
-    }
-    const [attackedMs, calmMs] = [p99(attacked), p99(calm)];
-    const stretched = p99(stretches);
-    const noiseMs = Math.max(0, calmMs - CALM_P99_MS);
-    const correctedMs = (attackedMs - noiseMs) / stretched;
-    return { served, attackedMs, calmMs, stretched, correctedMs };
-  };
-  const measured = [await measure()];
-  const isKept = () => measured.some(({ correctedMs }) => correctedMs < P99_MS);
-  while (!isKept() && measured.length < MEASURED_MAX) {
-    measured.push(await measure());
+  const measured = [];
+  do {
+    measured.push(await measure((edge) => post(victim, good, edge)));
+  } while (!measured.some(isKept) && measured.length < MEASURED_MAX);
+  await attack.end();
+  assert.ok((attack.statuses.get(400) ?? 0) > 10, "the attack went on");
+  for (const { served } of measured) {
+    for (const status of served.keys()) assert.ok([200, 503].includes(status));
   }
-  isOver = true;
-  await Promise.all(attacks);
-  assert.ok((refused.get(400) ?? 0) > 10, "the attack went on");
-  for (const { served, stretched } of measured) {
-    // Where Redis does not get the processor in time, the answer is an honest 503.
-    const allowed = stretched > CALM_STRETCH ? [200, 503] : [200];
-    for (const status of served.keys()) assert.ok(allowed.includes(status));
-  }
-  assert.ok(isKept(), Deno.inspect(measured));
+  assert.ok(measured.some(isKept), Deno.inspect(measured));
 });
 
 /** How much longer than its processor time a little work takes here and now. */
