@@ -18,7 +18,7 @@ import {
 /** Run in the same process: starting a browser costs as much as twenty pages. */
 import "./try_steps_fixture.ts";
 
-/** The lifecycle of keys in the browser. Run by `console_test.ts`. */
+/** The lifecycle of keys in the browser. Run by `console_timed_test.ts`. */
 
 /** Distance of a click from the corner of a button, in px. */
 const INSET = 10;

@@ -6,7 +6,7 @@ import { SCENES, setStage, type Stage } from "./scenes_fixture.ts";
 
 /**
  * Every page as people see it; those of answers on Try it are in
- * `try_steps_fixture.ts`. Run by `looks_test.ts`.
+ * `try_steps_fixture.ts`. Run by `looks_timed_test.ts`.
  */
 
 /**

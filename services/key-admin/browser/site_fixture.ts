@@ -107,6 +107,9 @@ export function browserTest(
 /** The options of a window that may copy and paste. */
 export const CLIPBOARD = { permissions: ["clipboard-read", "clipboard-write"] };
 
+/** A busy machine may need so long for a page. */
+const PATIENT_MS = 60_000;
+
 /** A new window, signed out. */
 export async function openWindow(
   { browser, faults, site }: Visit,
@@ -117,7 +120,7 @@ export async function openWindow(
     baseURL: site.origin,
     ...options,
   });
-  context.setDefaultTimeout(20_000);
+  context.setDefaultTimeout(PATIENT_MS);
   context.on("weberror", (error) => faults.push(String(error.error())));
   context.on("console", (message) => {
     // The browser reports the 4xx of refusals as an error.

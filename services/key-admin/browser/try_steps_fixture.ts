@@ -13,7 +13,7 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
-/** The page "Try it" in the browser. Run by `console_test.ts`. */
+/** The page "Try it" in the browser. Run by `console_timed_test.ts`. */
 
 /** As a browser takes it from a disk. */
 const RECORDING = {
