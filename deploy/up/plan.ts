@@ -5,6 +5,10 @@ import { familyOf } from "@gateway/shared/models/kinds";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import { parseEnv, secret } from "@gateway/shared/process/env";
 import { natsUrls, redisUrl } from "@gateway/shared/process/service_variables";
+import {
+  MODEL_PROXY_VARIABLES,
+  proxiesOf,
+} from "@gateway/shared/worker/config";
 import type { Program, Unit } from "./cluster.ts";
 import { ROOT, type UpOptions } from "./options.ts";
 import { findFreePorts, LOOPBACK } from "./ports.ts";
@@ -39,6 +43,7 @@ const VARIABLES = {
   REDIS_URL: redisUrl().optional(),
   [catalogVariables.UPSTREAM_KEY_ENV]: secret().optional(),
   ...catalogVariables.CATALOG_VARIABLES,
+  ...MODEL_PROXY_VARIABLES,
 };
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
 const DRAIN_SECONDS = "10";
@@ -89,6 +94,8 @@ export function readSettings(env: Environment, cwd: string) {
   return {
     ...values,
     hasSimulator: given === undefined,
+    /** Lead to model servers. */
+    proxies: proxiesOf(values),
     catalog: given ??
       catalogVariables.catalogFromSimulator("http://simulator/v1"),
     /** The key of a model server that this variable holds. */

@@ -2,15 +2,13 @@
  * What the operator gets when the cluster is ready: a first key, how to use it, and
  * which models answer.
  */
-import type { BackendConfig } from "@gateway/shared/models/catalog";
-import { UPSTREAM_KEY_ENV } from "@gateway/shared/models/catalog_variables";
 import { errorMessage } from "@gateway/shared/process/env";
-import { redirectTarget } from "@gateway/shared/upstream/error_response";
 import * as z from "zod";
 import type { Program } from "./cluster.ts";
 import { writePrivateFile } from "./files.ts";
 import { ROOT } from "./options.ts";
 import type { Settings } from "./plan.ts";
+import { probeServer } from "./server_probe.ts";
 import type { UpState } from "./state.ts";
 
 /** The key that the launcher creates, or why there is none. */
@@ -37,8 +35,6 @@ const HOW_TO_CREATE =
   `create one with: npx -y deno task keys create --description "My key"`;
 const CREATED = z.object({ key: z.string() });
 const CHECK_MS = 2_000;
-/** Shorter than the start of the services, which it must not delay. */
-const PROBE_MS_MAX = 2_000;
 const SETUP_MEANING = "makes you its first owner; works once, for 15 minutes";
 /** The command line finds only the gateway of this directory. */
 const NEW_LINK = " (for a new link: npx -y deno task owners set-up)";
@@ -132,14 +128,11 @@ export function describeSummary(
 ${example}Ctrl-C stops everything.`;
 }
 
-/**
- * Asks the servers of each model for their models, for at most two seconds. Never
- * rejects.
- */
+/** Asks the servers of each model for their models. Never rejects. */
 export async function describeModels(
-  { catalog, hasSimulator, keyOf }: Pick<
+  { catalog, hasSimulator, keyOf, proxies }: Pick<
     Settings,
-    "catalog" | "hasSimulator" | "keyOf"
+    "catalog" | "hasSimulator" | "keyOf" | "proxies"
   >,
 ): Promise<DescribedModel[]> {
   return await Promise.all(
@@ -149,57 +142,11 @@ export async function describeModels(
         return { id, kind, servers, isAnswering: true };
       }
       const found = await Promise.all(
-        backends.map((backend) => probeServer(backend, keyOf)),
+        backends.map((backend) => probeServer(backend, { keyOf, proxies })),
       );
       const servers = found.map(({ servers }) => servers).join(", ");
       const isAnswering = found.some(({ isAnswering }) => isAnswering);
       return { id, kind, servers, isAnswering };
     }),
   );
-}
-
-async function probeServer(
-  { base_url: url, api_key_env: keyName, headers: own }: BackendConfig,
-  keyOf: Settings["keyOf"],
-) {
-  const given = keyName && keyOf(keyName);
-  const headers = { ...own, ...given && { authorization: `Bearer ${given}` } };
-  const signal = AbortSignal.timeout(PROBE_MS_MAX);
-  try {
-    const init = { headers, signal, redirect: "manual" } as const;
-    const { ok, status, body, headers: got } = await fetch(
-      `${url}/models`,
-      init,
-    );
-    await body?.cancel();
-    const isRefused = status === 401 || status === 403;
-    const hint = status === 404 ? ", does the URL lack /v1?" : "";
-    const key = keyName
-      ? `check the key in ${keyName}`
-      : `it wants a key: set ${UPSTREAM_KEY_ENV}, or api_key_env in the models file`;
-    const isRedirect = status >= 300 && status < 400;
-    const answers = isRedirect
-      ? `redirects to ${
-        redirectTarget(got.get("location"))
-      }, which is not followed: check the URL`
-      : isRefused
-      ? `${status}, ${key}`
-      : ok
-      ? "answers"
-      : `answers ${status} to GET /models${hint}`;
-    const isAnswering = status < 500 && !isRefused && !isRedirect;
-    return { servers: `${url} : ${answers}`, isAnswering };
-  } catch (error) {
-    const why = signal.aborted
-      ? `no answer in ${PROBE_MS_MAX / 1_000} s`
-      : `not reachable (${reasonOf(error)})`;
-    return { servers: `${url} : ${why}`, isAnswering: false };
-  }
-}
-
-/** `connection refused`, of an error whose cause ends with that. */
-function reasonOf(error: unknown): string {
-  const cause = error instanceof Error ? error.cause ?? error : error;
-  const [reason = ""] = errorMessage(cause).split(": ").slice(-1);
-  return reason.replace(/ \(os error.*/, "").toLowerCase();
 }

@@ -54,7 +54,7 @@ function rowsAt(url: string, dead: string): Row[] {
     { url: `${url}/stall`, says: "no answer in 2 s", isAnswering: false },
     {
       url: `${url}/garbage`,
-      says: "not reachable (invalid http version parsed)",
+      says: "answers, but not in HTTP",
       isAnswering: false,
     },
     {
@@ -89,6 +89,11 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
     catalog: parseCatalog({ models }),
     hasSimulator: false,
     keyOf: (name) => name.toLowerCase(),
+    proxies: {
+      httpsProxy: undefined,
+      httpProxy: undefined,
+      noProxy: undefined,
+    },
   });
   const tookMs = performance.now() - startedAtMs;
   assert.ok(tookMs < 3_500, `${tookMs} ms`);

@@ -35,7 +35,7 @@ const GIB = 1024 * MIB;
 const proxyUrl = () => hidden(url(["http:"])).optional();
 
 /** The proxies through which model servers are reached, as other programs obey them. */
-const MODEL_PROXY_VARIABLES = {
+export const MODEL_PROXY_VARIABLES = {
   HTTPS_PROXY: proxyUrl().describe(
     "HTTP proxy through which model servers with https are reached",
   ),
@@ -46,6 +46,17 @@ const MODEL_PROXY_VARIABLES = {
     "Model servers that are reached without a proxy, separated by commas: names, which include all below them, addresses, IPv4 blocks such as 10.0.0.0/8, or * for all; this machine always is",
   ),
 };
+
+/** The proxies that {@link MODEL_PROXY_VARIABLES} name. */
+export function proxiesOf(
+  { HTTPS_PROXY, HTTP_PROXY, NO_PROXY }: ConfigOf<typeof MODEL_PROXY_VARIABLES>,
+): ProxyVariables {
+  return {
+    httpsProxy: HTTPS_PROXY,
+    httpProxy: HTTP_PROXY,
+    noProxy: NO_PROXY,
+  };
+}
 
 /** The variables of every worker, each with its meaning and default. */
 export const WORKER_VARIABLES = {
@@ -120,11 +131,7 @@ export function workerConfig(
     cacheSaltKey,
     heldBytesMax: settings.HELD_BYTES_MAX,
     drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,
-    proxies: {
-      httpsProxy: settings.HTTPS_PROXY,
-      httpProxy: settings.HTTP_PROXY,
-      noProxy: settings.NO_PROXY,
-    },
+    proxies: proxiesOf(settings),
   };
 }
 
