@@ -36,6 +36,13 @@ const fields = z.object({
     .describe(
       "Whether the server supports the role developer; if not, it is sent as system.",
     ),
+  reasoning_field: z.enum(["reasoning_content", "reasoning", "as_sent"])
+    .describe(
+      "The name under which the reasoning of earlier answers is sent, whatever the client calls it.",
+    ),
+  tool_media: z.enum(["tool", "user"]).describe(
+    "Where images and other media in results of tools are sent: in their message, or in a message of the user after the last result.",
+  ),
   choices_per_request: z.enum(["many", "one"]).describe(
     "one: n is not sent; the server gets n requests in parallel, each with its own prompt tokens.",
   ),
@@ -56,6 +63,8 @@ const DASHSCOPE: Dialect = {
   thinking_field: "enable_thinking",
   thinking_budget_field: "thinking_budget",
   developer_role: false,
+  reasoning_field: "reasoning_content",
+  tool_media: "tool",
   choices_per_request: "many",
   stream_usage: true,
 };
@@ -72,7 +81,8 @@ const VLLM: Dialect = {
  */
 export const DIALECTS = {
   dashscope: DASHSCOPE,
-  vllm: VLLM,
+  // Called reasoning_content before 0.11.2.
+  vllm: { ...VLLM, reasoning_field: "reasoning" },
   sglang: VLLM,
   "llama.cpp": {
     ...VLLM,
@@ -85,9 +95,11 @@ export const DIALECTS = {
     repetition_penalty_field: "none",
     thinking_field: "reasoning_effort",
     thinking_budget_field: "none",
+    reasoning_field: "reasoning",
     choices_per_request: "one",
   },
-  // OpenAI refuses unknown fields; its reasoning models refuse max_tokens.
+  // OpenAI refuses unknown fields; its reasoning models refuse max_tokens. Its results
+  // of tools have only texts.
   openai: {
     ...DASHSCOPE,
     max_tokens_field: "max_completion_tokens",
@@ -95,6 +107,8 @@ export const DIALECTS = {
     thinking_field: "none",
     thinking_budget_field: "none",
     developer_role: true,
+    reasoning_field: "as_sent",
+    tool_media: "user",
   },
 } satisfies { [name: string]: Dialect };
 

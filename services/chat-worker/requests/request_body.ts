@@ -1,12 +1,8 @@
 /** The body of a chat request in the dialect of a model server. */
 import type { BackendConfig } from "@gateway/shared/models/catalog";
-import type { Dialect } from "@gateway/shared/models/dialects";
-import type {
-  ChatMessage,
-  ChatRequest,
-  ToolCall,
-} from "@gateway/shared/openai/chat";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
+import { messagesFor } from "./messages.ts";
 
 /**
  * The body of a request, in the server's dialect: what the client sent, but for the
@@ -31,7 +27,7 @@ export function encodeRequestBody(
   const body: JsonObject = {
     ...same,
     model,
-    messages: request.messages.map((each) => spelledOut(each, dialect)),
+    messages: messagesFor(request.messages, dialect),
   };
   if (cacheSalt !== undefined) body.cache_salt = cacheSalt;
   if (request.stream && dialect.stream_usage) {
@@ -67,26 +63,4 @@ function put(
   const given = isJsonObject(body[field]) ? body[field] : {};
   const isKwargs = field === "chat_template_kwargs";
   body[field] = isKwargs ? { ...given, [name]: value } : value;
-}
-
-/**
- * A message that every server accepts: no null content, no empty arguments, `developer`
- * only where supported.
- */
-function spelledOut(message: ChatMessage, dialect: Dialect): ChatMessage {
-  const { role, content, tool_calls: calls } = message;
-  if (role === "developer" && !dialect.developer_role) {
-    return { ...message, role: "system" };
-  }
-  if (calls === undefined && content !== null) return message;
-  return {
-    ...message,
-    content: content ?? "",
-    ...(calls === undefined ? {} : { tool_calls: calls.map(withArguments) }),
-  };
-}
-
-function withArguments(call: ToolCall): ToolCall {
-  if (call.function?.arguments !== "") return call;
-  return { ...call, function: { ...call.function, arguments: "{}" } };
 }
