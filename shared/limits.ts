@@ -204,11 +204,17 @@ export const HELD_BYTES_MAX = 400 * MIB;
 
 /** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
 export const MEDIA_LIMITS = {
-  /** The text to speak, and `instructions`. */
+  /** The text to speak, unless its model has another bound; as OpenAI has it. */
   speechCharsMax: 4_096,
   speed: [0.25, 4],
+  /** What to draw or film, unless its model has another bound. */
   promptCharsMax: 32_000,
+  /** The largest of these two bounds that a model may have: a book. */
+  textCharsMax: 1_000_000,
+  /** The images of one request, unless its model has another bound. */
   imagesMax: 10,
+  /** The largest such bound: more do not fit into an answer. */
+  imagesOfModelMax: 100,
   /** Images to edit in one request. */
   editedImagesMax: 16,
   /** An image within JSON. */
@@ -220,16 +226,15 @@ export const MEDIA_LIMITS = {
   imagePixelsMax: 50_000_000,
   maskBytesMax: 4 * MIB,
   partialImagesMax: 3,
-  /** `output_compression`, in percent. */
-  compressionMax: 100,
   /** The length of a recording or video. What a server states beyond is not charged. */
   secondsMax: 86_400,
   /** The text of a recording, with the times of its words. */
   transcriptBytesMax: 16 * MIB,
-  /** Values of one list in a form. */
-  formListMax: 16,
-  /** Names such as that of a voice. */
-  labelCharsMax: 256,
+  /**
+   * What a model server says of a video besides what clients rely on, as JSON, which is
+   * kept with the job. Beyond: it is left out.
+   */
+  videoMoreCharsMax: 4_096,
   /**
    * The audio of one answer: the longest text, at a quarter of the speed, has 20
    * minutes, which are 230 MB in stereo at 48 kHz. Beyond: 502, or the answer is cut.
@@ -248,7 +253,7 @@ export const MEDIA_LIMITS = {
 export const VIDEO_LIMITS = {
   /** The file of a video. Beyond: the answer is cut. */
   fileBytesMax: 4 * 1024 * MIB,
-  /** The image that a video starts with. Beyond: 413. */
+  /** The image that a video starts with, unless its model has another bound. */
   referenceBytesMax: 20 * MIB,
   /** How long a model server may take to report the state of a job, or to delete it. */
   askMs: 15_000,
@@ -276,12 +281,18 @@ export const VIDEO_LIMITS = {
  * worker.
  */
 export const UPLOAD_LIMITS = {
-  /** One request. Beyond this and the next two: 413. */
+  /**
+   * One request, unless its model has larger files. Beyond this and the next two: 413.
+   */
   bytesMax: 64 * MIB,
-  /** A recording, as OpenAI has it. */
+  /** A recording, as OpenAI has it, unless its model has another bound. */
   audioBytesMax: 25 * MIB,
-  /** An image to edit, as OpenAI has it. */
+  /** An image to edit, as OpenAI has it, unless its model has another bound. */
   imageBytesMax: 50_000_000,
+  /** The largest such bound: more does not arrive in time. */
+  fileOfModelBytesMax: 128 * MIB,
+  /** What a form has besides such a file. */
+  besidesFileBytesMax: MIB,
   /** How long the whole upload may take: 64 MiB at 5 Mbit/s. */
   totalMs: 110_000,
   /**
@@ -291,7 +302,8 @@ export const UPLOAD_LIMITS = {
   pieceMs: 2_000,
   filesMax: 17,
   fieldsMax: 64,
-  fieldBytesMax: 128 * KIB,
+  /** All fields of a form: they go to a worker in one message. */
+  fieldBytesMax: 384 * KIB,
   partsMax: 100,
   /** Headers of one part. */
   headersMax: 16,

@@ -33,7 +33,7 @@ const encoder = new TextEncoder();
 export interface MediaAttempt<Request extends MediaRequest = MediaRequest> {
   request: Request;
   server: ModelServer;
-  answer: MediaAnswer;
+  answer: AttemptAnswer;
   /** Shared by all model servers of the process. */
   memory: WorkerMemory;
 }
@@ -100,8 +100,8 @@ const DONE = "[DONE]";
 /**
  * The events of an answer, one by one: more is read when the last one has been handled,
  * which may wait for a slow client. Ends with `[DONE]` or the end of the stream.
- * Comments extend no deadline. Rejects with an `UpstreamError` for an error event, or
- * anything that is not JSON.
+ * Whatever comes, a comment too, says that the server is alive. What is no JSON is
+ * skipped. Rejects with an `UpstreamError` for an error event, or if all was skipped.
  */
 export async function* eventsOf(
   { connection, deadlines, server }: ServerResponse,
@@ -113,33 +113,83 @@ export async function* eventsOf(
   },
 ): AsyncGenerator<ServerEvent> {
   const { between_tokens_ms } = server.config.deadlines;
-  const events: [data: string, name: string][] = [];
-  const onEvent = (data: string, name: string) => events.push([data, name]);
-  const parser = new SseParser(onEvent, eventCharsMax);
+  const found = new EventQueue(server, eventCharsMax);
   connection.bytesLeft = bytesMax;
-  for (let isOver = false; !isOver;) {
+  while (!found.isOver) {
     const piece = await connection.read();
-    if (piece === null) {
-      isOver = true;
-      const rest = parser.end();
-      // It may be cut: then the end of the stream is the error to report.
-      if (parseJson(rest) !== undefined) onEvent(rest, "");
-    } else parser.push(piece);
-    const chars = events.reduce((sum, [data]) => sum + data.length, 0);
-    const isData = events.length > 0 || parser.isInEvent;
-    await onHeld?.(chars + parser.pendingChars);
-    for (const [text, name] of events.splice(0)) {
-      if (text.length < 16 && text.trim() === DONE) return;
+    if (piece === null) found.end();
+    else found.push(piece);
+    await onHeld?.(found.heldChars);
+    for (const event of found.take()) {
+      deadlines.rest();
+      yield event;
+    }
+    deadlines.arm("betweenTokens", between_tokens_ms);
+  }
+}
+
+/** The events in what has arrived of a stream. */
+class EventQueue {
+  /** `[DONE]` or the end of the stream has come, or the last event before it. */
+  isOver = false;
+  readonly #server: ModelServer;
+  readonly #parser: SseParser;
+  readonly #waiting: { data: string; name: string }[] = [];
+  #hasSkipped = false;
+  #hasEvents = false;
+
+  constructor(server: ModelServer, eventCharsMax: number) {
+    this.#server = server;
+    const onEvent = (data: string, name: string) =>
+      void this.#waiting.push({ data, name });
+    this.#parser = new SseParser(onEvent, eventCharsMax);
+  }
+
+  get heldChars(): number {
+    return this.#waiting.reduce(
+      (sum, { data }) => sum + data.length,
+      this.#parser.pendingChars,
+    );
+  }
+
+  push(piece: Uint8Array): void {
+    this.#parser.push(piece);
+  }
+
+  /** The stream has ended. */
+  end(): void {
+    this.isOver = true;
+    const rest = this.#parser.end();
+    // It may be cut: then the end of the stream is the error to report.
+    if (parseJson(rest) !== undefined) {
+      this.#waiting.push({ data: rest, name: "" });
+    }
+  }
+
+  /** The events that have arrived. Throws the error that one of them is. */
+  *take(): Generator<ServerEvent> {
+    for (const { data: text, name } of this.#waiting.splice(0)) {
+      if (text.length < 16 && text.trim() === DONE) {
+        this.isOver = true;
+        break;
+      }
       if (text === "") continue;
       const data = parseJson(text);
-      if (!isJsonObject(data)) throw invalidAnswer("An event that is not JSON");
+      if (!isJsonObject(data)) {
+        this.#hasSkipped = true;
+        continue;
+      }
       const type = textOf(data.type) || name;
-      if (/(^|\.)error$/.test(type)) throw frameError(data, server.redact);
-      throwIfError(data, server);
-      deadlines.rest();
+      if (/(^|\.)error$/.test(type)) {
+        throw frameError(data, this.#server.redact);
+      }
+      throwIfError(data, this.#server);
+      this.#hasEvents = true;
       yield { type, data };
     }
-    if (isData) deadlines.arm("betweenTokens", between_tokens_ms);
+    if (this.isOver && this.#hasSkipped && !this.#hasEvents) {
+      throw invalidAnswer("Events that are not JSON");
+    }
   }
 }
 
@@ -176,7 +226,7 @@ export const EVENT_STREAM = "text/event-stream";
  * The answer to one attempt: its head, then bytes. Nothing is sent before the model
  * server has made something.
  */
-export class MediaAnswer {
+export class AttemptAnswer {
   /** What has been made, in the unit that such requests cost. */
   made = 0;
   /**
@@ -222,32 +272,51 @@ export class MediaAnswer {
     }
   }
 
+  /** Keeps what the server says its answer is, if the format did not tell. */
+  setTypeIfUnknown(type: string): void {
+    const { content_type: known } = this.head;
+    if (known !== "") return;
+    this.head = { content_type: type || "application/octet-stream" };
+  }
+
   writeEvent(event: JsonObject & { type: string }): Promise<void> {
     const data = JSON.stringify(event);
     return this.write(`event: ${event.type}\ndata: ${data}\n\n`);
   }
 }
 
-/** Follows the request, because each server names the formats differently. */
+/**
+ * Follows the request, because each server names the formats differently. Empty for a
+ * format that only the server knows.
+ */
 function mediaTypeOf(request: MediaRequest): string {
   if (request.stream) return EVENT_STREAM;
   switch (request.kind) {
     case "speech":
-      return request.response_format === "mp3"
-        ? "audio/mpeg"
-        : `audio/${request.response_format}`;
-    case "transcription":
-      return `${
-        TEXT_TYPES[request.response_format] ?? JSON_TYPE
-      }; charset=utf-8`;
+      return SOUND_TYPES[request.format] ?? "";
+    case "transcription": {
+      const isJson = JSON_FORMAT.test(request.format);
+      const type = isJson ? JSON_TYPE : TEXT_TYPES[request.format];
+      return type === undefined ? "" : `${type}; charset=utf-8`;
+    }
     default:
       return JSON_TYPE;
   }
 }
 
 const JSON_TYPE = "application/json";
+/** The formats of transcriptions that are JSON. */
+export const JSON_FORMAT = /json$/;
 const TEXT_TYPES: { readonly [format: string]: string } = {
   text: "text/plain",
   srt: "application/x-subrip",
   vtt: "text/vtt",
+};
+const SOUND_TYPES: { readonly [format: string]: string } = {
+  mp3: "audio/mpeg",
+  opus: "audio/opus",
+  aac: "audio/aac",
+  flac: "audio/flac",
+  wav: "audio/wav",
+  pcm: "audio/pcm",
 };

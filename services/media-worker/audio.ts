@@ -9,6 +9,7 @@ import {
   ask,
   EVENT_STREAM,
   eventsOf,
+  JSON_FORMAT,
   type MediaAttempt,
   piecesOf,
   type ServerEvent,
@@ -31,19 +32,17 @@ export function speak(
   attempt: MediaAttempt<media.SpeechRequest>,
 ): Promise<void> {
   const { request, server: { config } } = attempt;
-  // The format is always stated, because model servers have different defaults.
-  const { input, voice, response_format, speed, instructions } = request;
+  const { input, format, fields, stream } = request;
   const mayStream = config.stream_format_field === "stream_format" &&
-    (speed ?? 1) === 1 && STREAMED.test(response_format);
-  const streamed = mayStream ? "audio" : undefined;
+    Number(fields.speed ?? 1) === 1 && STREAMED.test(format);
   const body = JSON.stringify({
     model: config.model,
     input,
-    voice,
-    response_format,
-    speed,
-    instructions,
-    stream_format: request.stream ? "sse" : streamed,
+    // Always stated, because model servers have different defaults.
+    response_format: format,
+    ...mayStream && { stream_format: "audio" },
+    ...fields,
+    ...stream && { stream_format: "sse" },
   });
   const accept = `audio/*, ${EVENT_STREAM}, application/json`;
   const question = { to: "/audio/speech", accept, body };
@@ -60,47 +59,65 @@ async function passOnSound(
   { request, answer }: MediaAttempt<media.SpeechRequest>,
 ): Promise<void> {
   const { contentType } = response.head;
-  const pass = async (sound: Uint8Array) => {
+  const pass = async (sound: Uint8Array, event: json.JsonObject = {}) => {
     if (sound.length === 0) return;
     // The server has read the whole text, even if the rest of the audio never arrives.
     answer.made = [...request.input].length;
     if (!request.stream) return await answer.write(sound);
     const audio = sound.toBase64();
-    await answer.writeEvent({ type: "speech.audio.delta", audio });
+    await answer.writeEvent({ ...event, type: DELTA_OF_SOUND, audio });
   };
-  let usage: unknown;
+  let done: json.JsonObject = {};
   if (contentType === EVENT_STREAM) {
-    usage = await readSoundEvents(response, pass);
+    done = await readSoundEvents(response, {
+      pass,
+      other: async (event) => {
+        if (request.stream && answer.made > 0) await answer.writeEvent(event);
+      },
+    });
   } else if (/json$|^text\//.test(contentType)) {
     // The body may say what is wrong.
     const text = await textIn(response, OTHER_BYTES_MAX);
     throwIfError(Object(json.parseJson(text)), response.server);
     throw errors.invalidAnswer(`${contentType} instead of audio`);
   } else {
+    answer.setTypeIfUnknown(contentType);
     const pieces = piecesOf(response, MEDIA_LIMITS.speechBytesMax);
     for await (const sound of pieces) await pass(sound);
   }
   if (answer.made === 0) throw errors.truncatedAnswer("No audio");
   if (!request.stream) return;
-  const stated = usageOf(usage, request.input);
-  await answer.writeEvent({ type: "speech.audio.done", usage: stated });
+  // speaches calls it `token_usage`.
+  const { token_usage: tokenUsage, ...rest } = done;
+  const usage = usageOf(done.usage ?? tokenUsage, request.input);
+  await answer.writeEvent({ ...rest, type: DONE_OF_SOUND, usage });
 }
 
-/** Passes on the audio in events, and returns the usage that the last one states. */
+const DELTA_OF_SOUND = "speech.audio.delta";
+const DONE_OF_SOUND = "speech.audio.done";
+
+/** Where the events of an answer go. */
+interface SoundSink {
+  /** Takes the audio of an event. */
+  pass(sound: Uint8Array, event: json.JsonObject): Promise<void>;
+  /** Takes an event of a type that OpenAI does not have. */
+  other(event: json.JsonObject & { type: string }): Promise<void>;
+}
+
+/** Passes on events up to the last one, which it returns. */
 async function readSoundEvents(
   response: ServerResponse,
-  pass: (sound: Uint8Array) => Promise<void>,
-): Promise<unknown> {
+  { pass, other }: SoundSink,
+): Promise<json.JsonObject> {
   const events = eventsOf(response, {
     bytesMax: MEDIA_LIMITS.speechBytesMax,
     eventCharsMax: MEDIA_LIMITS.speechEventCharsMax,
   });
   for await (const { type, data } of events) {
-    if (type === "speech.audio.delta") {
-      await pass(fromBase64(json.textOf(data.audio)));
-    }
-    // speaches calls it `token_usage`.
-    if (type === "speech.audio.done") return data.usage ?? data.token_usage;
+    if (type === DONE_OF_SOUND) return data;
+    if (type === DELTA_OF_SOUND) {
+      await pass(fromBase64(json.textOf(data.audio)), data);
+    } else if (type !== "") await other({ ...data, type });
   }
   throw errors.truncatedAnswer("No last event");
 }
@@ -121,7 +138,6 @@ const BYTES_PER_SECOND = 8_000;
 const BYTES_MAX = MEDIA_LIMITS.transcriptBytesMax;
 const DELTA = "transcript.text.delta";
 const DONE = "transcript.text.done";
-const JSON_FORMAT = /json$/;
 
 /**
  * Passes on a text in the requested format or, with `stream`, as events, whichever of
@@ -134,19 +150,15 @@ export function transcribe(
   const { files } = answer.call;
   const [file] = files;
   answer.started = secondsOf(file?.content ?? new Uint8Array());
-  const { language, prompt, response_format, temperature, stream } = request;
+  const { format, fields, stream } = request;
   // Events need JSON: speaches fills them with the requested format.
-  const isText = stream && !JSON_FORMAT.test(response_format);
+  const isText = stream && !JSON_FORMAT.test(format);
   // The model comes first, so that model servers can route what follows.
   const form = encodeForm({
     model: server.config.model,
-    language,
-    prompt,
-    response_format: isText ? "json" : response_format,
-    temperature,
+    response_format: isText ? "json" : format,
+    ...fields,
     stream: stream ? "true" : undefined,
-    "timestamp_granularities[]": request.timestamp_granularities,
-    "include[]": request.include,
   }, files);
   const to = request.task === "translate" ? "translations" : "transcriptions";
   return ask(attempt, {
@@ -164,8 +176,10 @@ async function passOnText(
   { request, answer }: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
   const estimate = answer.started;
-  const isJson = JSON_FORMAT.test(request.response_format);
-  const isEvents = response.head.contentType === EVENT_STREAM;
+  const { contentType } = response.head;
+  const isJson = JSON_FORMAT.test(request.format);
+  const isEvents = contentType === EVENT_STREAM;
+  answer.setTypeIfUnknown(isEvents ? "text/plain" : contentType);
   const parts = isEvents
     ? readTextEvents(response)
     : readDocument(response, isJson);
@@ -187,7 +201,8 @@ async function passOnText(
     if (request.stream) {
       return await answer.writeEvent({ ...data, type, text, usage });
     }
-    const document = isEvents ? { text, usage } : { ...data, usage };
+    const document: json.JsonObject = { ...data, text, usage };
+    if (isEvents) delete document.type;
     return await answer.write(isJson ? JSON.stringify(document) : text);
   }
 }
@@ -208,7 +223,7 @@ async function* readDocument(
   const parsed = JSON_FORMAT.test(contentType) && json.parseJson(text);
   const data: json.JsonObject = json.isJsonObject(parsed) ? parsed : { text };
   throwIfError(data, response.server);
-  if (isJson && typeof data.text !== "string") {
+  if (isJson && typeof data.text !== "string" && !hasSegments(data)) {
     throw errors.invalidAnswer("A transcription without text");
   }
   yield { type: DELTA, data: { delta: json.textOf(data.text) } };
@@ -244,14 +259,26 @@ function foreignDelta({ type, data }: ServerEvent): string | null {
   return type === "" && typeof data.text === "string" ? data.text : null;
 }
 
-/** Whole seconds, if the server states the length of the recording. */
-function statedSeconds({ usage, duration }: json.JsonObject): number | null {
-  const stated = json.isJsonObject(usage) && usage.type === "duration"
-    ? usage.seconds
-    : duration;
-  const seconds = Number(stated ?? NaN);
-  const isLength = seconds >= 0 && seconds < MEDIA_LIMITS.secondsMax;
-  return isLength ? Math.ceil(seconds) : null;
+function hasSegments({ segments }: json.JsonObject): boolean {
+  return Array.isArray(segments) && segments.length > 0;
+}
+
+/**
+ * Whole seconds, if the server states the length of the recording: in the usage, beside
+ * the text, or as the end of the last segment. The largest counts.
+ */
+function statedSeconds(data: json.JsonObject): number | null {
+  const usage = json.isJsonObject(data.usage) ? data.usage : {};
+  const last = Array.isArray(data.segments) ? data.segments.at(-1) : null;
+  const stated = [
+    usage.seconds,
+    // Mistral's.
+    usage.prompt_audio_seconds,
+    data.duration,
+    json.isJsonObject(last) ? last.end : undefined,
+  ].map((seconds) => Number(seconds ?? NaN))
+    .filter((seconds) => seconds >= 0 && seconds < MEDIA_LIMITS.secondsMax);
+  return stated.length === 0 ? null : Math.ceil(Math.max(...stated));
 }
 
 /**

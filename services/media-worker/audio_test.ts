@@ -34,25 +34,26 @@ const spokenDone = (more: object) =>
 const usage = { input_tokens: 5, output_tokens: 7, total_tokens: 12 };
 
 Deno.test("a server is sent what the client chose, and always the format", async () => {
-  const { kind: _kind, stream: _stream, ...rest } = SPEECH;
-  const plain = { ...rest, model: "theirs" };
+  const { input, fields } = SPEECH;
+  const plain = { model: "theirs", input, response_format: "mp3", ...fields };
   const members = { stream_format_field: "stream_format" } as const;
-  const sung = { response_format: "wav", speed: 0.5 } as const;
-  const pcm = { response_format: "pcm" } as const;
+  const sung = { speed: "0.5", instructions: "Sing", x: [{ y: null }] };
+  const pcm = { format: "pcm" };
+  const inPcm = { ...plain, response_format: "pcm" };
   const rows: [
     change: Partial<media.SpeechRequest>,
     members: Partial<BackendConfig>,
     sent: object,
   ][] = [
-    [{ ...sung, instructions: "Sing" }, members, {
-      ...plain,
+    [{ ...pcm, fields: sung }, members, {
+      model: "theirs",
+      input,
+      response_format: "pcm",
       ...sung,
-      instructions: "Sing",
     }],
     [SSE, {}, { ...plain, stream_format: "sse" }],
-    [{ speed: 1 }, members, { ...plain, speed: 1 }],
-    [pcm, {}, { ...plain, ...pcm }],
-    [pcm, members, { ...plain, ...pcm, stream_format: "audio" }],
+    [pcm, {}, inPcm],
+    [pcm, members, { ...inPcm, stream_format: "audio" }],
   ];
   for (const [change, members, sent] of rows) {
     await using r = startServer(() => [head("200 OK", "x"), CLOSE], members);
@@ -96,28 +97,37 @@ Deno.test("the media type follows the format, whatever the server says", async (
     head("200 OK\r\ncontent-length: 1\r\ncontent-type: audio/x", "x"),
   ]);
   for (const format of ["opus", "aac", "flac", "wav", "pcm"] as const) {
-    const { type } = await r.run({ ...SPEECH, response_format: format });
+    const { type } = await r.run({ ...SPEECH, format });
     assert.equal(type, `audio/${format}`);
   }
+  const { type } = await r.run({ ...SPEECH, format: "m4a" });
+  assert.equal(type, "audio/x", "a format that only the server knows");
 });
 
 /** The last events of servers, and the usage that a client gets. */
 const estimated = { input_tokens: 3, output_tokens: 0, total_tokens: 3 };
 const detailed = { ...usage, input_token_details: {} };
-const dones: [server: string, last: string[], usage: object][] = [
+const dones: [
+  server: string,
+  last: string[],
+  usage: object,
+  more?: object,
+][] = [
   ["vLLM-Omni", [spokenDone({ usage: detailed })], detailed],
   ["speaches", [spokenDone({ token_usage: usage })], usage],
-  ["StepFun", [spokenDone({ audio: "" }), event("[DONE]")], estimated],
+  ["StepFun", [spokenDone({ audio: "" }), event("[DONE]")], estimated, {
+    audio: "",
+  }],
 ];
 
-for (const [server, last, expected] of dones) {
+for (const [server, last, expected, more] of dones) {
   Deno.test(`the events of ${server} become OpenAI's`, async () => {
     await using r = startServer(() => sse(": ping\n\n", delta(SOUND), ...last));
     const { text, error } = await r.run({ ...SPEECH, ...SSE });
     assert.equal(error, null);
     assert.deepEqual(eventsIn(text), [
-      { type: "speech.audio.delta", audio: SOUND.toBase64() },
-      { type: "speech.audio.done", usage: expected },
+      { type: "speech.audio.delta", audio: SOUND.toBase64(), format: "pcm" },
+      { type: "speech.audio.done", usage: expected, ...more },
     ]);
   });
 }
@@ -162,19 +172,21 @@ const DELTA = "transcript.text.delta";
 const HI = ["H", "i"];
 const deltas = HI.map((delta) => named({ type: DELTA, delta }));
 const done = (more: object) => named({ type: "transcript.text.done", ...more });
-const VERBOSE = { response_format: "verbose_json" } as const;
-const TEXT = { response_format: "text" } as const;
-const VTT = { response_format: "vtt" } as const;
+const VERBOSE = { format: "verbose_json" };
+const TEXT = { format: "text" };
+const VTT = { format: "vtt" };
 const two = { type: "duration", seconds: 2 };
 const five = { type: "duration", seconds: 5 };
 
 Deno.test("a server is sent a form with the model first and the file last; for events, JSON is requested", async () => {
   const { asked } = await transcribe(hi, {
     task: "translate",
-    language: "de",
-    prompt: "Grüße",
-    temperature: 0.5,
-    timestamp_granularities: ["word", "segment"],
+    fields: {
+      prompt: "Grüße",
+      temperature: "0.5",
+      "known_speaker_names[]": ["Ann", "Bob"],
+      vad_filter: "True",
+    },
     stream: true,
     ...VTT,
   });
@@ -182,13 +194,13 @@ Deno.test("a server is sent a form with the model first and the file last; for e
   assert.match(asked.body, new RegExp("\0{16000}"));
   assert.deepEqual(await formOf(asked), [
     ["model", "theirs"],
-    ["language", "de"],
-    ["prompt", "Grüße"],
     ["response_format", "json"],
+    ["prompt", "Grüße"],
     ["temperature", "0.5"],
+    ["known_speaker_names[]", "Ann"],
+    ["known_speaker_names[]", "Bob"],
+    ["vad_filter", "True"],
     ["stream", "true"],
-    ["timestamp_granularities[]", "word"],
-    ["timestamp_granularities[]", "segment"],
     ["file", "audio/mpeg", "a%22b.mp3"],
   ]);
   const plain = await transcribe(hi, VTT);

@@ -23,6 +23,7 @@ import {
   CHARACTERS,
   IMAGE,
   named,
+  partly,
   SPEECH,
   SSE,
   startServer,
@@ -53,7 +54,7 @@ const text = (type: string, rest: object) => chunk(named({ type, ...rest }));
 const endpoints: Endpoint[] = [
   {
     name: "images, whole",
-    request: { ...IMAGE, n: 2 },
+    request: { ...IMAGE, count: 2 },
     head: typed("application/json"),
     parts: [
       chunk('{"data":['),
@@ -65,7 +66,7 @@ const endpoints: Endpoint[] = [
   },
   {
     name: "images, as they become sharper",
-    request: { ...IMAGE, ...SSE, partial_images: 2 },
+    request: partly(2),
     head: streamHead(),
     parts: [
       image("image_generation.partial_image"),

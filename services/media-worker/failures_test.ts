@@ -139,7 +139,7 @@ const partial = named({
   type: "image_generation.partial_image",
   b64_json: FIRST.toBase64(),
 });
-const PARTLY = { change: { ...SSE, partial_images: 1 } };
+const PARTLY = { change: { ...SSE, fields: { partial_images: 1 } } };
 const DRAWN = { ...PARTLY, parts: 1 };
 const drawn: Step[] = [streamHead(), chunk(partial), PAUSE];
 const json = (data: unknown) => jsonResponse({ created: 5, data });

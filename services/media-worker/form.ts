@@ -5,10 +5,10 @@ import { newRequestId } from "@gateway/shared/process/ids";
 
 const QUOTED = /["\r\n]/g;
 
-/** The values of a field: one part for each; none for what is undefined. */
-export type FormFields = {
-  readonly [name: string]: string | number | readonly string[] | undefined;
-};
+/** The values of fields: one part for each; none for what is undefined. */
+export interface FormFields {
+  readonly [name: string]: unknown;
+}
 
 /**
  * Encodes the fields and then the files, in this order, under a random boundary.

@@ -15,6 +15,7 @@ import {
   throwIfError,
   usageOf,
 } from "./attempt.ts";
+import { kindOf } from "./file_types.ts";
 import { encodeForm } from "./form.ts";
 
 const BYTES_MAX = MEDIA_LIMITS.imageAnswerBytesMax;
@@ -22,14 +23,29 @@ const NOT_BASE64 = /[^A-Za-z0-9+/]/;
 const PADDING = /^={1,2}$/;
 const DATA_URL = /^data:[^,]{0,200};base64,/;
 const DATA_URL_CHARS_MAX = 256;
+/** The start of an image in base64, by which its kind is known. */
+const HEAD_CHARS = 32;
 const PIECE_CHARS = 64 * 1024;
-/** What an answer may say about its images, and what events say by default. */
-const ABOUT = [
-  ["background", "auto"],
-  ["output_format", "png"],
-  ["quality", "auto"],
-  ["size", "auto"],
-] as const;
+/** What events say of their images by default: OpenAI's types have these members. */
+const PRESETS: { readonly [name: string]: string } = {
+  background: "auto",
+  output_format: "png",
+  quality: "auto",
+  size: "auto",
+};
+/** Options that may be `auto`: the same as none, which some servers refuse. */
+const MAY_BE_AUTO = new Set(["size", "quality", "background", "moderation"]);
+/** What the gateway writes itself, or what names a file of the server's machine. */
+const OWN_MEMBERS = new Set([
+  "type",
+  "data",
+  "b64_json",
+  "url",
+  "file_path",
+  "created",
+  "created_at",
+  "model",
+]);
 /** Events of model servers, whichever of the two endpoints their names refer to. */
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
@@ -49,7 +65,11 @@ interface Part {
   about: json.JsonObject;
 }
 
-type Picture = Part & { base64: string };
+type Picture = Part & {
+  base64: string;
+  /** An address elsewhere, which a client that asks for addresses gets instead. */
+  address?: string;
+};
 
 /**
  * Passes on images in one document or, with `stream`, as events, whichever of the two
@@ -60,9 +80,8 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const { total_ms } = server.config.deadlines;
   const held = memory.openAnswer();
   const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
-  const imagesMax = request.stream ? 1 : request.n;
   const parts: Part[] = [];
-  answer.started = imagesMax;
+  answer.started = request.count;
   try {
     await ask(attempt, {
       ...encodeRequest(attempt),
@@ -74,62 +93,52 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
         const isLast = part.kind === "completed";
         // An event is passed on as it arrives, a document afterwards.
         if (request.stream && part.about === part.data) {
-          const base64 = await base64Of(part.data, call);
-          if (isLast) answer.made = 1;
-          await writeEvent({ ...part, base64 }, call);
-        }
-        if (isLast && parts.push(part) === imagesMax) return;
+          const picture = await pictureOf(part, call);
+          if (isLast) answer.made += 1;
+          await writeEvent(picture, call);
+        } else if (isLast) parts.push(part);
+        if (answer.made + parts.length === request.count) return;
       }
     });
-    if (answer.made > 0) return;
     const pictures: Picture[] = [];
     for (const part of parts) {
       // Fetched only now, when the connection of the answer is free again.
-      pictures.push({ ...part, base64: await base64Of(part.data, call) });
+      pictures.push(await pictureOf(part, call));
     }
-    const [first] = pictures;
-    if (first === undefined) throw errors.truncatedAnswer("No final image");
-    answer.made = pictures.length;
-    await (request.stream
-      ? writeEvent(first, call)
-      : writeDocument(pictures, call));
+    answer.made += pictures.length;
+    if (answer.made === 0) throw errors.truncatedAnswer("No final image");
+    if (!request.stream) return await writeDocument(pictures, call);
+    for (const picture of pictures) await writeEvent(picture, call);
   } finally {
     held.release();
   }
 }
 
-const hasPartials = ({ stream, partial_images = 0 }: ImageRequest) =>
-  stream && partial_images > 0;
+const hasPartials = ({ stream, fields }: ImageRequest) =>
+  stream && Number(fields.partial_images ?? 0) > 0;
 
-/** What a server is asked for. Images are always requested in base64. */
+/** What a server is asked for: images in base64, unless the client wants another form. */
 function encodeRequest(
   { request, server, answer }: MediaAttempt<ImageRequest>,
 ) {
-  const { model, image_format_field: format } = server.config;
+  const { model, image_format_field: field } = server.config;
+  const { prompt, format, fields, task } = request;
+  const isOurs = format === "b64_json" || format === "url";
+  const inBase64 = field === "none" ? undefined : "b64_json";
+  // Without partial images the only event would be the whole answer, and some servers
+  // refuse to stream.
   const isPartly = hasPartials(request);
-  // `auto` means the same as no option, and some servers refuse it.
-  const chosen = <T>(option: T) => option === "auto" ? undefined : option;
   const asked = {
     model,
-    prompt: request.prompt,
-    response_format: format === "none" ? undefined : "b64_json",
-    n: request.n > 1 ? request.n : undefined,
-    // Without partial images the only event would be the whole answer, and some servers
-    // refuse to stream.
-    stream: isPartly || undefined,
-    partial_images: isPartly ? request.partial_images : undefined,
-    size: chosen(request.size),
-    quality: chosen(request.quality),
-    background: chosen(request.background),
-    output_format: request.output_format,
-    output_compression: request.output_compression,
-    moderation: chosen(request.moderation),
-    style: request.style,
-    user: request.user,
-    input_fidelity: request.input_fidelity,
+    prompt,
+    response_format: isOurs ? inBase64 : format,
+    ...chosen(fields),
   };
-  if (request.task === "generate") {
-    return { to: "/images/generations", body: JSON.stringify(asked) };
+  const isJson = task === "generate" || Array.isArray(fields.images);
+  if (isJson) {
+    const body = JSON.stringify({ ...asked, ...isPartly && { stream: true } });
+    const to = task === "generate" ? "/images/generations" : "/images/edits";
+    return { to, body };
   }
   const { files } = answer.call;
   const isOne = files.filter(({ field }) => field === "image").length === 1;
@@ -137,9 +146,17 @@ function encodeRequest(
     ...file,
     field: file.field === "image" && !isOne ? "image[]" : file.field,
   }));
-  // Model servers do not take JSON. The model comes first, the files last.
-  const fields = { ...asked, stream: isPartly ? "true" : undefined };
-  return { to: "/images/edits", ...encodeForm(fields, named) };
+  // Model servers get a form, the model first, the files last.
+  const members = { ...asked, ...isPartly && { stream: "true" } };
+  return { to: "/images/edits", ...encodeForm(members, named) };
+}
+
+/** The fields of a client, without those that mean the same as none. */
+function chosen(fields: ImageRequest["fields"]): json.JsonObject {
+  const isChosen = ([name, value]: [string, unknown]) =>
+    !(value === "auto" && MAY_BE_AUTO.has(name)) &&
+    !(name === "partial_images" && Number(value) === 0);
+  return Object.fromEntries(Object.entries(fields).filter(isChosen));
 }
 
 async function* partsOf(
@@ -157,6 +174,10 @@ async function* partsOf(
       if (kind !== undefined) yield { kind, data, about: data };
     }
     return;
+  }
+  if (contentType.startsWith("image/")) {
+    const b64_json = (await readBytes(response, call)).toString("base64");
+    return yield* partsIn({ data: [{ b64_json }] });
   }
   if (!/^$|json$/.test(contentType)) {
     throw errors.invalidAnswer(`${contentType} instead of images`);
@@ -193,21 +214,27 @@ async function readBytes(
 
 /**
  * The image in base64. If the server only sends its URL, it is fetched from that
- * server.
+ * server. A URL of another server is only passed on, to clients that ask for URLs.
  */
-async function base64Of(data: json.JsonObject, call: Call): Promise<string> {
+async function pictureOf(part: Part, call: Call): Promise<Picture> {
+  const { data } = part;
   const inline = json.textOf(data.b64_json);
   const given = inline || json.textOf(data.url);
   if (given === "") throw errors.unsupportedAnswer("An image without data");
   const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
-  if (inline === "" && prefix === "") return await fetchPicture(given, call);
+  if (inline === "" && prefix === "") {
+    const isPassed = call.request.format === "url" &&
+      /^https:\/\//.test(given) && call.server.ownUrl(given) === null;
+    if (isPassed) return { ...part, base64: "", address: given };
+    return { ...part, base64: await fetchPicture(given, call) };
+  }
   const base64 = given.slice(prefix.length);
   const end = base64.search(NOT_BASE64);
   const isPadded = end < 0 || PADDING.test(base64.slice(end, end + 3));
   if (base64 === "" || !isPadded) {
     throw errors.unsupportedAnswer("An image that is not base64");
   }
-  return base64;
+  return { ...part, base64 };
 }
 
 /** Fetches an image from the model server itself: no other server, no redirect. */
@@ -239,32 +266,53 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
 
 /** Passes on an image between two texts, without copying it. */
 async function writePicture(
-  [before, base64, after]: readonly [string, string, string],
+  [before, picture, after]: readonly [string, string, string],
   { answer }: Call,
 ): Promise<void> {
   await answer.write(before);
-  for (let at = 0; at < base64.length; at += PIECE_CHARS) {
-    await answer.write(base64.slice(at, at + PIECE_CHARS));
+  for (let at = 0; at < picture.length; at += PIECE_CHARS) {
+    await answer.write(picture.slice(at, at + PIECE_CHARS));
   }
   await answer.write(after);
 }
 
-async function writeEvent(
-  { kind, base64, about }: Picture,
-  call: Call,
-): Promise<void> {
-  const { request } = call;
-  const after: json.JsonObject = { created_at: secondsOf(about, call) };
-  for (const [name, preset] of ABOUT) {
-    after[name] = json.textOf(about[name]) || (request[name] ?? preset);
+/** The members of an object that clients get as the server has sent them. */
+function othersOf(about: json.JsonObject): json.JsonObject {
+  const isPassed = ([name, value]: [string, unknown]) =>
+    !OWN_MEMBERS.has(name) && value !== null;
+  return Object.fromEntries(Object.entries(about).filter(isPassed));
+}
+
+/** The image as the member that the client asked for, and the text around it. */
+function memberOf({ base64, address }: Picture, { request }: Call) {
+  if (address !== undefined) {
+    return { before: `"url":`, text: JSON.stringify(address), after: "" };
   }
-  if (kind === "completed") {
-    after.usage = usageOf(about.usage, request.prompt);
-  } else after.partial_image_index = Number(about.partial_image_index) || 0;
-  const type = `${EVENT_PREFIX[request.task]}.${kind}`;
-  const before = `event: ${type}\ndata: {"type":"${type}","b64_json":"`;
-  const end = `",${JSON.stringify(after).slice(1)}\n\n`;
-  await writePicture([before, base64, end], call);
+  if (request.format !== "url") {
+    return { before: `"b64_json":"`, text: base64, after: `"` };
+  }
+  const start = Uint8Array.fromBase64(base64.slice(0, HEAD_CHARS), {
+    lastChunkHandling: "stop-before-partial",
+  });
+  const type = kindOf(start)?.type ?? "image/png";
+  return { before: `"url":"data:${type};base64,`, text: base64, after: `"` };
+}
+
+async function writeEvent(picture: Picture, call: Call): Promise<void> {
+  const { kind, data, about } = picture;
+  const { request: { fields, prompt, task } } = call;
+  const more: json.JsonObject = { created_at: secondsOf(about, call) };
+  for (const [name, preset] of Object.entries(PRESETS)) {
+    more[name] = json.textOf(fields[name]) || preset;
+  }
+  Object.assign(more, othersOf(about), othersOf(data));
+  if (kind === "completed") more.usage = usageOf(about.usage, prompt);
+  else more.partial_image_index = Number(about.partial_image_index) || 0;
+  const type = `${EVENT_PREFIX[task]}.${kind}`;
+  const { before, text, after } = memberOf(picture, call);
+  const start = `event: ${type}\ndata: {"type":"${type}",${before}`;
+  const end = `${after},${JSON.stringify(more).slice(1)}\n\n`;
+  await writePicture([start, text, end], call);
 }
 
 async function writeDocument(
@@ -272,22 +320,25 @@ async function writeDocument(
   call: Call,
 ): Promise<void> {
   const about = pictures[0]?.about ?? {};
-  const created = secondsOf(about, call);
-  let before = `{"created":${created},"data":[{"b64_json":"`;
-  for (const { base64, data } of pictures) {
-    const revised = json.textOf(data.revised_prompt);
-    const prompt = `,"revised_prompt":${JSON.stringify(revised)}`;
-    const after = `"${revised === "" ? "" : prompt}}`;
-    await writePicture([before, base64, after], call);
-    before = `,{"b64_json":"`;
+  let start = `{"created":${secondsOf(about, call)},"data":[{`;
+  for (const picture of pictures) {
+    const { before, text, after } = memberOf(picture, call);
+    const isEvent = picture.data === about;
+    const more = isEvent ? {} : othersOf(picture.data);
+    const end = `${after}${tailOf(more)}}`;
+    await writePicture([start + before, text, end], call);
+    start = ",{";
   }
-  const rest: json.JsonObject = {};
-  for (const [name] of ABOUT) {
-    rest[name] = json.textOf(about[name]) || undefined;
-  }
-  if (json.isJsonObject(about.usage)) rest.usage = about.usage;
-  const tail = JSON.stringify(rest).slice(1);
-  await call.answer.write(tail === "}" ? "]}" : `],${tail}`);
+  const rest = othersOf(about);
+  // An event says when it was made, and which of several it is.
+  delete rest.partial_image_index;
+  await call.answer.write(`]${tailOf(rest)}}`);
+}
+
+/** The members of an object as JSON that follows others; empty if it has none. */
+function tailOf(members: json.JsonObject): string {
+  const inner = JSON.stringify(members).slice(1, -1);
+  return inner === "" ? "" : `,${inner}`;
 }
 
 /** When it was made in Unix seconds, by default when it was requested. */

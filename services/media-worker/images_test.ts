@@ -27,6 +27,7 @@ import {
   formOf,
   IMAGE,
   named,
+  partly,
   SSE,
   sse,
   startServer,
@@ -67,8 +68,11 @@ const one = [{ b64_json }];
 Deno.test("a server is sent what the client chose, and asked for base64", async () => {
   const plain = { model: "theirs", prompt: "A red fox" };
   const asked = { ...plain, response_format: "b64_json" };
-  const chosen: Partial<ImageRequest> = {
+  const chosen = {
     n: 3,
+    negative_prompt: "blue",
+    seed: 7,
+    num_inference_steps: 9,
     size: "64x64",
     quality: "hd",
     background: "opaque",
@@ -84,13 +88,24 @@ Deno.test("a server is sent what the client chose, and asked for base64", async 
     members: Partial<BackendConfig>,
     sent: object,
   ][] = [
-    [chosen, {}, { ...asked, ...chosen }],
-    [{ size: auto, quality: auto, background: auto, moderation: auto }, {}, {
-      ...asked,
-    }],
+    [{ fields: chosen }, {}, { ...asked, ...chosen }],
+    [
+      {
+        fields: {
+          size: auto,
+          quality: auto,
+          background: auto,
+          moderation: auto,
+        },
+      },
+      {},
+      asked,
+    ],
+    [{ format: "url" }, {}, asked],
+    [{ format: "file" }, {}, { ...plain, response_format: "file" }],
     [SSE, {}, asked],
-    [{ ...SSE, partial_images: 0 }, { image_format_field: "none" }, plain],
-    [{ ...SSE, partial_images: 1 }, {}, {
+    [partly(0), { image_format_field: "none" }, plain],
+    [partly(1), {}, {
       ...asked,
       stream: true,
       partial_images: 1,
@@ -115,13 +130,14 @@ Deno.test("a server is sent the pictures to edit in a form, the model first and 
     const files = fields.map((field) => (
       { field, name: "a.png", type: "image/png", content: PNG }
     ));
-    const options = { n: 2, size: "auto", output_compression: 0 };
-    await r.run({
-      ...IMAGE,
-      ...options,
-      task: "edit",
-      input_fidelity: "high",
-    }, recordCall({ files }));
+    const chosen = {
+      n: "2",
+      size: "auto",
+      output_compression: "0",
+      "tags[]": ["a", "b"],
+    };
+    const edit = { ...IMAGE, task: "edit", fields: chosen } as const;
+    await r.run(edit, recordCall({ files }));
     const asked = await r.peer.request(1);
     assert.equal(`${asked.method} ${asked.path}`, "POST /v1/images/edits");
     assert.deepEqual(await formOf(asked), [
@@ -130,7 +146,8 @@ Deno.test("a server is sent the pictures to edit in a form, the model first and 
       ["response_format", "b64_json"],
       ["n", "2"],
       ["output_compression", "0"],
-      ["input_fidelity", "high"],
+      ["tags[]", "a"],
+      ["tags[]", "b"],
       ...sent.map((name) => [name, "image/png", "a.png"]),
     ]);
   }
@@ -142,21 +159,29 @@ const ofVllm = { ...one[0], url: null, revised_prompt: null };
 const ofSglang = { ...one[0], url: null, file_path: "/srv/out/a.png" };
 const counted = { usage: { ...usage, image_count: 1 } };
 const two = [...one, ...one];
+const picture = [
+  head("200 OK\r\ncontent-type: image/png\r\ncontent-length: 7", PNG),
+];
 const untyped = head("200 OK", JSON.stringify({ created: 5, data: one }));
 /** In a document of one image, made at 5. */
 const documents: [name: string, reply: Step[], said: object, n?: number][] = [
-  ["OpenAI's", json(one, { ...about, usage, more: 1 }), { ...about, usage }],
+  ["OpenAI's", json(one, { ...about, usage, more: [1] }), {
+    ...about,
+    usage,
+    more: [1],
+  }],
   [
     "vLLM-Omni's",
     json([ofVllm], { output_format: null, size: "64x64", metrics: {} }),
-    { size: "64x64" },
+    { size: "64x64", metrics: {} },
   ],
   ["one with a revised prompt", json([revised]), { data: [revised] }],
   [
     "SGLang's, without the paths of its files",
     json([ofSglang], { id: "r1", peak_memory_mb: 9, ...counted }),
-    counted,
+    { ...counted, id: "r1", peak_memory_mb: 9 },
   ],
+  ["a picture without a document", picture, { created: CREATED }],
   ["one without a time", jsonResponse({ data: one }), { created: CREATED }],
   ["one without a type", [untyped, CLOSE], {}],
   [
@@ -176,7 +201,8 @@ const documents: [name: string, reply: Step[], said: object, n?: number][] = [
 for (const [name, reply, said, n = 1] of documents) {
   Deno.test(`a document is made of ${name}`, async () => {
     await using r = startServer(() => reply);
-    const { error, type, text, made } = await r.run({ ...IMAGE, n });
+    const drawn = { ...IMAGE, count: n };
+    const { error, type, text, made } = await r.run(drawn);
     assert.equal(error, null);
     assert.equal(type, "application/json");
     assert.deepEqual(JSON.parse(text), { created: 5, data: one, ...said });
@@ -184,7 +210,7 @@ for (const [name, reply, said, n = 1] of documents) {
   });
 }
 
-const EDIT = { task: "edit", partial_images: 1 } as const;
+const EDIT = { task: "edit", fields: { partial_images: 1 } } as const;
 const edited = "image_edit.completed";
 const partlyEdited = "image_edit.partial_image";
 const little = { created_at: CREATED, ...presets, usage: estimated, b64_json };
@@ -213,11 +239,11 @@ const streams: [
       })),
       { type: COMPLETED, created_at: 9, ...about, usage, b64_json },
     ],
-    { partial_images: 2 },
+    { fields: { partial_images: 2 } },
   ],
   ["events that say little", sse(event({ type: COMPLETED, b64_json })), [
     { ...little, type: COMPLETED, size: "64x64" },
-  ], { size: "64x64" }],
+  ], { fields: { size: "64x64" } }],
   [
     "events with a name only, and others",
     sse(

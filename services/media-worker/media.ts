@@ -10,8 +10,9 @@ import {
 } from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
-import { MediaAnswer, type MediaAttempt } from "./attempt.ts";
+import { AttemptAnswer, type MediaAttempt } from "./attempt.ts";
 import { speak, transcribe } from "./audio.ts";
+import { namedByContent } from "./file_types.ts";
 import { draw } from "./images.ts";
 import { pictureFiles, referenceFiles } from "./picture_files.ts";
 import { passOnVideo } from "./videos.ts";
@@ -19,19 +20,23 @@ import { passOnVideo } from "./videos.ts";
 const text = z.string();
 const requestOf = (kind: media.MediaRequest["kind"], fields: z.ZodRawShape) =>
   z.object({ ...fields, kind: z.literal(kind) });
+const fields = z.record(z.string(), z.unknown());
 /** The fields that this service relies on: the edge has checked them all. */
 const reliedOn = z.union([
-  requestOf("speech", { input: text, response_format: media.speechFormat }),
+  requestOf("speech", { input: text, format: text, fields }),
   requestOf("image", {
     task: z.enum(["generate", "edit"]),
     prompt: text,
-    n: z.number(),
+    count: z.number(),
+    format: text,
+    fields,
   }),
   requestOf("transcription", {
     task: z.enum(["transcribe", "translate"]),
-    response_format: media.transcriptionFormat,
+    format: text,
+    fields,
   }),
-  requestOf("video", { action: z.literal("create"), prompt: text }),
+  requestOf("video", { action: z.literal("create"), prompt: text, fields }),
   requestOf("video", {
     action: z.enum(["retrieve", "content", "delete", "remix"]),
     backend: text,
@@ -51,12 +56,12 @@ export async function runMedia(
 ): Promise<JobCost> {
   if (!isMediaRequest(request)) throw corruptedRequest();
   const files = filesOf(request, call.files);
-  let last: MediaAnswer | null = null;
+  let last: AttemptAnswer | null = null;
   try {
     const made = await pool.run(
       call,
       async (server, progress) => {
-        const answer = new MediaAnswer({ ...call, files }, progress, request);
+        const answer = new AttemptAnswer({ ...call, files }, progress, request);
         last = answer;
         await passOn({ request, server, answer, memory });
         return answer.made;
@@ -74,7 +79,7 @@ export async function runMedia(
  * A server that was told to stop may finish all the same what it makes as a whole, so
  * that counts.
  */
-function reportStarted(call: JobCall, answer: MediaAnswer | null): void {
+function reportStarted(call: JobCall, answer: AttemptAnswer | null): void {
   if (answer === null) return;
   call.write("", Math.max(answer.made, answer.started));
 }
@@ -96,12 +101,15 @@ export function passOn({ request, ...attempt }: MediaAttempt): Promise<void> {
   }
 }
 
-/** The files of a request. Rejects a file that is not an image where one is needed. */
+/**
+ * The files of a request, named by their content. Rejects a file that is not an image
+ * where one is needed.
+ */
 function filesOf(request: media.MediaRequest, uploaded: JobCall["files"]) {
   if (request.kind === "image" && request.task === "edit") {
     return pictureFiles(request, uploaded);
   }
   return request.kind === "video" && request.action === "create"
     ? referenceFiles(request.reference, uploaded)
-    : uploaded;
+    : uploaded.map(namedByContent);
 }

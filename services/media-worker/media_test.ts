@@ -28,6 +28,7 @@ import {
   CHARACTERS,
   IMAGE,
   named,
+  partly,
   read,
   SPEECH,
   SSE,
@@ -44,7 +45,7 @@ const partial = named({
   b64_json,
 });
 const completed = named({ type: "image_generation.completed", b64_json });
-const partly: MediaRequest = { ...IMAGE, ...SSE, partial_images: 3 };
+const drawn: MediaRequest = partly(3);
 const spoken: MediaRequest = { ...SPEECH, ...SSE };
 const elsewhere = jsonResponse({ data: [{ url: "/a" }] });
 
@@ -59,7 +60,7 @@ const moments: [
   ["before the first sound", SPEECH, [], false],
   ["within sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND)], true],
   ["within events of sound", spoken, [streamHead(), chunk(delta)], true],
-  ["after a picture", partly, [streamHead(), chunk(partial)], true],
+  ["after a picture", drawn, [streamHead(), chunk(partial)], true],
   ["while it fetches a picture", IMAGE, elsewhere, false],
 ];
 
@@ -97,7 +98,7 @@ const endless: [
   reply: [start: Step, each: Step, end: Step],
 ][] = [
   ["sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
-  ["pictures", partly, [streamHead(), chunk(partial), chunk(completed)]],
+  ["pictures", drawn, [streamHead(), chunk(partial), chunk(completed)]],
 ];
 for (const [name, request, reply] of endless) {
   Deno.test(`${name} are read as fast as the client takes them, and no deadline but the total counts meanwhile`, async () => {
@@ -175,9 +176,9 @@ const attempts: [
   ["speech that is refused", SPEECH, [CLOSE], sound, CHARACTERS],
   ["speech without sound", SPEECH, noSound, sound, CHARACTERS],
   ["a cut document", IMAGE, [head("200 OK", "{"), CLOSE], document, 1],
-  ["events without a picture", partly, sse(), sse(completed), 1],
+  ["events without a picture", drawn, sse(), sse(completed), 1],
   ["sound that is cut", SPEECH, cutSound, null, CHARACTERS],
-  ["events that are cut after a picture", partly, cutEvents, null, 0],
+  ["events that are cut after a picture", drawn, cutEvents, null, 0],
 ];
 
 for (const [name, request, first, second, made] of attempts) {
@@ -202,7 +203,7 @@ Deno.test("a request that no worker of media runs is an error of ours", async ()
   const wrong = [
     chat,
     { ...chat, kind: "video", prompt: "A fox" },
-    { ...SPEECH, response_format: "m4a" },
+    { ...SPEECH, format: 1 },
     { ...IMAGE, prompt: 1 },
     { ...IMAGE, task: undefined },
   ];

@@ -6,6 +6,7 @@ import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
 import type { ErrorCode } from "@gateway/shared/openai/error";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { kindOf, namedByContent } from "./file_types.ts";
 
 const { imagePixelsMax, maskBytesMax } = MEDIA_LIMITS;
 
@@ -25,16 +26,20 @@ export function pictureFiles(
     ? of("image").map((file, index) =>
       checked(file, isOne ? "image" : `image[${index}]`)
     )
-    : images.map(({ image_url }, index) =>
-      pictureWithin(image_url, "image", `images[${index}]`)
+    : images.map((url, index) =>
+      pictureWithin(url, "image", `images[${index}]`)
     );
   const masks = images === undefined
     ? of("mask").map((file) => checked(file, "mask"))
     : mask === undefined
     ? []
-    : [pictureWithin(mask.image_url, "mask", "mask")];
+    : [pictureWithin(mask, "mask", "mask")];
   for (const mask of masks) requireMask(mask, edited[0]);
-  return [...edited, ...masks].map(({ file }) => file);
+  return [
+    ...edited.map(({ file }) => file),
+    ...masks.map(({ file }) => file),
+    ...othersIn(uploaded, ["image", "mask"]),
+  ];
 }
 
 /** The image that a video starts with, if there is one, checked in the same way. */
@@ -44,9 +49,21 @@ export function referenceFiles(
 ): UploadedFile[] {
   const param = "input_reference";
   const sent = imageUrl === undefined
-    ? uploaded.map((file) => checked(file, param))
+    ? uploaded.filter(({ field }) => field === param)
+      .map((file) => checked(file, param))
     : [pictureWithin(imageUrl, param, param)];
-  return sent.map(({ file }) => file);
+  return [...sent.map(({ file }) => file), ...othersIn(uploaded, [param])];
+}
+
+/** Files that only the model server knows. Pictures are checked like the others. */
+function othersIn(
+  uploaded: readonly UploadedFile[],
+  known: readonly string[],
+): UploadedFile[] {
+  return uploaded.filter(({ field }) => !known.includes(field)).map((file) => {
+    const isPicture = kindOf(file.content)?.type.startsWith("image/");
+    return isPicture ? checked(file, file.field).file : namedByContent(file);
+  });
 }
 
 function pictureWithin(url: string, field: string, path: string): Picture {
@@ -63,14 +80,15 @@ function pictureWithin(url: string, field: string, path: string): Picture {
 /** A file with its real type; `param` is the client's name of its field. */
 function checked({ field, name, content }: UploadedFile, param: string) {
   const head = pictureHead(content);
-  if (head === null) throw fault(param, "expected a PNG, JPEG or WebP file");
+  if (head === null) {
+    throw fault(param, "expected a PNG, JPEG, WebP or GIF file");
+  }
   const { type, width, height } = head;
   if (width * height > imagePixelsMax) {
     const most = `${imagePixelsMax / 1e6} million pixels`;
     throw fault(param, `expected at most ${most}, but got ${width}x${height}`);
   }
-  const given = name || `${field}.${type.slice("image/".length)}`;
-  const file: UploadedFile = { field, name: given, type, content };
+  const file = namedByContent({ field, name, type, content });
   return { file, param, size: `${width}x${height}` };
 }
 
@@ -97,12 +115,12 @@ function fault(
 }
 
 interface PictureHead {
-  type: "image/png" | "image/jpeg" | "image/webp";
+  type: "image/png" | "image/jpeg" | "image/webp" | "image/gif";
   width: number;
   height: number;
 }
 
-/** Reads type and size of a PNG, JPEG or WebP file; null for anything else. */
+/** Reads type and size of a PNG, JPEG, WebP or GIF file; null for anything else. */
 export function pictureHead(bytes: Uint8Array): PictureHead | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const textAt = (at: number, length: number) =>
@@ -113,6 +131,10 @@ export function pictureHead(bytes: Uint8Array): PictureHead | null {
   }
   if (textAt(0, 4) === "RIFF" && textAt(8, 4) === "WEBP") {
     return bytes.length < 30 ? null : webpHead(view, textAt(12, 4));
+  }
+  if (textAt(0, 4) === "GIF8" && bytes.length >= 10) {
+    const [width, height] = [view.getUint16(6, true), view.getUint16(8, true)];
+    return sized({ type: "image/gif", width, height });
   }
   return textAt(0, 3) === "\xff\xd8\xff" ? jpegHead(view) : null;
 }

@@ -26,6 +26,12 @@ const webp = (chunk: string, bytes: number[]) =>
     Buffer.from(bytes),
     Buffer.alloc(16),
   ]);
+function gif(width: number, height: number): Buffer {
+  const head = Buffer.from("GIF89a\0\0\0\0", "latin1");
+  head.writeUInt16LE(width, 6);
+  head.writeUInt16LE(height, 8);
+  return head;
+}
 const LOSSY = [0, 0, 0, 0x9d, 1, 0x2a, 44, 1, 1, 2];
 const EXTENDED = [0, 0, 0, 0, 43, 1, 0, 0, 2, 0];
 /** With a comment and a table before its frame. */
@@ -53,10 +59,11 @@ const jpeg = (frame: number, size: number[]) =>
     3,
   ]);
 
-Deno.test("pictureHead() reads type and size of PNG, JPEG and WebP", () => {
+Deno.test("pictureHead() reads type and size of PNG, JPEG, WebP and GIF", () => {
   const size = { width: 300, height: 513 };
   const rows: [name: string, bytes: Buffer, type: string][] = [
     ["PNG", png(300, 513), "image/png"],
+    ["GIF", gif(300, 513), "image/gif"],
     ["JPEG", jpeg(0xc0, [2, 1, 1, 44]), "image/jpeg"],
     ["progressive JPEG", jpeg(0xc2, [2, 1, 1, 44]), "image/jpeg"],
     ["lossy WebP", webp("VP8 ", LOSSY), "image/webp"],
@@ -72,7 +79,6 @@ Deno.test("pictureHead() reads type and size of PNG, JPEG and WebP", () => {
     }
   }
   const others: Buffer[] = [
-    latin("GIF89a"),
     latin("<svg/>"),
     png(0, 5),
     webp("JUNK", []),
@@ -86,10 +92,8 @@ Deno.test("pictureHead() reads type and size of PNG, JPEG and WebP", () => {
 const file = (content: Uint8Array, field = "image", type = "text/plain") => (
   { field, name: "", type, content }
 );
-type Url = { image_url: string };
-const url = (content: Uint8Array): Url => (
-  { image_url: `data:image/png;base64,${content.toBase64()}` }
-);
+const url = (content: Uint8Array): string =>
+  `data:image/png;base64,${content.toBase64()}`;
 const edit = (change: Partial<ImageRequest> = {}): ImageRequest => (
   { ...IMAGE, task: "edit", ...change }
 );
@@ -98,7 +102,7 @@ Deno.test("pictures have the types of their content, from a form and from JSON",
   const [picture, photo] = [png(64, 32), jpeg(0xc0, [0, 32, 0, 64])];
   const expected = [
     { field: "image", name: "image.png", type: "image/png", content: picture },
-    { field: "image", name: "image.jpeg", type: "image/jpeg", content: photo },
+    { field: "image", name: "image.jpg", type: "image/jpeg", content: photo },
     { field: "mask", name: "mask.png", type: "image/png", content: picture },
   ];
   const uploaded = [file(picture, "mask"), file(picture), file(photo)];
@@ -119,7 +123,7 @@ Deno.test("API4, API10: pictures that no engine should get are refused by name",
     pictureFiles(edit(), [file(good), file(mask, "mask")]);
   const withImages = (...images: Buffer[]) => () =>
     pictureFiles(edit(), images.map((each) => file(each)));
-  const within = (images: Url[], mask?: Url) => () =>
+  const within = (images: string[], mask?: string) => () =>
     pictureFiles(edit({ images, ...mask && { mask } }), []);
   const rows: [
     run: () => unknown,
@@ -128,19 +132,23 @@ Deno.test("API4, API10: pictures that no engine should get are refused by name",
     [withImages(png(1_000, most)), null],
     [withImages(png(1_000, most + 1)), [400, "image", /50 million/]],
     [withImages(png(2 ** 32 - 1, 2 ** 32 - 1)), [400, "image", /pixels/]],
-    [withImages(good, latin("GIF89a")), [400, "image[1]", /PNG, JPEG or WebP/]],
-    [withImages(Buffer.alloc(0)), [400, "image", /PNG, JPEG or WebP/]],
+    [withImages(good, latin("GIF89a")), [
+      400,
+      "image[1]",
+      /PNG, JPEG, WebP or GIF/,
+    ]],
+    [withImages(Buffer.alloc(0)), [400, "image", /PNG, JPEG, WebP or GIF/]],
     [withMask(png(1_000, 1_000, maskBytesMax - 24)), null],
     [withMask(png(1_000, 1_000, maskBytesMax - 23)), [413, "mask", /bytes/]],
     [withMask(png(1_000, 999)), [400, "mask", /1000x1000, but got 1000x999/]],
     [withMask(jpeg(0xc0, [3, 232, 3, 232])), [400, "mask", /PNG file/]],
-    [withMask(latin("x")), [400, "mask", /PNG, JPEG or WebP/]],
+    [withMask(latin("x")), [400, "mask", /PNG, JPEG, WebP or GIF/]],
     [
       within([url(good), url(latin("x"))]),
-      [400, "images[1].image_url", /PNG, JPEG or WebP/],
+      [400, "images[1].image_url", /PNG, JPEG, WebP or GIF/],
     ],
     [
-      within([{ image_url: "data:image/png;base64,*" }]),
+      within(["data:image/png;base64,*"]),
       [400, "images[0].image_url", /base64/],
     ],
     [within([url(good)], url(png(1, 1))), [400, "mask.image_url", /size/]],

@@ -30,7 +30,7 @@ import {
   type RecordedCall,
 } from "../../tests/support/model_servers/recorded_call.ts";
 import { until } from "../../tests/support/wait_for.ts";
-import { MediaAnswer } from "./attempt.ts";
+import { AttemptAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
 
 /** The key that the worker sends, and that nobody may see. */
@@ -43,9 +43,9 @@ const ABOUT = { model: "ours", stream: false } as const;
 export const SPEECH: media.SpeechRequest = {
   ...ABOUT,
   kind: "speech",
-  response_format: "mp3",
+  format: "mp3",
   input: "Grüße 😀",
-  voice: "alloy",
+  fields: { voice: "alloy" },
 };
 /** The characters of that text, as its reader counts them. */
 export const CHARACTERS = 7;
@@ -55,14 +55,21 @@ export const IMAGE: media.ImageRequest = {
   kind: "image",
   task: "generate",
   prompt: "A red fox",
-  n: 1,
+  count: 1,
+  format: "b64_json",
+  fields: {},
 };
+/** The same as events, with this many images before the final one. */
+export const partly = (partial_images: number): media.ImageRequest => (
+  { ...IMAGE, ...SSE, fields: { partial_images } }
+);
 /** A request for the text of a recording. */
 export const TRANSCRIPTION: media.TranscriptionRequest = {
   ...ABOUT,
   kind: "transcription",
   task: "transcribe",
-  response_format: "json",
+  format: "json",
+  fields: {},
 };
 
 /** What {@link startServer} returns. */
@@ -87,7 +94,7 @@ export function startServer(
     memory,
     /** Runs a request, and says what the client got and how it ended. */
     async run(request: media.MediaRequest, call: RecordedCall = recordCall()) {
-      const answer = new MediaAnswer(call, noProgress(), request);
+      const answer = new AttemptAnswer(call, noProgress(), request);
       const error: unknown = await passOn({ request, server, answer, memory })
         .then(() => null, (thrown) => thrown);
       if (error === null) assert.equal(answer.made, call.tokens);

@@ -5,6 +5,7 @@ import { clip } from "@gateway/shared/process/error_text";
 import { isPlain } from "@gateway/shared/upstream/content_coding";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
+import type { Redact } from "@gateway/shared/upstream/error_response";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import {
   ask,
@@ -58,11 +59,14 @@ async function jobOf(call: Call): Promise<media.EngineVideo | null> {
     return toVideo(await readObject(response), call);
   };
   if (request.action === "create") {
-    const { prompt, seconds, size } = request;
-    const fields = { model, prompt, seconds, size };
-    // Every model server takes a form, with the model first.
-    const form = encodeForm(fields, answer.call.files);
-    return await ask(call, { to: "/videos", statuses: MADE, ...form }, started);
+    const { prompt, fields } = request;
+    const members = { model, prompt, ...fields };
+    // Every model server takes a form, with the model first; but no form names an
+    // address of an image.
+    const sent = json.isJsonObject(fields.input_reference)
+      ? { body: JSON.stringify(members) }
+      : encodeForm(members, answer.call.files);
+    return await ask(call, { to: "/videos", statuses: MADE, ...sent }, started);
   }
   const to = pathOf(request.id);
   switch (request.action) {
@@ -70,7 +74,7 @@ async function jobOf(call: Call): Promise<media.EngineVideo | null> {
       return await ask(call, {
         to: `${to}/remix`,
         statuses: [...MADE, ...MISSING],
-        body: JSON.stringify({ prompt: request.prompt }),
+        body: JSON.stringify({ prompt: request.prompt, ...request.fields }),
       }, (response) => {
         if (!MISSING.includes(response.head.status)) return started(response);
         const message = "The model server cannot remix this video.";
@@ -151,7 +155,45 @@ function toVideo(data: json.JsonObject, { server }: Call): media.EngineVideo {
       code: redact(json.textOf(error.code)).slice(0, 100) || "video_failed",
       message: told || "The model server could not make this video.",
     },
+    more: moreOf(data, redact),
   };
+}
+
+/** Members of a video that the gateway states itself, keeps from clients or serves. */
+const OWN_MEMBERS = new Set([
+  "id",
+  "object",
+  "model",
+  "status",
+  "progress",
+  "created_at",
+  "completed_at",
+  "expires_at",
+  "seconds",
+  "size",
+  "error",
+  "remixed_from_video_id",
+  // The gateway keeps no prompts, and serves the file itself.
+  "prompt",
+  "url",
+  "file_path",
+  "file_name",
+]);
+
+/** What else the server says of a video; nothing if that is too much to keep. */
+function moreOf(data: json.JsonObject, redact: Redact): json.JsonObject {
+  const isOther = ([name, value]: [string, unknown]) =>
+    !OWN_MEMBERS.has(name) && value !== null;
+  const more = Object.fromEntries(Object.entries(data).filter(isOther));
+  const text = JSON.stringify(
+    more,
+    (_name, value: unknown) =>
+      typeof value === "string" ? redact(value) : value,
+  );
+  const read = text.length > MEDIA_LIMITS.videoMoreCharsMax
+    ? undefined
+    : json.parseJson(text);
+  return json.isJsonObject(read) ? read : {};
 }
 
 /** Unix seconds, perhaps with fractions. */

@@ -17,10 +17,16 @@ const create: VideoRequest = {
   action: "create",
   prompt: "A fox",
   seconds: "8",
+  fields: { seconds: "8" },
 };
 const job = { ...ABOUT, backend: "openai-1", id: "v/1?" } as const;
 const retrieve: VideoRequest = { ...job, action: "retrieve" };
-const remix: VideoRequest = { ...job, action: "remix", prompt: "Blue" };
+const remix: VideoRequest = {
+  ...job,
+  action: "remix",
+  prompt: "Blue",
+  fields: {},
+};
 const remove: VideoRequest = { ...job, action: "delete" };
 const content: VideoRequest = {
   ...job,
@@ -45,7 +51,7 @@ Deno.test("a job is started with a form, and asked about under its escaped name"
   );
   const image = { field: "input_reference", name: "a.png", type: "image/png" };
   const made = await r.run(
-    { ...create, size: "64x64" },
+    { ...create, fields: { seconds: "8", size: "64x64", fps: "24" } },
     recordCall({ files: [{ ...image, content: FILM }] }),
   );
   assert.equal(made.error, null);
@@ -59,12 +65,14 @@ Deno.test("a job is started with a form, and asked about under its escaped name"
     seconds: "8",
     size: null,
     error: null,
+    more: { extra: [1] },
   });
   assert.deepEqual(await formOf(await r.peer.request(1)), [
     ["model", "theirs"],
     ["prompt", "A fox"],
     ["seconds", "8"],
     ["size", "64x64"],
+    ["fps", "24"],
     ["input_reference", "image/png", "a.png"],
   ]);
   for (const request of [retrieve, remix, remove]) await r.run(request);

@@ -3,7 +3,7 @@
  * a mistake. Descriptions become part of the schema that editors show.
  */
 import * as z from "zod";
-import { REQUEST_LIMITS } from "../limits.ts";
+import { MEDIA_LIMITS, REQUEST_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { ConfigError } from "../process/env.ts";
 import { expectationOf } from "../openai/request_fault.ts";
 import {
@@ -183,25 +183,41 @@ const isHosted = (
   url.startsWith("https:") && /^(openai|dashscope)$/.test(dialect ?? "");
 
 const TOKEN_KINDS: readonly ModelKind[] = ["chat", "embedding", "rerank"];
+/** Those whose requests may name addresses, and whose fields may be refused. */
+const FORWARDED_KINDS: readonly ModelKind[] = [
+  "chat",
+  "image",
+  "speech",
+  "transcription",
+  "video",
+];
 
 /** The kinds of models that a member is for, unless it is for all. */
 const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
   ["context_tokens", TOKEN_KINDS],
+  ["dialect", FORWARDED_KINDS],
+  ["fetches_urls", FORWARDED_KINDS],
+  ["refuse_fields", FORWARDED_KINDS],
+  ["only_known_fields", FORWARDED_KINDS],
   ...[
     "output_tokens",
     "choices",
     "vision",
     "accepts",
-    "fetches_urls",
     "pass_fields",
-    "refuse_fields",
-    "only_known_fields",
     "cache_salt",
-    ...Object.keys(dialectMembers),
+    ...Object.keys(dialectMembers).filter((name) => name !== "dialect"),
   ].map((name): [string, ModelKind[]] => [name, ["chat"]]),
   ["image_format_field", ["image"]],
   ["stream_format_field", ["speech"]],
+  ["input_characters", ["speech"]],
+  ["prompt_characters", ["image", "video"]],
+  ["images", ["image"]],
+  ["file_bytes", ["image", "transcription", "video"]],
 ]);
+
+/** `"chat"`, `"image" or "video"`. */
+const KINDS = new Intl.ListFormat("en", { type: "disjunction" });
 
 const model = members({
   // No blanks, no wildcards, nothing that needs quoting.
@@ -220,13 +236,26 @@ const model = members({
     .describe("Upper bound of max_tokens. If absent, the backend decides."),
   choices: positive.max(REQUEST_LIMITS.nMax).optional()
     .describe("Upper bound of n. If absent, the backend decides."),
+  input_characters: positive.max(MEDIA_LIMITS.textCharsMax).optional()
+    .meta({ default: MEDIA_LIMITS.speechCharsMax })
+    .describe("Upper bound of the characters of input."),
+  prompt_characters: positive.max(MEDIA_LIMITS.textCharsMax).optional()
+    .meta({ default: MEDIA_LIMITS.promptCharsMax })
+    .describe("Upper bound of the characters of prompt."),
+  images: positive.max(MEDIA_LIMITS.imagesOfModelMax).optional()
+    .meta({ default: MEDIA_LIMITS.imagesMax })
+    .describe("Upper bound of the images that one request makes."),
+  file_bytes: positive.max(UPLOAD_LIMITS.fileOfModelBytesMax).optional()
+    .describe(
+      "Upper bound of one file, in bytes. Default: 26,214,400 (25 MiB) for a recording, 50,000,000 for an image to edit, 20,971,520 (20 MiB) for the first image of a video.",
+    ),
   vision: z.boolean().optional().meta({ default: false })
     .describe("The same as image in accepts."),
   accepts: z.array(z.enum(MEDIA)).optional().meta({ default: [] }).describe(
     "What parts of messages may be, besides text.",
   ),
   fetches_urls: z.boolean().optional().describe(
-    "Whether parts may name http and https addresses, which the server would fetch. Default: only if all backends are hosted, which means https and the dialect openai or dashscope.",
+    "Whether requests may name http and https addresses, which the server would fetch. Default: only if all backends are hosted, which means https and the dialect openai or dashscope.",
   ),
   pass_fields: z.array(passField).max(64).optional().meta({ default: [] })
     .describe(
@@ -245,9 +274,8 @@ const model = members({
     for (const name of Object.keys(members)) {
       const kinds = KINDS_OF_MEMBER.get(name) ?? [kind];
       if (kinds.includes(kind)) continue;
-      const words = new Intl.ListFormat("en", { type: "disjunction" })
-        .format(kinds.map((each) => `"${each}"`));
-      const message = `only for models of the kind ${words}`;
+      const named = KINDS.format(kinds.map((each) => `"${each}"`));
+      const message = `only for models of the kind ${named}`;
       context.addIssue(mistake(message, [...path, name]));
     }
   };

@@ -123,8 +123,12 @@ const WRONG_MODEL: Row[] = [
   [{ kind: "image", choices: 1 }, '.choices: only for models of the kind "ch'],
   [{ kind: "speech", vision: false }, ".vision: only for models of the kind"],
   [{ kind: "video", pass_fields: [] }, ".pass_fields: only for models of the"],
+  [
+    { kind: "speech", prompt_characters: 5 },
+    '.prompt_characters: only for models of the kind "image" or "video"',
+  ],
+  [{ file_bytes: 5 }, '.file_bytes: only for models of the kind "image", "tr'],
   ...Object.entries({
-    dialect: "vllm",
     developer_role: true,
     stream_format_field: "stream_format",
   }).map(([name, value]): Row => [

@@ -1,8 +1,8 @@
 /**
  * Images, speech, transcriptions and videos: the schemas of requests and of answers
- * about videos, and the forms that travel inside the gateway. Field names, bounds and
- * defaults are those of OpenAI's API specification of August 2026. Null means absent,
- * unknown fields are dropped.
+ * about videos, and the forms that travel inside the gateway. A schema checks what the
+ * gateway itself looks at. Everything else passes to the model server as it came; where
+ * OpenAI's API specification of August 2026 has it, it is described.
  */
 import * as z from "zod";
 import { MEDIA_LIMITS as LIMITS } from "../limits.ts";
@@ -11,161 +11,135 @@ import {
   integer,
   listOf,
   model,
+  nameText,
   nullable,
-  plainText,
   readAs,
 } from "./fields.ts";
+import {
+  anything,
+  type Fields,
+  flag,
+  numeric,
+  present,
+} from "./form_fields.ts";
 
-/** The formats of speech. OpenAI streams each of them as raw bytes. */
+/** The formats of speech that OpenAI has. It streams each of them as raw bytes. */
 export const speechFormat = z.enum(
   ["mp3", "opus", "aac", "flac", "wav", "pcm"],
 );
 
-const DATA_URL = /^data:image\/(png|jpe?g|webp);base64,/;
-const label = plainText.min(1).max(LIMITS.labelCharsMax);
 /** Text with at least one character to speak or draw. */
-const mediaText = (charsMax: number) =>
-  z.string().min(1).max(charsMax)
-    .regex(/\S/, { error: "text that is not blank" });
+const mediaText = z.string().min(1)
+  .regex(/\S/, { error: "text that is not blank" });
 
-/** The body of `POST /v1/audio/speech` before it is converted. */
-export const speechBody = z.object({
+/** The body of `POST /v1/audio/speech`. */
+export const speechBody = z.looseObject({
   model,
-  input: mediaText(LIMITS.speechCharsMax).describe("The text to speak."),
-  voice: z.preprocess(
-    (voice) =>
-      typeof voice === "object" && voice !== null && "id" in voice
-        ? voice.id
-        : voice,
-    label,
-  ).describe("A voice of the model, by name, or as an object with its `id`."),
-  instructions: z.string().max(LIMITS.speechCharsMax).exactOptional()
+  input: mediaText.describe(
+    "The text to speak: at most 4,096 characters, unless the model has another bound.",
+  ),
+  voice: anything("string").describe(
+    "A voice of the model, by name, or as an object with its `id`.",
+  ),
+  instructions: z.string().optional()
     .describe("How to speak, for models that follow instructions."),
-  response_format: speechFormat.default("mp3"),
-  speed: decimal(...LIMITS.speed).exactOptional(),
-  stream_format: z.enum(["audio", "sse"]).default("audio").describe(
+  response_format: nameText.default("mp3").describe(
+    "`mp3`, `opus`, `aac`, `flac`, `wav`, `pcm`, or what else the model server has.",
+  ),
+  speed: numeric(decimal(...LIMITS.speed)).optional(),
+  stream_format: nameText.default("audio").describe(
     "`sse`: events with pieces of the audio in base64. Otherwise the body is the audio itself, sent while it is made.",
   ),
 }).meta({ id: "SpeechRequest" });
 
-/** Checks the parsed body of `POST /v1/audio/speech` and converts it. */
-export const speechRequestSchema = nullable(speechBody).transform(
-  ({ stream_format, ...rest }) => ({
-    ...rest,
-    kind: "speech" as const,
-    /** As server-sent events. */
-    stream: stream_format === "sse",
-  }),
-);
+/** Checks the parsed body of `POST /v1/audio/speech`. */
+export const speechSchema = present(speechBody);
+
+/** What all requests of media have besides what only the model server knows. */
+interface ForServer {
+  model: string;
+  stream: boolean;
+  /** For the model server, as the client sent it. */
+  fields: Fields;
+}
 
 /** A request for speech, as a media worker runs it. */
-export type SpeechRequest = z.output<typeof speechRequestSchema>;
+export interface SpeechRequest extends ForServer {
+  kind: "speech";
+  input: string;
+  /** `response_format`. */
+  format: string;
+}
 
-const numberIn = (schema: z.ZodNumber) =>
-  readAs(
-    schema,
-    (value) =>
-      typeof value === "string" && value.trim() !== "" ? Number(value) : value,
-  );
-const formBoolean = readAs(
-  z.boolean(),
-  (value) => value === "true" || (value === "false" ? false : value),
-);
-
-const imageBody = z.object({
-  model,
-  prompt: mediaText(LIMITS.promptCharsMax).describe("What to draw."),
-  n: integer(1, LIMITS.imagesMax).default(1),
-  size: z.string().regex(/^(auto|[1-9]\d{1,4}x[1-9]\d{1,4})$/, {
-    error: "'auto', or width and height of 2 to 5 digits, such as '1024x1024'",
-  }).exactOptional(),
-  quality: label.exactOptional(),
-  background: z.enum(["transparent", "opaque", "auto"]).exactOptional(),
-  output_format: z.enum(["png", "jpeg", "webp"]).exactOptional(),
-  output_compression: integer(0, LIMITS.compressionMax).exactOptional(),
-  moderation: z.enum(["low", "auto"]).exactOptional(),
-  style: z.enum(["vivid", "natural"]).exactOptional(),
-  response_format: z.literal("b64_json").exactOptional().describe(
-    "Images are always returned in base64: the gateway stores none.",
+const ADDRESS = /^(data:image\/[\w.+-]+;base64,|https?:\/\/)/i;
+const pictureReference = nullable(z.looseObject({
+  image_url: z.string().max(LIMITS.dataUrlCharsMax).regex(ADDRESS, {
+    error: "a data: URL of an image in base64",
+  }).describe(
+    "A `data:` URL of an image. Other addresses only if the model's server may fetch them.",
   ),
-  user: plainText.max(LIMITS.labelCharsMax).exactOptional(),
-  stream: z.boolean().default(false),
-  partial_images: integer(0, LIMITS.partialImagesMax).exactOptional()
+}));
+
+/** The body of `POST /v1/images/generations`, and the fields that edits have, too. */
+export const imageBody = z.looseObject({
+  model,
+  prompt: mediaText.describe(
+    "What to draw: at most 32,000 characters, unless the model has another bound.",
+  ),
+  n: numeric(integer(1)).default(1)
+    .describe("At most 10, unless the model has another bound."),
+  size: anything("string").describe("Such as `1024x1024`, or `auto`."),
+  quality: anything("string"),
+  background: anything("string"),
+  output_format: anything("string").describe("Such as `png`."),
+  output_compression: anything("number"),
+  moderation: anything("string"),
+  style: anything("string"),
+  response_format: nameText.default("b64_json").describe(
+    "`url`: each image has a `data:` URL. Otherwise it is in base64: the gateway stores none.",
+  ),
+  user: anything("string"),
+  stream: flag.default(false),
+  partial_images: numeric(integer(0, LIMITS.partialImagesMax)).optional()
     .describe("How many partial images to send before the final one."),
 }).meta({ id: "ImageRequest" });
 
-const pictureReference = nullable(z.object({
-  image_url: z.string().max(LIMITS.dataUrlCharsMax).regex(DATA_URL, {
-    error: "a data: URL of a PNG, JPEG or WebP file in base64",
-  }).describe("A `data:` URL: the gateway fetches no images."),
-}));
-
 /** The fields of a form of `POST /v1/images/edits`, without its files. */
-export const imageEditForm = imageBody.omit({ style: true }).extend({
-  n: numberIn(imageBody.shape.n.unwrap()).default(1),
-  output_compression: numberIn(integer(0, LIMITS.compressionMax))
-    .exactOptional(),
-  input_fidelity: z.enum(["low", "high"]).exactOptional(),
-  stream: formBoolean.default(false),
-  partial_images: numberIn(integer(0, LIMITS.partialImagesMax))
-    .exactOptional(),
+export const imageEditForm = imageBody.extend({
+  input_fidelity: anything("string"),
 }).meta({ id: "ImageEditForm" });
-const imageEditBody = imageEditForm.extend({
+/** The body of `POST /v1/images/edits`. */
+export const imageEditBody = imageEditForm.extend({
   images: listOf(pictureReference, LIMITS.editedImagesMax, 1)
     .describe("The images to edit."),
-  mask: pictureReference.exactOptional(),
+  mask: pictureReference.optional(),
 }).meta({ id: "ImageEditRequest" });
+
+/** Checks the parsed body of `POST /v1/images/generations`. */
+export const imageSchema = present(imageBody);
+/** Checks the fields of a form of `POST /v1/images/edits`, whose files are the images. */
+export const imageEditFormSchema = present(imageEditForm);
+/** Checks the parsed body of `POST /v1/images/edits`. */
+export const imageEditSchema = present(imageEditBody);
 
 /**
  * A request of `POST /v1/images/generations` or, with `task` "edit",
  * `/v1/images/edits`.
  */
-export type ImageRequest =
-  & Omit<z.output<typeof imageBody>, "response_format">
-  & Partial<
-    Pick<z.output<typeof imageEditBody>, "input_fidelity" | "images" | "mask">
-  >
-  & { kind: "image"; task: "generate" | "edit" };
-
-/** The rules about several members of a request for images. */
-function streamRules(
-  { stream, n, partial_images = 0 }: z.output<typeof imageBody>,
-  { addIssue }: z.RefinementCtx,
-): void {
-  const add = (path: string, message: string) =>
-    addIssue({ code: "custom", path: [path], message });
-  if (!stream && partial_images > 0) {
-    add("partial_images", "'partial_images' needs 'stream'.");
-  }
-  if (stream && n > 1) add("n", "A stream has one image: 'n' must be 1.");
+export interface ImageRequest extends ForServer {
+  kind: "image";
+  task: "generate" | "edit";
+  prompt: string;
+  /** How many images it makes. */
+  count: number;
+  /** `response_format`. */
+  format: string;
+  /** `data:` URLs of a JSON body, which the model server gets as files. */
+  images?: string[];
+  mask?: string;
 }
 
-/** Without `response_format`, which is always the same. */
-const imageRequest = <T extends { response_format?: string }>(
-  { response_format: _always, ...rest }: T,
-  task: ImageRequest["task"],
-) => ({ ...rest, kind: "image" as const, task });
-
-/** For `POST /v1/images/generations`, with JSON. */
-export const imageRequestSchema = nullable(imageBody.superRefine(streamRules))
-  .transform((body): ImageRequest => imageRequest(body, "generate"));
-
-/** For `POST /v1/images/edits` with a form, whose files are the images. */
-export const imageEditFormSchema = imageEditForm.superRefine(streamRules)
-  .transform((form): ImageRequest => imageRequest(form, "edit"));
-
-/** For `POST /v1/images/edits` with JSON, whose images are `data:` URLs. */
-export const imageEditSchema = nullable(imageEditBody.superRefine(streamRules))
-  .transform((body): ImageRequest => imageRequest(body, "edit"));
-
-/** `name[]` may be sent once or several times. */
-const formList = <T extends z.ZodType>(element: T) =>
-  readAs(
-    z.array(element).max(LIMITS.formListMax),
-    (value) => typeof value === "string" ? [value] : value,
-  );
-
-/** The formats in which the text of a recording is returned. */
+/** The formats of OpenAI's first model in which the text of a recording is returned. */
 export const transcriptionFormat = z.enum(
   ["json", "text", "srt", "verbose_json", "vtt"],
 );
@@ -174,71 +148,68 @@ export const transcriptionFormat = z.enum(
  * The fields of a form of `POST /v1/audio/transcriptions` or `/translations`, without
  * its file.
  */
-export const transcriptionForm = z.object({
+export const transcriptionForm = z.looseObject({
   model,
-  language: label.exactOptional().describe(
+  language: anything("string").describe(
     "The language of the recording, such as `en`.",
   ),
-  prompt: z.string().max(LIMITS.promptCharsMax).exactOptional()
+  prompt: anything("string")
     .describe("Text that precedes the recording, or names that occur in it."),
-  response_format: transcriptionFormat.default("json"),
-  temperature: numberIn(decimal(0, 1)).exactOptional(),
-  timestamp_granularities: formList(z.enum(["word", "segment"]))
-    .exactOptional(),
-  include: formList(label).exactOptional(),
-  stream: formBoolean.default(false),
+  response_format: nameText.default("json").describe(
+    "`json`, `text`, `srt`, `verbose_json`, `vtt`, `diarized_json`, or what else the model server has.",
+  ),
+  temperature: anything("number"),
+  timestamp_granularities: anything("string").describe(
+    "`word` or `segment`; sent once or several times, as `timestamp_granularities[]`.",
+  ),
+  include: anything("string").describe(
+    "Such as `logprobs`; sent once or several times, as `include[]`.",
+  ),
+  stream: flag.default(false),
 }).meta({ id: "TranscriptionRequest" });
 
-/**
- * Checks the fields of such a form and converts them. `translate`: the text is English,
- * whatever the language of the recording.
- */
-export const transcriptionRequestSchema = (task: "transcribe" | "translate") =>
-  transcriptionForm
-    .transform((form) => ({ ...form, kind: "transcription" as const, task }));
+/** Checks the fields of such a form. */
+export const transcriptionSchema = present(transcriptionForm);
 
 /** A request for the text of a recording, as a media worker runs it. */
-export type TranscriptionRequest = z.output<
-  ReturnType<typeof transcriptionRequestSchema>
->;
+export interface TranscriptionRequest extends ForServer {
+  kind: "transcription";
+  /** `translate`: the text is English, whatever the language of the recording. */
+  task: "transcribe" | "translate";
+  /** `response_format`. */
+  format: string;
+}
 
 const seconds = readAs(
-  z.string().regex(/^[1-9]\d{0,2}$/, {
-    error: "a whole number of seconds, such as '4'",
+  z.string().regex(/^(?=.*[1-9])\d{1,3}(\.\d{1,3})?$/, {
+    error: "a number of seconds, such as '4'",
   }),
   (value) => typeof value === "number" ? String(value) : value,
 );
 
 /** A video is a job at a model server, which clients poll until it has ended. */
-export const videoBody = z.object({
+export const videoBody = z.looseObject({
   model,
-  prompt: mediaText(LIMITS.promptCharsMax).describe("What the video shows."),
-  seconds: seconds.exactOptional().describe(
+  prompt: mediaText.describe(
+    "What the video shows: at most 32,000 characters, unless the model has another bound.",
+  ),
+  seconds: seconds.optional().describe(
     "The length of the video in seconds, such as `4`. By default, the model decides.",
   ),
-  size: z.string().regex(/^[1-9]\d{1,4}x[1-9]\d{1,4}$/, {
-    error: "a size such as '1280x720'",
-  }).exactOptional(),
-  input_reference: pictureReference.exactOptional().describe(
-    "The image that the video starts with; in a form, a file.",
+  size: anything("string").describe("Such as `1280x720`."),
+  input_reference: anything("string").describe(
+    "The image that the video starts with: an object with its `image_url`, or in a form, a file.",
   ),
 }).meta({ id: "VideoRequest" });
 
-/** Checks the parsed body of `POST /v1/videos` and converts it. */
-export const videoRequestSchema = nullable(videoBody).transform(
-  ({ input_reference, ...rest }) => ({
-    ...rest,
-    ...(input_reference && { reference: input_reference.image_url }),
-    kind: "video" as const,
-    action: "create" as const,
-    stream: false as const,
-  }),
-);
+/** Checks the parsed body, or the fields of a form, of `POST /v1/videos`. */
+export const videoRequestSchema = present(videoBody);
 
-/** The body of `POST /v1/videos/{id}/remix`: only the new prompt. */
-export const videoRemixSchema = nullable(
-  videoBody.pick({ prompt: true }).meta({ id: "VideoRemixRequest" }),
-);
+const remixBody = z.looseObject({ prompt: videoBody.shape.prompt })
+  .meta({ id: "VideoRemixRequest" });
+
+/** The body of `POST /v1/videos/{id}/remix`: the new prompt. */
+export const videoRemixSchema = present(remixBody);
 
 /** The files of a finished video. */
 export const VIDEO_VARIANTS = ["video", "thumbnail", "spritesheet"] as const;
@@ -253,11 +224,24 @@ interface ForVideo {
   id: string;
 }
 
+/** A request that starts a video, as a media worker runs it. */
+export interface VideoCreation extends ForServer {
+  kind: "video";
+  action: "create";
+  stream: false;
+  prompt: string;
+  /** The length that the client asks for. */
+  seconds?: string | undefined;
+  size?: string | undefined;
+  /** The `data:` URL of a JSON body, which the model server gets as a file. */
+  reference?: string;
+}
+
 /** A request about videos, as a media worker runs it. */
 export type VideoRequest =
-  | z.output<typeof videoRequestSchema>
+  | VideoCreation
   | ForVideo & { action: "retrieve" | "delete" }
-  | ForVideo & { action: "remix"; prompt: string }
+  | ForVideo & { action: "remix"; prompt: string; fields: Fields }
   | ForVideo & {
     action: "content";
     variant: typeof VIDEO_VARIANTS[number];
@@ -278,7 +262,7 @@ const state = {
   completed_at: unixSeconds.nullable(),
   seconds: text,
   size: text,
-  error: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+  error: z.looseObject({ code: z.string(), message: z.string() }).nullable(),
 };
 
 /**
@@ -291,13 +275,18 @@ export const engineVideoSchema = z.strictObject({
   backend: z.string(),
   id: z.string(),
   expires_at: unixSeconds.nullable(),
+  /** Members that only the model server knows. */
+  more: z.record(z.string(), z.unknown()).default({}),
 });
 
 /** What a model server says of a job. */
 export type EngineVideo = z.output<typeof engineVideoSchema>;
 
-/** A video, as clients see it. All members are always there. */
-export const videoSchema = z.strictObject({
+/**
+ * A video, as clients see it. All members are always there, and those that only the
+ * model server knows beside them.
+ */
+export const videoSchema = z.looseObject({
   id: z.string(),
   object: z.literal("video"),
   model: z.string(),

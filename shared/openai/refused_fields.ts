@@ -18,6 +18,7 @@ const REASONS = {
   fetch: "it makes the server connect to an address",
   code: "it makes the server run code of the request",
   route: "it selects another model, server or account",
+  files: "it names a file of the server's machine",
 } as const;
 
 /** One of the reasons, by name. */
@@ -54,8 +55,12 @@ const FETCH: Rule = { reason: "fetch", harmless: isEmpty };
 const CODE: Rule = { reason: "code", harmless: isEmpty };
 const ROUTE: Rule = { reason: "route", harmless: isEmpty };
 
-/** Members of the body, whatever the dialect: a server may speak more than its own. */
-const RULES: { readonly [field: string]: Rule } = {
+interface Rules {
+  readonly [field: string]: Rule;
+}
+
+/** Members of a chat body that make more tokens than are counted. */
+const TOKEN_RULES: Rules = {
   best_of: { reason: "cost", harmless: isOne },
   use_beam_search: { reason: "cost", harmless: isFalse },
   echo: { reason: "cost", harmless: isFalse },
@@ -77,6 +82,12 @@ const RULES: { readonly [field: string]: Rule } = {
   n_predict: COST,
   num_predict: COST,
   n_cmpl: { reason: "cost", harmless: isOne },
+};
+
+/**
+ * Members of any body, whatever the dialect: a server may speak more than its own.
+ */
+const COMMON_RULES: Rules = {
   priority: { reason: "order", harmless: isZero },
   cache_salt: ISOLATION,
   extra_key: ISOLATION,
@@ -120,11 +131,38 @@ const RULES: { readonly [field: string]: Rule } = {
   mock_response: ROUTE,
 };
 
+/** Other names for a number of images, which the gateway does not count by. */
+const IMAGES: Rule = { reason: "cost", harmless: isOne };
+
+/**
+ * Members of requests for media, besides those of all requests. Sources: vLLM-Omni's
+ * `entrypoints/openai/protocol`, SGLang's `multimodal_gen`, LocalAI's request schema.
+ */
+const MEDIA_RULES: Rules = {
+  num_images: IMAGES,
+  num_images_per_prompt: IMAGES,
+  num_outputs_per_prompt: IMAGES,
+  batch_size: IMAGES,
+  n_iter: IMAGES,
+  // Arguments of any name, such as one of the above.
+  diffusers_kwargs: { reason: "cost", harmless: isEmpty },
+  // Images and files of the operator's account.
+  file_id: ISOLATION,
+  backend: ROUTE,
+};
+
+/** Such as `output_path`, `audio_path`, `frame_interpolation_model_path`. */
+const PATH = /(^|_)(path|dir)$/;
+const FILES: Rule = { reason: "files", harmless: isEmpty };
+
+const CHAT_RULES: Rules = { ...TOKEN_RULES, ...COMMON_RULES };
+const ALL_MEDIA_RULES: Rules = { ...COMMON_RULES, ...MEDIA_RULES };
+
 /** The names of the fields that are refused, with their reasons, for the documents. */
 export const REFUSED_FIELDS: readonly { name: string; reason: string }[] =
-  Object.entries(RULES).map(([name, { reason }]) => (
-    { name, reason: REASONS[reason] }
-  ));
+  Object.entries({ ...CHAT_RULES, ...MEDIA_RULES }).map(
+    ([name, { reason }]) => ({ name, reason: REASONS[reason] }),
+  );
 
 /**
  * The first member of a body that must not pass, or null. Null, and what servers take
@@ -135,14 +173,44 @@ export function findRefusedField(
   bounds: OutputBounds,
 ): RefusedField | null {
   for (const name in body) {
-    const rule = Object.hasOwn(RULES, name) ? RULES[name] : undefined;
+    const rule = Object.hasOwn(CHAT_RULES, name) ? CHAT_RULES[name] : undefined;
     const value = body[name];
     if (rule === undefined || value === null) continue;
     if (rule.harmless?.(value, bounds)) continue;
-    const message =
-      `Unsupported parameter: '${name}' is not allowed, because ` +
-      `${REASONS[rule.reason]}.`;
-    return { param: name, message };
+    return refusalOf(name, rule);
   }
   return null;
+}
+
+/**
+ * Why a member of a request for media, at any level, must not pass, or null. `name` is
+ * without the `[]` of a list. The values of forms are texts: `"1"` is as harmless as 1.
+ */
+export function refusedMediaField(
+  name: string,
+  value: unknown,
+  path = name,
+): RefusedField | null {
+  const known = Object.hasOwn(ALL_MEDIA_RULES, name)
+    ? ALL_MEDIA_RULES[name]
+    : undefined;
+  const rule = known ?? (PATH.test(name) ? FILES : undefined);
+  if (rule === undefined || value === null) return null;
+  const bounds = { maxTokens: undefined };
+  const meant = typeof value === "string" ? valueOf(value) : value;
+  return rule.harmless?.(meant, bounds) ? null : refusalOf(path, rule);
+}
+
+const SIMPLE = /^(true|false|-?\d{1,9}|\[\]|\{\})$/;
+
+/** What a short text of a form stands for. */
+function valueOf(text: string): unknown {
+  const lower = text.toLowerCase();
+  return SIMPLE.test(lower) ? JSON.parse(lower) : text;
+}
+
+function refusalOf(param: string, { reason }: Rule): RefusedField {
+  const message = `Unsupported parameter: '${param}' is not allowed, because ` +
+    `${REASONS[reason]}.`;
+  return { param, message };
 }

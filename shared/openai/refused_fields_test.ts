@@ -1,6 +1,10 @@
 // What must not pass to a model server, and what may.
 import assert from "node:assert/strict";
-import { findRefusedField, REFUSED_FIELDS } from "./refused_fields.ts";
+import {
+  findRefusedField,
+  REFUSED_FIELDS,
+  refusedMediaField,
+} from "./refused_fields.ts";
 
 const ROWS: readonly {
   body: { [name: string]: unknown };
@@ -48,4 +52,35 @@ Deno.test("a refusal says why the field must not pass", () => {
       "whose request the server runs first.",
   );
   assert.ok(REFUSED_FIELDS.every(({ reason }) => reason !== ""));
+});
+
+const MEDIA_ROWS: readonly {
+  name: string;
+  value: unknown;
+  isRefused: boolean;
+}[] = [
+  { name: "num_inference_steps", value: 50, isRefused: false },
+  { name: "task_type", value: "Base", isRefused: false },
+  { name: "best_of", value: "5", isRefused: false },
+  { name: "num_outputs_per_prompt", value: 1, isRefused: false },
+  { name: "num_outputs_per_prompt", value: "1", isRefused: false },
+  { name: "num_outputs_per_prompt", value: "4", isRefused: true },
+  { name: "batch_size", value: 2, isRefused: true },
+  { name: "priority", value: "0", isRefused: false },
+  { name: "priority", value: "-5", isRefused: true },
+  { name: "lora", value: "{}", isRefused: false },
+  { name: "lora", value: { name: "a" }, isRefused: true },
+  { name: "file_id", value: "file-1", isRefused: true },
+  { name: "output_path", value: "/srv", isRefused: true },
+  { name: "audio_path", value: "a.wav", isRefused: true },
+  { name: "path", value: "", isRefused: false },
+  { name: "backend", value: "other", isRefused: true },
+  { name: "toString", value: 1, isRefused: false },
+];
+
+Deno.test("refusedMediaField() refuses what changes the cost, the order or the owner", () => {
+  for (const { name, value, isRefused } of MEDIA_ROWS) {
+    const refused = refusedMediaField(name, value);
+    assert.equal(refused !== null, isRefused, `${name}: ${value}`);
+  }
 });

@@ -142,12 +142,13 @@ function refusedJson({ post }: Media): Refusal[] {
     },
     { ask: () => image({ n: 11 }), refusal: "400 integer_above_max_value n" },
     {
-      ask: () => image({ response_format: "url" }),
-      refusal: "400 invalid_value response_format",
+      ask: () => image({ partial_images: 4 }),
+      refusal: "400 integer_above_max_value partial_images",
     },
+    // The model server decides about sizes.
     {
-      ask: () => image({ partial_images: 1 }),
-      refusal: "400 invalid_value partial_images",
+      ask: () => image({ size: "1x1" }),
+      refusal: "400 invalid_value size",
     },
     { ask: () => editJson({}), refusal: `${MISSING} images` },
     { ask: () => editJson(aFile), refusal: `${MISSING} images[0].image_url` },
@@ -245,6 +246,11 @@ async function draws({ client }: Media) {
   assert.equal(whole.data?.length, 2);
   for (const { b64_json } of whole.data ?? []) assertPng(b64_json);
   assert.ok((whole.usage?.total_tokens ?? 0) > 0);
+  const { data: [linked] = [] } = await client.images.generate({
+    ...IMAGE,
+    response_format: "url",
+  });
+  assert.match(linked?.url ?? "", /^data:image\/png;base64,iVBORw0KGgo/);
   const stream = await client.images.generate({
     ...IMAGE,
     stream: true,
@@ -291,6 +297,12 @@ async function transcribes({ client }: Media) {
     response_format: "vtt",
   });
   assert.match(String(vtt), /^WEBVTT/);
+  const { words = [] } = await client.audio.transcriptions.create({
+    ...ask,
+    response_format: "verbose_json",
+    timestamp_granularities: ["word"],
+  });
+  assert.equal(words[0]?.word, "I");
   const translated = await client.audio.translations.create(ask);
   assert.match(translated.text, /silence\.wav/);
   const stream = { ...ask, stream: true } as const;

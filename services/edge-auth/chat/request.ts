@@ -14,7 +14,11 @@ import { fieldError } from "@gateway/shared/openai/error";
 import { findRefusedField } from "@gateway/shared/openai/refused_fields";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { estimateTokens } from "../limits/cost.ts";
-import { parseRequest } from "../requests/parse_request.ts";
+import {
+  parseRequest,
+  requireAllowedFields,
+  requireAtMost,
+} from "../requests/parse_request.ts";
 import type { Endpoint } from "../requests/endpoint.ts";
 import { bodyAnswer, EventAnswer } from "./answer.ts";
 
@@ -53,20 +57,13 @@ export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
 function requirePassableFields(
   body: Body,
   { max_tokens: maxTokens }: ChatRequest,
-  { id, refuse_fields: refused, only_known_fields: isClosed }: ModelConfig,
+  model: ModelConfig,
 ): void {
   const field = findRefusedField(body, { maxTokens });
   if (field !== null) {
     throw fieldError("unsupported_parameter", field.param, field.message);
   }
-  const isExcluded = (name: string) =>
-    (body[name] ?? null) !== null &&
-    (refused.includes(name) || (isClosed && !CHAT_FIELDS.has(name)));
-  const excluded = Object.keys(body).find(isExcluded);
-  if (excluded === undefined) return;
-  const message = `Unsupported parameter: '${excluded}'. ` +
-    `The model '${id}' is configured not to take it.`;
-  throw fieldError("unsupported_parameter", excluded, message);
+  requireAllowedFields(body, CHAT_FIELDS, model);
 }
 
 /** The medium of each type of part that has one; other types pass. */
@@ -152,13 +149,4 @@ function requireModelBounds(
   const field = isNewer ? "max_completion_tokens" : "max_tokens";
   requireAtMost(field, tokens, Math.min(output_tokens, context_tokens));
   requireAtMost("n", n, choices ?? Infinity);
-}
-
-function requireAtMost(param: string, value: number, most: number): void {
-  if (value <= most) return;
-  throw fieldError(
-    "integer_above_max_value",
-    param,
-    `Invalid '${param}': expected a value <= ${most}, but got ${value}.`,
-  );
 }

@@ -24,13 +24,23 @@ import {
 
 /** What files a form may have. */
 export interface FormBounds {
-  /** The fields that are files, and how many there must be at least and at most. */
+  /**
+   * The fields that must be files, and how many there must be at least and at most.
+   * Files of other names pass, too.
+   */
   readonly files: Readonly<Record<string, readonly [min: number, max: number]>>;
-  /** The size of one file, in bytes. Beyond: 413. */
-  readonly fileBytesMax: number;
+  /** The size of one file, in bytes, by the fields so far. Beyond: 413. */
+  fileBytesMax(fields: FormFields): number;
 }
 
-/** Whose form it is, and within which bounds. */
+/**
+ * Text by field name, exactly as it was sent; a list for a name that came several times.
+ */
+export interface FormFields {
+  readonly [name: string]: string | readonly string[];
+}
+
+/** Whose form it is, and its bounds. */
 export interface FormOptions {
   readonly keyId: string;
   readonly bounds: FormBounds;
@@ -62,8 +72,7 @@ export function isForm(headers: Exchange["headers"]): boolean {
  * pieces on their way to a worker.
  */
 export class Form {
-  /** Text by field name; those named `x[]` are lists. */
-  readonly fields: Record<string, string | string[]> = Object.create(null);
+  readonly #fields: Record<string, string | string[]> = Object.create(null);
   /** The files so far; the bytes of the last one may still grow. */
   readonly files: FormFile[] = [];
   readonly #options: FormOptions;
@@ -74,12 +83,16 @@ export class Form {
   readonly #begun = Promise.withResolvers<FormProgress>();
   readonly #filled = Promise.withResolvers<FormProgress>();
   readonly #failed = Promise.withResolvers<never>();
-  /** Bytes of files that have arrived and were not taken yet. */
+  /** What has arrived of files and was not taken yet. */
   #pieces: Uint8Array[] = [];
   #bytes = 0;
   /** All bytes that have arrived, and in how many pieces. */
   #size = 0;
   #arrivals = 0;
+  /** All bytes that may arrive. */
+  readonly #sizeMax: number;
+  /** Those of the fields that have arrived. */
+  #fieldBytes = 0;
   #isAtEnd = false;
   #isOver = false;
   /** Resolves when something has arrived; null unless somebody waits for that. */
@@ -96,12 +109,14 @@ export class Form {
     options: FormOptions,
   ) {
     const { keyId, bounds, budget } = options;
-    const { bytesMax, totalMs } = UPLOAD_LIMITS;
-    if (Number(headers["content-length"] ?? 0) > bytesMax) {
-      throw uploadTooLarge(bytesMax);
+    const { bytesMax, besidesFileBytesMax, totalMs } = UPLOAD_LIMITS;
+    const largest = bounds.fileBytesMax(this.#fields) + besidesFileBytesMax;
+    this.#sizeMax = Math.max(bytesMax, largest);
+    if (Number(headers["content-length"] ?? 0) > this.#sizeMax) {
+      throw uploadTooLarge(this.#sizeMax);
     }
     this.#options = options;
-    this.#parser = createParser(headers, bounds.fileBytesMax);
+    this.#parser = createParser(headers);
     const refuse = (error: ApiError) => this.#refuse(error);
     this.#share = new BodyShare(budget.bodyBudget, { keyId, refuse });
     this.#grow(BUS_LIMITS.pieceBytes);
@@ -112,6 +127,11 @@ export class Form {
     }
     this.#body = openBody();
     this.#listen();
+  }
+
+  /** The fields so far. */
+  get fields(): FormFields {
+    return this.#fields;
   }
 
   /**
@@ -170,9 +190,13 @@ export class Form {
 
   /**
    * Throws an `ApiError` if the form has fewer or more files of a name than it may
-   * have.
+   * have, or larger ones, which is known when all fields have arrived.
    */
   requireFiles(): void {
+    const fileBytesMax = this.#bounds.fileBytesMax(this.#fields);
+    if (this.files.some(({ bytes }) => bytes > fileBytesMax)) {
+      throw uploadTooLarge(fileBytesMax);
+    }
     for (const [name, [min, max]] of Object.entries(this.#bounds.files)) {
       const { length } = this.files.filter(({ field }) => field === name);
       if (length < min) {
@@ -255,8 +279,9 @@ export class Form {
     if (this.#isOver) return;
     this.#size += piece.length;
     this.#arrivals += 1;
-    const { bytesMax } = UPLOAD_LIMITS;
-    if (this.#size > bytesMax) return this.#refuse(uploadTooLarge(bytesMax));
+    if (this.#size > this.#sizeMax) {
+      return this.#refuse(uploadTooLarge(this.#sizeMax));
+    }
     const most = BODY_PIECES.free + this.#size / BODY_PIECES.bytesMin;
     if (this.#arrivals > most) return this.#refuse(tooManyPieces());
     this.#deadline.progressed();
@@ -267,31 +292,28 @@ export class Form {
   }
 
   #onField([name, value, isNameCut, isCut]: FieldEvent): void {
-    if (isNameCut || isCut) {
-      const most = `at most ${UPLOAD_LIMITS.fieldBytesMax} bytes`;
+    const { fieldBytesMax } = UPLOAD_LIMITS;
+    this.#fieldBytes += Buffer.byteLength(value);
+    if (isNameCut || isCut || this.#fieldBytes > fieldBytesMax) {
+      const most = `at most ${fieldBytesMax} bytes in all fields`;
       return this.#refuse(invalid("string_above_max_length", name, most));
     }
-    if (this.#isFile(name)) {
+    const [filesMin = 0] = this.#bounds.files[listName(name)] ?? [];
+    if (filesMin > 0) {
       const what = "a file, but got text";
       return this.#refuse(invalid("invalid_type", name, what));
     }
-    if (!name.endsWith("[]")) {
-      this.fields[name] = value;
-      return;
-    }
-    const list = this.fields[listName(name)];
-    if (Array.isArray(list)) list.push(value);
-    else this.fields[listName(name)] = [value];
+    const before = this.#fields[name];
+    if (before === undefined) this.#fields[name] = value;
+    else if (Array.isArray(before)) before.push(value);
+    else this.#fields[name] = [before, value];
   }
 
   #onFile([field, stream, name, _encoding, type]: FileEvent): void {
-    const { fileBytesMax } = this.#bounds;
-    stream.once("limit", () => this.#refuse(uploadTooLarge(fileBytesMax)));
+    const fileBytesMax = this.#bounds.fileBytesMax(this.#fields);
     stream.on("error", () => this.#refuse(malformed()));
-    // A file that is not expected is read and dropped, like an unknown field.
-    if (!this.#isFile(field)) return void stream.resume();
     const file: FormFile = {
-      field: listName(field),
+      field: this.#isFile(field) ? listName(field) : field,
       // Without a name it is undefined, whatever its type says.
       name: (name ?? "").replace(CONTROLS, "").slice(0, FILE_NAME_CHARS_MAX),
       type: type.replace(CONTROLS, ""),
@@ -301,6 +323,9 @@ export class Form {
     stream.on("data", (piece: Uint8Array) => {
       if (this.#isOver) return;
       file.bytes += piece.length;
+      if (file.bytes > fileBytesMax) {
+        return this.#refuse(uploadTooLarge(fileBytesMax));
+      }
       this.#bytes += piece.length;
       this.#pieces.push(piece);
       this.#begun.resolve("file");
@@ -332,15 +357,14 @@ type FileEvent = [
 ];
 
 /** `image[]` and `image` are the same field: the first has several values. */
-const listName = (name: string) => name.replace(/\[\]$/, "");
+export const listName = (name: string): string => name.replace(/\[\]$/, "");
 
-function createParser(headers: Exchange["headers"], fileSize: number): Parser {
+function createParser(headers: Exchange["headers"]): Parser {
   if (!isForm(headers)) throw wrongType();
   try {
     return new Busboy({
       headers: { "content-type": headers["content-type"] ?? "" },
       limits: {
-        fileSize,
         fieldNameSize: FIELD_NAME_BYTES_MAX,
         fieldSize: UPLOAD_LIMITS.fieldBytesMax,
         fields: UPLOAD_LIMITS.fieldsMax,

@@ -33,7 +33,7 @@ function setup(more: Record<string, string> = {}, given?: PassThrough) {
   const headers = { "content-type": type, ...more };
   const { body, exchange } = openExchange(headers, given);
   const files = { file: [1, 1], image: [0, 9] } as const;
-  const bounds = { files, fileBytesMax: FILE_BYTES_MAX };
+  const bounds = { files, fileBytesMax: () => FILE_BYTES_MAX };
   const form = new Form(exchange, { keyId: "key_a", bounds, budget });
   const codeOf = () =>
     form.failed.catch((error: unknown) =>
@@ -91,7 +91,7 @@ Deno.test("a form is read with its fields before or after the file, however it i
       const sound = await drain();
       const expected = size === 1 ? short(RECORDING).value : SOUND;
       assert.ok(sound.equals(Buffer.from(expected, "latin1")));
-      const fields = { model: "m", include: ["a", "b"] };
+      const fields = { model: "m", "include[]": ["a", "b"] };
       assert.deepEqual({ ...form.fields }, fields);
       const file = { field: "file", name: "a.wav", type: "audio/wav" };
       assert.deepEqual(form.files, [{ ...file, bytes: sound.length }]);
@@ -167,8 +167,10 @@ for (const [name, code, parts] of REFUSED) {
 
 Deno.test("a form on its bounds is accepted", async () => {
   const { form, body, drain, finish } = setup();
-  const longest = { name: "prompt", value: "x".repeat(fieldBytesMax) };
-  body.end(encode([longest, ...fields(fieldsMax - 1), ...files(filesMax)]));
+  const others = fieldsMax - 1;
+  const value = "x".repeat(fieldBytesMax - others);
+  const longest = { name: "prompt", value };
+  body.end(encode([longest, ...fields(others), ...files(filesMax)]));
   assert.equal((await drain()).length, filesMax);
   assert.equal(Object.keys(form.fields).length, fieldsMax);
   finish();
@@ -209,13 +211,38 @@ Deno.test("a form that stalls is refused, and a client that leaves is noticed", 
   }
 });
 
-Deno.test("a file that no field asks for is dropped, and names cannot break a line", async () => {
+Deno.test("a file of any name passes, and names cannot break a line", async () => {
   const { form, body, drain, finish } = setup();
   body.end(encode([
-    { name: "notes", value: SOUND, file: "n.txt" },
+    { name: "extra[]", value: "ab", file: "n.txt" },
     { name: "file", value: "s", file: "a\tb.wav" },
   ]));
-  assert.equal((await drain()).length, 1);
-  assert.deepEqual(form.files.map(({ name }) => name), ["ab.wav"]);
+  assert.equal((await drain()).length, 3);
+  assert.deepEqual(form.files.map(({ field, name }) => [field, name]), [
+    ["extra[]", "n.txt"],
+    ["file", "ab.wav"],
+  ]);
+  finish();
+});
+
+Deno.test("fields keep their names, their order and each of their values", async () => {
+  const { form, body, drain, finish } = setup();
+  body.end(encode([
+    { name: "z", value: "1" },
+    { name: "names[]", value: "Ann" },
+    { name: "a", value: "" },
+    { name: "names[]", value: "Bob" },
+    { name: "b", value: "1" },
+    { name: "b", value: "2" },
+    { name: "__proto__", value: "x" },
+  ]));
+  await drain();
+  assert.deepEqual(Object.entries(form.fields), [
+    ["z", "1"],
+    ["names[]", ["Ann", "Bob"]],
+    ["a", ""],
+    ["b", ["1", "2"]],
+    ["__proto__", "x"],
+  ]);
   finish();
 });

@@ -30,10 +30,16 @@ export interface Endpoint<Request extends JobRequest> {
   answer(request: Request): AnswerMaker;
 }
 
+/** What files the forms of an endpoint have. */
+export interface UploadBounds extends Pick<FormBounds, "files"> {
+  /** The size of one file, in bytes, for models that do not say `file_bytes`. */
+  readonly fileBytesMax: number;
+}
+
 /** An endpoint whose requests are forms with files. */
 export interface UploadEndpoint<Request extends JobRequest>
   extends Endpoint<Request> {
-  readonly form: FormBounds;
+  readonly form: UploadBounds;
   /**
    * What a request costs at least, whatever its fields say: reserved while its form
    * arrives.

@@ -58,6 +58,57 @@ export const parserOf =
   (given: unknown, models: Catalog): Request =>
     parseRequest(given, { schema, kind, models }).request;
 
+/**
+ * Throws the `ApiError` for the first member of a body that the operator excludes from
+ * a model. `known` are the fields that the API has.
+ */
+export function requireAllowedFields(
+  body: { readonly [name: string]: unknown },
+  known: { has(name: string): boolean },
+  { id, refuse_fields: refused, only_known_fields: isClosed }: ModelConfig,
+): void {
+  const isExcluded = (name: string) =>
+    (body[name] ?? null) !== null &&
+    (refused.includes(name) || (isClosed && !known.has(name)));
+  const excluded = Object.keys(body).find(isExcluded);
+  if (excluded === undefined) return;
+  const message = `Unsupported parameter: '${excluded}'. ` +
+    `The model '${id}' is configured not to take it.`;
+  throw fieldError("unsupported_parameter", excluded, message);
+}
+
+/** Throws the `ApiError` for a number above a bound of its model. */
+export function requireAtMost(
+  param: string,
+  value: number,
+  most: number,
+): void {
+  if (value <= most) return;
+  throw fieldError(
+    "integer_above_max_value",
+    param,
+    `Invalid '${param}': expected a value <= ${most}, but got ${value}.`,
+  );
+}
+
+/** Throws the `ApiError` for a text above a bound of its model, in characters. */
+export function requireCharacters(
+  param: string,
+  text: string,
+  most: number,
+): void {
+  const { length } = text;
+  // A character has one or two units. A far longer text is not worth counting.
+  if (length <= most) return;
+  if (length <= 2 * most && [...text].length <= most) return;
+  throw fieldError(
+    "string_above_max_length",
+    param,
+    `Invalid '${param}': expected at most ${most} characters, but got a ` +
+      `string of length ${length}.`,
+  );
+}
+
 /** The 404 for a model that does not exist or that the key may not use. */
 export function modelNotFound(id: string): ApiError {
   const name = clip(id, REQUEST_LIMITS.modelCharsMax);

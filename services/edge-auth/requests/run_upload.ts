@@ -2,7 +2,7 @@
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { ModelConfig } from "@gateway/shared/models/catalog";
 import { scopeOf } from "@gateway/shared/models/kinds";
-import { Form } from "../http/read_form.ts";
+import { Form, type FormFields } from "../http/read_form.ts";
 import { type CallEnd, type KnownCall, refused } from "./call.ts";
 import type { UploadEndpoint } from "./endpoint.ts";
 import { left, type RunRequestDependencies } from "./run_request.ts";
@@ -19,11 +19,15 @@ export async function runUpload<Request extends JobRequest>(
 ): Promise<CallEnd> {
   const { exchange, principal } = call;
   const { admission, refusedBodies, deadlines } = deps;
-  const { kind, form: bounds } = endpoint;
+  const { kind } = endpoint;
   const { keyId } = principal;
   await admission.checkRefused(principal, kind);
   await admission.modelsOf(principal, scopeOf(kind));
   await refusedBodies.wait(keyId, deadlines);
+  const bounds = {
+    files: endpoint.form.files,
+    fileBytesMax: (fields: FormFields) => fileBytesMax(fields, endpoint, deps),
+  };
   const form = new Form(exchange, { keyId, bounds, budget: deps });
   try {
     if (await form.begun === "left") return left(call);
@@ -51,4 +55,17 @@ function modelFor<Request extends JobRequest>(
     model.kind === kind && (name ?? model.id) === model.id;
   const model = catalog.values().find(fits);
   return model?.id ?? parse(fields, catalog).model;
+}
+
+/** The size of one file for the model of a form, or while that is not known, for any. */
+function fileBytesMax<Request extends JobRequest>(
+  { model: name }: FormFields,
+  { kind, form }: UploadEndpoint<Request>,
+  { catalog }: RunRequestDependencies,
+): number {
+  const models = [...catalog.values()].filter((model) => model.kind === kind);
+  const named = models.filter(({ id }) => id === name);
+  const bounds = (named.length > 0 ? named : models)
+    .map(({ file_bytes: bytes }) => bytes ?? form.fileBytesMax);
+  return bounds.length > 0 ? Math.max(...bounds) : form.fileBytesMax;
 }

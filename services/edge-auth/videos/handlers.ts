@@ -1,5 +1,4 @@
 /** The requests of `/v1/videos`. */
-import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { scopeOf } from "@gateway/shared/models/kinds";
 import {
   ApiError,
@@ -11,7 +10,6 @@ import {
   VIDEO_VARIANTS,
   videoRemixSchema,
   type VideoRequest,
-  videoRequestSchema,
   videoSchema,
 } from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
@@ -22,9 +20,11 @@ import { isForm } from "../http/read_form.ts";
 import { sendError, sendJson } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
-import { answerAsMade, unreadable } from "../media/endpoints.ts";
+import { requirePassable } from "../media/passable.ts";
+import { answerAsMade, unreadable } from "../media/relay.ts";
+import { FILE_BYTES_MAX, readVideo, readVideoForm } from "../media/requests.ts";
 import { WholeAnswer } from "../requests/answer.ts";
-import { cleanJson, parserOf } from "../requests/parse_request.ts";
+import { cleanJson } from "../requests/parse_request.ts";
 import {
   ANSWERED,
   type CallHandler,
@@ -57,6 +57,7 @@ const SCOPE = scopeOf("video");
 const contentQuery = z.object({
   variant: z.enum(VIDEO_VARIANTS).default("video"),
 });
+const REMIX_FIELDS = new Set(["prompt"]);
 const wireSchema = z.object(videoSchema.shape);
 
 /** The handlers of `/v1/videos`, by what they do. Each throws the error of a refusal. */
@@ -64,7 +65,7 @@ export const VIDEOS = {
   async create(call, deps) {
     const isUpload = isForm(call.exchange.headers);
     const run = isUpload ? runUpload : runRequest;
-    const parse = parserOf(videoRequestSchema, "video");
+    const parse = isUpload ? readVideoForm : readVideo;
     return await run(call, creation(deps, null, parse), deps);
   },
   async remix(call, deps) {
@@ -72,8 +73,11 @@ export const VIDEOS = {
     const { model, backend, engineId } = job;
     const endpoint = creation(deps, job, (given) => {
       const asked = cleanJson(checked(videoRemixSchema, given));
+      const { prompt, ...fields } = asked;
+      const config = deps.catalog.get(model);
+      if (config !== undefined) requirePassable(fields, REMIX_FIELDS, config);
       const about = { kind: "video", action: "remix", stream: false } as const;
-      return { ...about, ...asked, model, backend, id: engineId };
+      return { ...about, prompt, fields, model, backend, id: engineId };
     });
     return await runRequest(call, { ...endpoint, model }, deps);
   },
@@ -174,7 +178,7 @@ function creation(
     kind: "video",
     form: {
       files: { input_reference: [0, 1] },
-      fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
+      fileBytesMax: FILE_BYTES_MAX.reference,
     },
     parse,
     estimate: (asked) => {
@@ -267,5 +271,7 @@ const membersOf = (query: string) =>
   Object.fromEntries(new URLSearchParams(query));
 
 /** A job as clients see it. Its prompt is known only to the request that starts it. */
-const toWire = (job: VideoJob, prompt: string | null = null): Video =>
-  wireSchema.parse({ ...job, object: "video", prompt });
+const toWire = (job: VideoJob, prompt: string | null = null): Video => ({
+  ...job.more,
+  ...wireSchema.parse({ ...job, object: "video", prompt }),
+});

@@ -32,6 +32,8 @@ const jobSchema = z.object({
   /** Since when the model server cannot be reached; null while it can. */
   lostAtMs: z.number().nullable(),
   expires_at: z.number(),
+  /** What else its model server says of it. */
+  more: z.record(z.string(), z.unknown()).default({}),
 });
 /** A video that a model server makes or has made, as the registry keeps it. */
 export type VideoJob = z.output<typeof jobSchema>;

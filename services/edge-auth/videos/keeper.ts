@@ -18,7 +18,7 @@ import type { Log } from "@gateway/shared/process/log";
 import { WholeBody } from "../dispatch/request_body.ts";
 import type { Reservation } from "../limits/cost.ts";
 import type { Limiter } from "../limits/limiter.ts";
-import { unreadable } from "../media/endpoints.ts";
+import { unreadable } from "../media/relay.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import type { RunStarter } from "../requests/run_record.ts";
 import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
@@ -315,6 +315,7 @@ function newJob(
     expires_at: Math.floor((nowMs + VIDEO_LIMITS.keptMs) / MS_PER_SECOND),
     backend: video.backend,
     engineId: video.id,
+    more: video.more,
     createdAtMs: nowMs,
     seenAtMs: nowMs,
   };
@@ -351,6 +352,7 @@ function stated(
     completed_at: status === "completed" ? video.completed_at ?? nowS : null,
     seconds: video.seconds ?? job.seconds,
     size: video.size ?? job.size,
+    more: video.more,
     expires_at: isKept
       ? Math.min(expires_at, job.created_at + keptS)
       : job.expires_at,

@@ -20,6 +20,9 @@ const SIDE_MAX = 3_840;
 /** A token of usage is a square of this side. */
 const TOKEN_SIDE = 32;
 
+/** The only values that clients of typed languages know; all pictures are as plain. */
+const QUALITIES = /^(low|medium|high)$/;
+
 /** An image in a form: the gateway sends images in no other way. */
 export const photoField = z.instanceof(File);
 const generation = imageEditForm.extend({
@@ -71,8 +74,8 @@ function planned(
   event: string,
   photo: string,
 ): Planned {
-  const { n, prompt, quality = "auto", size, stream, partial_images = 0 } =
-    request;
+  const { n, prompt, size, stream, partial_images = 0 } = request;
+  const asked = String(request.quality);
   const scene = { ...size, words: withoutControls(prompt) };
   const controls = readControls(prompt, "prompt");
   const draft = (nth: number, finished = 1) => {
@@ -82,7 +85,7 @@ function planned(
   const shape = {
     background: "opaque",
     output_format: "png",
-    quality,
+    quality: QUALITIES.test(asked) ? asked : "low",
     size: `${size.width}x${size.height}`,
   };
   const time = Math.floor(wallNow() / 1_000);

@@ -2,7 +2,7 @@
 import { fieldError } from "@gateway/shared/openai/error";
 import {
   transcriptionForm,
-  type transcriptionFormat,
+  transcriptionFormat,
 } from "@gateway/shared/openai/media";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
@@ -18,6 +18,11 @@ import { readMedia, type Received } from "../serving/fields.ts";
 import { secondsOf } from "./recording.ts";
 
 const transcription = transcriptionForm.extend({
+  language: z.string().default("en"),
+  prompt: z.string().default(""),
+  response_format: transcriptionFormat.default("json"),
+  timestamp_granularities: z.array(z.enum(["word", "segment"]))
+    .default(["segment"]),
   file: z.instanceof(File, { error: "a file" }),
 });
 
@@ -30,8 +35,8 @@ export async function transcribe(
   task: Task = "transcribe",
 ): Promise<Planned> {
   const request = readMedia("transcription", transcription, received);
-  const { file, language = "en", response_format: format, stream } = request;
-  const controls = readControls(request.prompt ?? "", "prompt");
+  const { file, language, response_format: format, stream, prompt } = request;
+  const controls = readControls(prompt, "prompt");
   const seconds = secondsOf(await file.bytes());
   if (seconds === null) {
     const message = "Invalid file format: expected a recording.";
@@ -54,7 +59,8 @@ export async function transcribe(
       .map((delta) => eventText("transcript.text.delta", { delta }));
     return eventAnswer(controls, events, done);
   }
-  const transcript = { text, seconds, usage, task, language };
+  const granularities = request.timestamp_granularities;
+  const transcript = { text, seconds, usage, task, language, granularities };
   return wholeAnswer(controls, {
     pieces: tokens,
     end: () => bodyOf(transcript, format),
@@ -69,13 +75,27 @@ interface Transcript {
   usage: object | undefined;
   task: Task;
   language: string;
+  /** What has times in verbose JSON. */
+  granularities: readonly ("word" | "segment")[];
+}
+
+/** The words of a text, each as long as its share of the characters. */
+function wordsOf({ text, seconds }: Transcript): object[] {
+  const second = (at: number) =>
+    Math.round(seconds * at / text.length * 1_000) / 1_000;
+  return [...text.matchAll(/\S+/g)].map(({ 0: word, index }) => ({
+    word,
+    start: second(index),
+    end: second(index + word.length),
+  }));
 }
 
 /** The body of an answer that is no stream. */
 function bodyOf(
-  { text, seconds, usage, task, language }: Transcript,
+  transcript: Transcript,
   format: z.output<typeof transcriptionFormat>,
 ): string {
+  const { text, seconds, usage, task, language, granularities } = transcript;
   const end = new Date(seconds * 1_000).toISOString().slice(11, 23);
   const cue = `00:00:00.000 --> ${end}\n${text}\n`;
   switch (format) {
@@ -88,15 +108,17 @@ function bodyOf(
     case "json":
       return JSON.stringify({ text, usage });
     case "verbose_json": {
+      const hasWords = granularities.includes("word");
+      const hasSegments = granularities.includes("segment");
       const segments = [{ id: 0, start: 0, end: seconds, text }];
-      const duration = seconds;
       return JSON.stringify({
         text,
         usage,
         task,
         language,
-        duration,
-        segments,
+        duration: seconds,
+        segments: hasSegments ? segments : undefined,
+        words: hasWords ? wordsOf(transcript) : undefined,
       });
     }
   }

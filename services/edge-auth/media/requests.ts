@@ -1,0 +1,270 @@
+/**
+ * Reads requests for media: checks what governs them (model, number, length, stream) and
+ * the bounds of their models, and keeps the rest for the model server as it came. Each
+ * function throws an `ApiError` for the first fault.
+ */
+import {
+  MEDIA_LIMITS,
+  UPLOAD_LIMITS,
+  VIDEO_LIMITS,
+} from "@gateway/shared/limits";
+import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
+import type { ModelKind } from "@gateway/shared/models/kinds";
+import { type Fields, formFieldsOf } from "@gateway/shared/openai/form_fields";
+import * as media from "@gateway/shared/openai/media";
+import { isJsonObject } from "@gateway/shared/process/error_text";
+import type * as z from "zod";
+import {
+  parseRequest,
+  requireAtMost,
+  requireCharacters,
+} from "../requests/parse_request.ts";
+import { requirePassable } from "./passable.ts";
+
+/** The size of one file, in bytes, of models that do not state one. */
+export const FILE_BYTES_MAX = {
+  image: UPLOAD_LIMITS.imageBytesMax,
+  recording: UPLOAD_LIMITS.audioBytesMax,
+  reference: VIDEO_LIMITS.referenceBytesMax,
+} as const;
+
+/** How the bodies of an endpoint are read. */
+interface Reading<Body extends { model: string }> {
+  readonly schema: z.ZodType<Body>;
+  readonly kind: ModelKind;
+  /** The fields that the API has. */
+  readonly known: ReadonlySet<string>;
+}
+
+interface Read<Body> {
+  readonly body: Body;
+  /** All members but the model, in the order in which they came. */
+  readonly fields: Fields;
+  readonly model: ModelConfig;
+}
+
+function readingOf<Body extends { model: string }>(
+  kind: ModelKind,
+  schema: z.ZodType<Body>,
+  { shape }: { shape: object },
+): Reading<Body> {
+  return { kind, schema, known: new Set(Object.keys(shape)) };
+}
+
+const SPEECH = readingOf("speech", media.speechSchema, media.speechBody);
+const IMAGE = readingOf("image", media.imageSchema, media.imageBody);
+const EDIT = readingOf("image", media.imageEditSchema, media.imageEditBody);
+const EDIT_FORM = readingOf(
+  "image",
+  media.imageEditFormSchema,
+  media.imageEditForm,
+);
+const TRANSCRIPTION = readingOf(
+  "transcription",
+  media.transcriptionSchema,
+  media.transcriptionForm,
+);
+const VIDEO = readingOf("video", media.videoRequestSchema, media.videoBody);
+
+function read<Body extends { model: string }>(
+  given: unknown,
+  { schema, kind, known }: Reading<Body>,
+  models: Catalog,
+): Read<Body> {
+  const { request: body, model } = parseRequest(given, {
+    schema,
+    kind,
+    models,
+  });
+  const fields = fieldsIn(given, body);
+  requirePassable(fields, known, model);
+  return { body, fields, model };
+}
+
+/** The members that the client has sent, with the values that were read. */
+function fieldsIn(given: unknown, body: object): Fields {
+  const values = new Map<string, unknown>(Object.entries(body));
+  const names = Object.keys(isJsonObject(given) ? given : {})
+    .map((name) => name.toWellFormed())
+    .filter((name) => name !== "model" && values.has(name));
+  return Object.fromEntries(names.map((name) => [name, values.get(name)]));
+}
+
+function without(fields: Fields, ...names: readonly string[]): Fields {
+  const entries = Object.entries(fields);
+  return Object.fromEntries(entries.filter(([name]) => !names.includes(name)));
+}
+
+/** The fields of a form that have a value: an empty one is absent. */
+function filled(form: unknown): unknown {
+  if (!isJsonObject(form)) return form;
+  const fields: [string, unknown][] = [];
+  for (const [name, value] of Object.entries(form)) {
+    const values = [value].flat().filter((each) => each !== "");
+    if (values.length > 0) {
+      fields.push([name, Array.isArray(value) ? values : value]);
+    }
+  }
+  return Object.fromEntries(fields);
+}
+
+/** Reads the parsed body of `POST /v1/audio/speech`. */
+export function readSpeech(
+  given: unknown,
+  models: Catalog,
+): media.SpeechRequest {
+  const { body, fields, model } = read(given, SPEECH, models);
+  const { input, instructions = "", stream_format: streamFormat } = body;
+  const most = model.input_characters ?? MEDIA_LIMITS.speechCharsMax;
+  requireCharacters("input", input, most);
+  requireCharacters("instructions", instructions, most);
+  const rest = without(fields, "input", "response_format");
+  const isNamed = streamFormat === "sse" || streamFormat === "audio";
+  return {
+    kind: "speech",
+    model: model.id,
+    stream: streamFormat === "sse",
+    input,
+    format: body.response_format,
+    fields: isNamed ? without(rest, "stream_format") : rest,
+  };
+}
+
+/** Reads the parsed body of `POST /v1/images/generations`. */
+export function readImage(given: unknown, models: Catalog): media.ImageRequest {
+  return imageOf(read(given, IMAGE, models), "generate");
+}
+
+/** Reads the fields of a form of `POST /v1/images/edits`, whose files are the images. */
+export function readImageEditForm(
+  given: unknown,
+  models: Catalog,
+): media.ImageRequest {
+  return imageOf(read(filled(given), EDIT_FORM, models), "edit");
+}
+
+/** Reads the parsed body of `POST /v1/images/edits`. */
+export function readImageEdit(
+  given: unknown,
+  models: Catalog,
+): media.ImageRequest {
+  const edit = read(given, EDIT, models);
+  const request = imageOf(edit, "edit");
+  const images = edit.body.images.map(({ image_url: url }) => url);
+  const mask = edit.body.mask?.image_url;
+  // A form cannot name an address: then the server gets JSON.
+  if (![...images, mask ?? "data:"].every(isDataUrl)) return request;
+  const fields = formFieldsOf(without(request.fields, "images", "mask"));
+  const files = mask === undefined ? { images } : { images, mask };
+  return { ...request, fields, ...files };
+}
+
+const isDataUrl = (text: string) => /^data:/i.test(text);
+
+function imageOf(
+  { body, fields, model }: Read<z.output<typeof media.imageSchema>>,
+  task: media.ImageRequest["task"],
+): media.ImageRequest {
+  const { prompt, n, response_format: format, stream } = body;
+  const promptMax = model.prompt_characters ?? MEDIA_LIMITS.promptCharsMax;
+  const imagesMax = model.images ?? MEDIA_LIMITS.imagesMax;
+  requireCharacters("prompt", prompt, promptMax);
+  requireAtMost("n", n, imagesMax);
+  // Of models that make an image in layers, each layer is an image.
+  const layers = Math.max(1, Math.floor(Number(fields.layers)) || 1);
+  requireAtMost("layers", n * layers, imagesMax);
+  return {
+    kind: "image",
+    task,
+    model: model.id,
+    stream,
+    prompt,
+    count: n * layers,
+    format,
+    fields: without(fields, "prompt", "response_format", "stream"),
+  };
+}
+
+/**
+ * Reads the fields of a form of `POST /v1/audio/transcriptions`, or with the task
+ * `translate`, of `/translations`.
+ */
+export function readTranscription(
+  given: unknown,
+  models: Catalog,
+  task: media.TranscriptionRequest["task"],
+): media.TranscriptionRequest {
+  const { body, fields, model } = read(filled(given), TRANSCRIPTION, models);
+  return {
+    kind: "transcription",
+    task,
+    model: model.id,
+    stream: body.stream,
+    format: body.response_format,
+    fields: without(fields, "response_format", "stream"),
+  };
+}
+
+/** Reads the parsed body of `POST /v1/videos`. */
+export function readVideo(
+  given: unknown,
+  models: Catalog,
+): media.VideoCreation {
+  const video = videoOf(read(given, VIDEO, models));
+  const { input_reference: reference } = video.fields;
+  const url = isJsonObject(reference) ? reference.image_url : reference;
+  const isFile = typeof url === "string" && isDataUrl(url);
+  // A form cannot name an address: then the server gets JSON.
+  if (!isFile && isJsonObject(reference)) return video;
+  const rest = isFile ? without(video.fields, "input_reference") : video.fields;
+  const fields = formFieldsOf(rest);
+  return isFile ? { ...video, fields, reference: url } : { ...video, fields };
+}
+
+/** Reads the fields of a form of `POST /v1/videos`. */
+export function readVideoForm(
+  given: unknown,
+  models: Catalog,
+): media.VideoCreation {
+  return videoOf(read(filled(given), VIDEO, models));
+}
+
+function videoOf(
+  { body, fields, model }: Read<z.output<typeof media.videoRequestSchema>>,
+): media.VideoCreation {
+  const { prompt, size } = body;
+  const promptMax = model.prompt_characters ?? MEDIA_LIMITS.promptCharsMax;
+  requireCharacters("prompt", prompt, promptMax);
+  return {
+    kind: "video",
+    action: "create",
+    stream: false,
+    model: model.id,
+    prompt,
+    seconds: longest(body.seconds, fields),
+    size: typeof size === "string" ? size : undefined,
+    fields: without(fields, "prompt"),
+  };
+}
+
+/** Of a server that is given frames but no rate, such as vLLM-Omni. */
+const FRAMES_PER_SECOND = 24;
+
+/**
+ * The length of a video in seconds, also by other names, of which a server may know any;
+ * undefined: its default.
+ */
+function longest(
+  stated: string | undefined,
+  fields: Fields,
+): string | undefined {
+  const { video_params: params } = fields;
+  const all: Fields = isJsonObject(params) ? { ...params, ...fields } : fields;
+  const numberOf = (name: string) => Number(all[name] ?? NaN) || 0;
+  const rate = numberOf("fps") || FRAMES_PER_SECOND;
+  const byFrames = Math.ceil(numberOf("num_frames") / rate);
+  const other = Math.max(numberOf("duration"), byFrames);
+  const isLonger = other > Number(stated ?? 0) &&
+    other < MEDIA_LIMITS.secondsMax;
+  return isLonger ? String(other) : stated;
+}
