@@ -49,40 +49,65 @@ const CODINGS: { [name: string]: (text: string) => Uint8Array } = {
 };
 const REPEAT = /<repeat (\d+) ([^>]*)>/g;
 
+/** The sections of a file. Throws a `SyntaxError` that names what is wrong. */
+export class CaseFile {
+  /** The first line. */
+  readonly title: string;
+  readonly #sections = new Map<string, string>();
+
+  constructor(text: string) {
+    const [intro = "", ...rest] = text.split(SECTION);
+    [this.title = ""] = intro.split("\n");
+    for (let at = 0; at < rest.length; at += 2) {
+      this.#sections.set(rest[at] ?? "", rest[at + 1] ?? "");
+    }
+  }
+
+  /** Whether the file has a section. */
+  has(name: string): boolean {
+    return this.#sections.has(name);
+  }
+
+  /** The text of a section, with its repetitions. */
+  text(name: string): string {
+    const section = this.#sections.get(name);
+    if (section === undefined) throw new SyntaxError(`No section '${name}'`);
+    return section
+      .replace(REPEAT, (_, count, what) => what.repeat(Number(count)));
+  }
+
+  /** A section as JSON; an empty object if the file does not have it. */
+  json(name: string) {
+    return this.has(name) ? JSON.parse(this.text(name)) : {};
+  }
+
+  /** The bytes of the server's answer; null without them. */
+  response(): Uint8Array | null {
+    return this.has("response") ? responseBytes(this.text("response")) : null;
+  }
+
+  /** The status, and what the client makes of the body. */
+  answer() {
+    const [status, ...answer] = this.text("answer").split("\n");
+    const body = answer.join("\n").trim();
+    return { status: Number(status), answer: JSON.parse(body || "{}") };
+  }
+}
+
 /** Parses a file. Throws a `SyntaxError` that names what is wrong. */
 export function parseCase(text: string): CorpusCase {
-  const [intro = "", ...rest] = text.split(SECTION);
-  const sections = new Map<string, string>();
-  for (let at = 0; at < rest.length; at += 2) {
-    sections.set(rest[at] ?? "", rest[at + 1] ?? "");
-  }
-  const [title = ""] = intro.split("\n");
-  const [status = "", ...answer] = sectionOf(sections, "answer").split("\n");
-  const response = sections.get("response");
+  const file = new CaseFile(text);
+  if (!file.has("request")) throw new SyntaxError("No section 'request'");
   return {
-    title,
-    model: jsonOf(sections.get("model") ?? "{}"),
-    backend: jsonOf(sections.get("backend") ?? "{}"),
-    request: jsonOf(expand(sectionOf(sections, "request"))),
-    forwarded: jsonOf(expand(sections.get("forwarded") ?? "{}")),
-    response: response === undefined ? null : responseBytes(expand(response)),
-    status: Number(status),
-    answer: jsonOf(expand(answer.join("\n")) || "{}"),
+    title: file.title,
+    model: file.json("model"),
+    backend: file.json("backend"),
+    request: file.json("request"),
+    forwarded: file.json("forwarded"),
+    response: file.response(),
+    ...file.answer(),
   };
 }
-
-function sectionOf(sections: ReadonlyMap<string, string>, name: string) {
-  const section = sections.get(name);
-  if (section === undefined) throw new SyntaxError(`No section '${name}'`);
-  return section;
-}
-
-function jsonOf(text: string) {
-  return JSON.parse(text);
-}
-
-const expand = (text: string): string =>
-  text.replace(REPEAT, (_, count, what) => what.repeat(Number(count)));
 
 /** The head gets the line ends of HTTP; the body ends where the section does. */
 function responseBytes(section: string): Uint8Array {

@@ -1,10 +1,11 @@
-/** A chat worker in the process of a test, connected to a real nats-server. */
+/** Workers in the process of a test, connected to a real nats-server. */
 import assert from "node:assert/strict";
 import {
   OpenAiBackend,
   runCompletion,
 } from "../../../services/chat-worker/backends/openai.ts";
 import { Forwarder } from "../../../services/chat-worker/forward/forwarder.ts";
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { isForwardRequest } from "@gateway/shared/forward/request";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import {
@@ -20,6 +21,7 @@ import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { BackendPool } from "@gateway/shared/upstream/pool";
 import { WorkerMemory } from "@gateway/shared/worker/memory";
 import { WorkerMetrics } from "@gateway/shared/worker/metrics";
+import type { RunRequest } from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { poolOf } from "../model_servers/recorded_call.ts";
@@ -61,32 +63,58 @@ export interface InProcessWorker extends AsyncDisposable {
   kill(): Promise<void>;
 }
 
-/** Starts a worker of the default model. */
-export async function startWorker(
-  options: WorkerOptions,
+/** Starts a chat worker of the default model, or of the models of a catalog. */
+export function startWorker(options: WorkerOptions): Promise<InProcessWorker> {
+  const memory = new WorkerMemory(options.heldBytesMax);
+  const pools = poolsOf(options);
+  const forwarder = new Forwarder();
+  const runnerOf = (pool: TestPool): RunRequest => (request, call) =>
+    isForwardRequest(request)
+      ? forwarder.run(request, call, { pool, memory })
+      : runCompletion(request, call, { pool, memory });
+  return startFamily(options, {
+    family: "chat",
+    memory,
+    runners: new Map([...pools].map(([id, pool]) => [id, runnerOf(pool)])),
+    close: () => pools.forEach((pool) => pool.close()),
+  });
+}
+
+/** What a worker of one family runs. */
+export interface Family {
+  readonly family: WorkerFamily;
+  /** Counts what bodies and answers hold. */
+  readonly memory: WorkerMemory;
+  /** By the id of the model. */
+  readonly runners: ReadonlyMap<string, RunRequest>;
+  /** Called once when it ends. */
+  close(): void;
+}
+
+/** Starts a worker that runs requests as it is told. */
+export async function startFamily(
+  options: Omit<WorkerOptions, "backend">,
+  { family, memory, runners, close }: Family,
 ): Promise<InProcessWorker> {
   const id = newInstanceId();
   const link = await connectTo(options.servers, `worker ${id}`);
   const soon = new Timers();
   const killed = new AbortController();
-  const memory = new WorkerMemory(options.heldBytesMax);
-  const pools = poolsOf(options);
-  const forwarder = new Forwarder();
+  const untilKilled = (run: RunRequest): RunRequest => (request, call) => {
+    const signal = AbortSignal.any([call.signal, killed.signal]);
+    return run(request, { ...call, signal });
+  };
   const worker = new Worker({
     bus: link,
-    family: "chat",
+    family,
     workerId: id,
     wallNow,
     log: silentLog,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     slots: options.slots ?? 64,
-    runners: new Map([...pools].map(([id, pool]) => [id, (request, call) => {
-      const signal = AbortSignal.any([call.signal, killed.signal]);
-      const run = { ...call, signal };
-      return isForwardRequest(request)
-        ? forwarder.run(request, run, { pool, memory })
-        : runCompletion(request, run, { pool, memory });
-    }])),
+    runners: new Map(
+      [...runners].map(([model, run]) => [model, untilKilled(run)]),
+    ),
     now: () => monotonicNow() / (options.slower ?? 1),
     schedule: (flush, waitMs) =>
       waitMs === 0 ? void setImmediate(flush) : soon.schedule(flush, waitMs),
@@ -100,7 +128,7 @@ export async function startWorker(
     await link.close();
     soon.clear();
     killed.abort(new Error("Killed"));
-    for (const pool of pools.values()) pool.close();
+    close();
   };
   return {
     id,

@@ -22,7 +22,8 @@ import {
 } from "./in_process_worker.ts";
 
 /** A key as any other; every edge of an open gateway admits it. */
-const TEST_KEY = mintKey(randomBytes);
+/** The key of all requests: an open gateway admits every key. */
+export const TEST_KEY = mintKey(randomBytes);
 
 /** What differs in the first edge. With `servers`, no NATS server is started. */
 export type OpenOptions = Partial<EdgeOptions>;
