@@ -51,9 +51,10 @@ const STOP_MS = 5_000;
 
 /**
  * By default, glibc keeps for each thread what it has freed: 20 MiB in all, for
- * nothing.
+ * nothing. And once an array of 20 MiB was freed, it takes such arrays from memory that
+ * it does not give back: a bound that is set stays as it is, at its first value.
  */
-const MALLOC = { MALLOC_ARENA_MAX: "1" };
+const MALLOC = { MALLOC_ARENA_MAX: "1", MALLOC_MMAP_THRESHOLD_: "131072" };
 
 /**
  * A larger young generation gains little; creating as old what each request drops costs

@@ -26,7 +26,7 @@ export const EDGE_VARIABLES = {
     .describe("Largest request body; a larger one gets 413"),
   BODIES_BYTES_MAX: env.integer("bytes", { min: KIB, max: 64 * GIB })
     .default(REQUEST_LIMITS.bodiesBytesMax).describe(
-      "Request bodies that this edge holds at a time, from their first byte until no worker can need them again; for a container of 1 GiB. Beyond that a request waits for two seconds, then gets 503. Each key may hold a third; beyond that it gets 429",
+      "Request bodies that this edge holds at a time, from their first byte until no worker can need them again; for a container of 1 GiB. Beyond that a request waits for two seconds, then gets 503. Each key may hold a third, or two thirds while no other holds or wants any; beyond that it gets 429",
     ),
   REQUEST_TIMEOUT_SECONDS: env.integer("seconds", { min: 1, max: DAY_SECONDS })
     .default(600)

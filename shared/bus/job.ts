@@ -7,6 +7,7 @@ import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import { WORKER_FAMILIES } from "./subjects.ts";
 import { encodeJson, parsePayload, readU32, writeU32 } from "./frame.ts";
+import { freeBytes } from "./free_bytes.ts";
 
 /** The version of a job. A worker rejects jobs of any other. */
 export const JOB_VERSION = 2;
@@ -175,10 +176,9 @@ function joined(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Array {
   );
   let at = 0;
   for (const piece of pieces) {
-    const { buffer, length } = piece;
     all.set(piece, at);
-    at += length;
-    buffer.transfer(0);
+    at += piece.length;
+    freeBytes(piece);
   }
   return all;
 }

@@ -1,5 +1,6 @@
 /** One offer of a job to a worker, and the stream of frames that may follow. */
 import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
+import { freeBytes } from "@gateway/shared/bus/free_bytes";
 import { encodeJson, type Frame, FrameType } from "@gateway/shared/bus/frame";
 import {
   encodePiece,
@@ -241,7 +242,9 @@ export class Offer {
       for (let index = 0;; index += 1) {
         const bytes = await upload.next();
         if (bytes === null || this.#receiver.isOver) break;
-        const sent = bus.sendPiece(subject, encodePiece(bytes, attempt, index));
+        const piece = encodePiece(bytes, attempt, index);
+        // What the worker has acknowledged is not in a buffer of the bus any more.
+        const sent = bus.sendPiece(subject, piece).then(() => freeBytes(piece));
         // Its failure is reported by the await below, perhaps some pieces later.
         sent.catch(() => {});
         sending.push(sent);

@@ -1,4 +1,5 @@
 /** What a worker gets of a request: all of it at once, or an upload as it arrives. */
+import { freeBytes } from "@gateway/shared/bus/free_bytes";
 import type { UploadEnd } from "@gateway/shared/bus/job";
 import { encodeUtf8 } from "@gateway/shared/text/utf8";
 
@@ -33,8 +34,8 @@ export class WholeBody {
   readonly #share: MemoryShare | null;
 
   /**
-   * The request in UTF-8, which nobody changes any more, and what it holds of the
-   * edge's memory, if that is counted.
+   * The request in UTF-8, which nobody else reads or changes any more, and what it
+   * holds of the edge's memory, if that is counted.
    */
   constructor(bytes: Uint8Array, share: MemoryShare | null = null) {
     this.#bytes = bytes;
@@ -66,6 +67,7 @@ export class WholeBody {
   /** Forgets the request: it will not be sent again. */
   release(): void {
     if (this.#bytes === null) return;
+    freeBytes(this.#bytes);
     this.#bytes = null;
     this.#share?.release();
   }

@@ -35,7 +35,10 @@ interface Waiting {
   readonly resolve: () => void;
 }
 
-/** A key may hold this much of the budget, so that others always find some. */
+/**
+ * A key may hold this much of the budget, and this much is kept from a key that is
+ * alone, so that others always find some.
+ */
 const SHARE_OF_KEY = 1 / 3;
 const MS_PER_SECOND = 1_000;
 
@@ -100,13 +103,15 @@ export class BodyShare {
 
 /**
  * Bounds the bytes of bodies. Room is made by bodies that can be done without; a body
- * of known size then waits for a moment. Beyond the share of its key it is refused with
- * 429. Beyond the bound of the process the oldest that is being read is, with 503: slow
+ * of known size then waits for a moment. Beyond the share of its key, which is
+ * larger while no other key holds or wants anything, it is refused with 429. Beyond the bound of the process the oldest that is being read is, with 503: slow
  * senders keep out nobody.
  */
 export class BodyBudget {
   readonly #processBytesMax: number;
   readonly #keyBytesMax: number;
+  /** For a key while no other holds or wants anything. */
+  readonly #loneBytesMax: number;
   /** The oldest first. */
   readonly #shares = new Set<BodyShare>();
   readonly #bytesByKey = new Map<string, number>();
@@ -117,6 +122,7 @@ export class BodyBudget {
     this.#processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
     const share = bodiesBytesMax * SHARE_OF_KEY;
     this.#keyBytesMax = Math.max(share, bodyBytesMax);
+    this.#loneBytesMax = Math.max(bodiesBytesMax - share, bodyBytesMax);
   }
 
   /** What all bodies hold, in bytes. */
@@ -196,7 +202,10 @@ export class BodyBudget {
 
   #fitsKey({ keyId }: BodyShare, bytes: number): boolean {
     const held = this.#bytesByKey.get(keyId) ?? 0;
-    return held + bytes <= this.#keyBytesMax;
+    const isAlone = held === this.#bytes &&
+      this.#waiting.every(({ share }) => share.keyId === keyId);
+    const most = isAlone ? this.#loneBytesMax : this.#keyBytesMax;
+    return held + bytes <= most;
   }
 
   #fitsProcess(bytes: number): boolean {

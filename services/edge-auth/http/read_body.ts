@@ -4,6 +4,7 @@
  */
 import { Buffer } from "node:buffer";
 import type { Readable } from "node:stream";
+import { freeBytes } from "@gateway/shared/bus/free_bytes";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { remember } from "@gateway/shared/process/maps";
@@ -95,7 +96,12 @@ class BodyReader {
   readonly #body: Readable;
   readonly #options: ReaderOptions;
   readonly #deadline: BodyDeadline;
+  /** Of a body of unknown size. */
   readonly #pieces: Uint8Array[] = [];
+  /** A body of known size that came in more than one piece. */
+  #whole: Uint8Array | null = null;
+  /** How many pieces have arrived. */
+  #count = 0;
   readonly #onData = this.#take.bind(this);
   readonly #onEnd = this.#complete.bind(this);
   readonly #onClose = this.#leave.bind(this);
@@ -124,12 +130,11 @@ class BodyReader {
 
   #take(piece: Uint8Array): void {
     const { bodyBytesMax, refusedBodies, share, bodyBudget } = this.#options;
-    const pieces = this.#pieces;
     this.#size += piece.length;
     if (this.#size > bodyBytesMax) return this.refuse(tooLarge(bodyBytesMax));
     const most = BODY_PIECES.free + this.#size / BODY_PIECES.bytesMin;
-    if (pieces.length >= most) {
-      const tookMs = pieces.length * REFUSED_BODIES.pieceMs;
+    if (this.#count >= most) {
+      const tookMs = this.#count * REFUSED_BODIES.pieceMs;
       refusedBodies.charge(share.keyId, tookMs);
       return this.refuse(tooManyPieces());
     }
@@ -137,13 +142,29 @@ class BodyReader {
     const more = this.#size - share.bytes;
     const error = more > 0 ? bodyBudget.grow(share, more) : null;
     if (error !== null) return this.refuse(error);
-    pieces.push(piece.length === this.#options.length ? piece : copyOf(piece));
+    this.#count += 1;
+    this.#keep(piece);
+  }
+
+  /** Copies a piece, unless it is all of the body, to where that is whole at its end. */
+  #keep(piece: Uint8Array): void {
+    const { length } = this.#options;
+    if (piece.length === length) {
+      this.#whole = piece;
+      return;
+    }
+    if (length === 0) this.#pieces.push(copyOf(piece));
+    else {
+      this.#whole ??= Buffer.allocUnsafe(length);
+      this.#whole.set(piece, this.#size - piece.length);
+    }
+    freeBytes(piece);
   }
 
   #complete(): void {
     if (!this.#end()) return;
     const { share, resolve } = this.#options;
-    const bytes = joined(this.#pieces);
+    const bytes = this.#whole ?? joined(this.#pieces);
     share.keep(bytes.length);
     resolve({ bytes, share });
   }
@@ -175,10 +196,13 @@ export function copyOf(piece: Uint8Array): Uint8Array {
   return copy;
 }
 
-/** All bytes in one array, without a copy if they are. */
+/** All bytes in one array, without a copy if they are. The pieces are used up. */
 export function joined(pieces: readonly Uint8Array[]): Uint8Array {
   const [only = Buffer.of(), ...more] = pieces;
-  return more.length === 0 ? only : Buffer.concat(pieces);
+  if (more.length === 0) return only;
+  const all = Buffer.concat(pieces);
+  for (const piece of pieces) freeBytes(piece);
+  return all;
 }
 
 const JSON_TYPE = /^(|application\/json|[^\s/]+\/[^\s/]+\+json)$/;

@@ -2,11 +2,12 @@
  * What all endpoints that run a model have in common: a request is read, checked,
  * admitted and run, and its cost is settled, however it ended.
  */
+import { freeBytes } from "@gateway/shared/bus/free_bytes";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { scopeOf } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
-import { decodeJson } from "@gateway/shared/openai/json_body";
+import { decodeUtf8, parseJsonBody } from "@gateway/shared/openai/json_body";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { WholeBody } from "../dispatch/request_body.ts";
 import type { RunOutcome } from "../dispatch/outcome.ts";
@@ -109,7 +110,7 @@ async function readRequest<Request extends JobRequest>(
     // Other bodies of the key may have been refused in the meantime.
     refusedBodies.require(keyId);
     const body = endpoint.decode === undefined
-      ? decodeJson(bytes)
+      ? readJson(bytes)
       : endpoint.decode(bytes);
     if (isJsonObject(body)) model ??= body.model;
     const request = endpoint.parse(body, catalog);
@@ -128,6 +129,13 @@ async function readRequest<Request extends JobRequest>(
     refusedBodies.charge(keyId, now() - startedAtMs);
     return refused(error, model);
   }
+}
+
+/** Parses a body, whose bytes are used up. Throws the `ApiError` for its fault. */
+function readJson(bytes: Uint8Array): unknown {
+  const text = decodeUtf8(bytes);
+  freeBytes(bytes);
+  return parseJsonBody(text);
 }
 
 /** Admits and starts a request. */
