@@ -30,6 +30,8 @@ const REQUESTS: Record<string, Ask> = {
       max_tokens: 1,
     },
   },
+  "POST embeddings": { path: "/v1/embeddings", body: { model: "none" } },
+  "POST rerank": { path: "/v1/rerank", body: { model: "none" } },
   "POST speech": { path: "/v1/audio/speech", body: { model: "none" } },
   "POST image": { path: "/v1/images/generations", body: { model: "none" } },
   "POST image_edit": { path: "/v1/images/edits", body: { model: "none" } },

@@ -91,7 +91,8 @@ Deno.test("API2, API4, API6, ASVS 14.2.1: the key of Try it is one per session, 
   assert.equal(replica, value, "another key-admin knows it");
   const key = await recordOf(stage, value) ?? assert.fail("no record");
   assert.partialDeepStrictEqual(key, { ownerId, limits: TRY_LIMITS.key });
-  assert.deepEqual(key.scopes, ["chat", "image", "speech", "video"]);
+  const scopes = ["chat", "image", "speech", "video", "embedding"];
+  assert.deepEqual(key.scopes, scopes);
   assert.deepEqual(key.models, []);
   const lifeMs = (key.expiresAtMs ?? Infinity) - key.createdAtMs;
   assert.equal(lifeMs, TRY_LIMITS.keyMs);
