@@ -24,7 +24,7 @@ const ROOT = new URL("../../", import.meta.url);
 /** The codes that need more than requests to one gateway, and a test of each. */
 const SEEN_ELSEWHERE: Named<string> = {
   forbidden: "tests/hostile/http_test.ts",
-  unsupported_value: "services/edge-auth/chat/request_test.ts",
+  unsupported_value: "services/edge-auth/chat/request_refused_test.ts",
   invalid_request: "shared/upstream/error_response_test.ts",
   request_timeout: "services/edge-auth/http/responses_test.ts",
   internal_error: "tests/limits/lost_data_test.ts",

@@ -134,7 +134,7 @@ interface Mistake {
 
 /**
  * One mistake for each code of a refused field. The bounds of all fields are in
- * `services/edge-auth/chat/request_test.ts`.
+ * `services/edge-auth/chat/request_refused_test.ts`.
  */
 const MISTAKES: Mistake[] = [
   {
@@ -260,7 +260,7 @@ export const routingCases: Cases = {
     for (const method of ["PUT", "DELETE", "PATCH"]) {
       await assertError(await call("/models", { method }), expected, method);
     }
-    for (const path of ["/nope", "/embeddings"]) {
+    for (const path of ["/nope", "/moderations"]) {
       const response = await call(path, { method: "POST" });
       await assertError(response, { status: 404 });
     }
@@ -277,9 +277,10 @@ export const routingCases: Cases = {
       const response = await fetch(url, { method: "POST", headers });
       return (await response.json()).error.message;
     };
-    const there = "/v1/chat/completions, /v1/audio/speech, " +
-      "/v1/images/generations, /v1/images/edits, /v1/audio/transcriptions, " +
-      "/v1/audio/translations, /v1/videos, and /v1/models";
+    const there = "/v1/chat/completions, /v1/embeddings, /v1/rerank, " +
+      "/v1/audio/speech, /v1/images/generations, /v1/images/edits, " +
+      "/v1/audio/transcriptions, /v1/audio/translations, /v1/videos, " +
+      "and /v1/models";
     assert.equal(
       await hint(`${gateway.baseUrl()}/responses`),
       `Invalid URL (POST /v1/responses). This service has ${there}.`,

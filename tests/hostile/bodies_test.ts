@@ -36,7 +36,7 @@ const around = (...values: number[]) => {
 
 /**
  * A body and what it is answered with. The bounds of fields are in
- * services/edge-auth/chat/request_test.ts.
+ * services/edge-auth/chat/request_refused_test.ts.
  */
 interface Row {
   name: string;
