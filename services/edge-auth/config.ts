@@ -48,10 +48,12 @@ export const EDGE_VARIABLES = {
       "On SIGTERM the edge announces that it stops (readiness, READY_PORT, Connection: close) and keeps accepting requests for this long, until every proxy has noticed",
     ),
   CORS_ORIGINS: env.list(
-    "origins (https://app.example.org)",
-    env.matching(/^https?:\/\/[^/?#@]+$/),
+    "origins (https://app.example.org, app://obsidian.md) or *",
+    env.matching(/^(?:[a-z][a-z0-9+.-]*:\/\/[^/?#@*]+|\*)$/),
   ).default([])
-    .describe("Origins of web pages that may call this service"),
+    .describe(
+      "Origins of web pages and apps that may call this service, such as https://app.example.org, app://obsidian.md, tauri://localhost or chrome-extension://…; * lets every page call it",
+    ),
 };
 
 /** What an edge is started with; durations in ms, sizes in bytes. */

@@ -10,10 +10,21 @@ Deno.test("by default no proxy is trusted and no web page may call; mistakes nam
   assert.deepEqual(config.TRUSTED_PROXIES, []);
   assert.deepEqual(config.CORS_ORIGINS, []);
   assert.equal(config.UNKNOWN_KEYS_PER_SECOND, 20);
+  const origins = [
+    "https://app.example.org",
+    "http://localhost:3000",
+    "app://obsidian.md",
+    "tauri://localhost",
+    "chrome-extension://abcdefghijklmnop",
+    "*",
+  ];
+  const listed = read({ CORS_ORIGINS: origins.join(", ") });
+  assert.deepEqual(listed.CORS_ORIGINS, origins);
   const mistakes: [name: string, value: string][] = [
     ["TRUSTED_PROXIES", "proxy.example.org"],
     ["TRUSTED_PROXIES", "10.0.0.1,*"],
-    ["CORS_ORIGINS", "*"],
+    ["CORS_ORIGINS", "https://*.example.org"],
+    ["CORS_ORIGINS", "null"],
     ["CORS_ORIGINS", "app.example.org"],
     ["CORS_ORIGINS", "https://app.example.org/"],
     ["UNKNOWN_KEYS_PER_SECOND", "0"],

@@ -22,6 +22,7 @@ import { type EdgeConfig, readConfig } from "./config.ts";
 import { Deadlines } from "@gateway/shared/process/deadlines";
 import { BodyBudget } from "./http/body_budget.ts";
 import { RefusedBodies } from "./http/read_body.ts";
+import { ANY_ORIGIN } from "./http/responses.ts";
 import { RefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { EdgeMetrics, observeEdge } from "./metrics.ts";
@@ -68,6 +69,11 @@ async function start(
   tools: ServiceTools,
 ): Promise<RunningService> {
   const { log, registry } = tools;
+  if (config.corsOrigins.includes(ANY_ORIGIN)) {
+    log.warn("any_origin_allowed", {
+      message: "CORS_ORIGINS is *: every web page may call this service",
+    });
+  }
   const connections = await connect(config, log);
   const { edgeId, bus, redis } = connections;
   const parts = createParts(config, connections, tools);

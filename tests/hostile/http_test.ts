@@ -151,6 +151,28 @@ Deno.test("pages may call only from listed origins", async () => {
   }
 });
 
+Deno.test("apps may call from their own kinds of origins, and every page from *", async () => {
+  const apps = [
+    "app://obsidian.md",
+    "tauri://localhost",
+    "chrome-extension://abcdefghijklmnop",
+  ];
+  await using gateway = await startGateway("open", {
+    door: { corsOrigins: apps },
+  });
+  const open = await gateway.addEdge({ door: { corsOrigins: ["*"] } });
+  const allowed = async (baseUrl: string, origin: string) => {
+    const init = { method: "OPTIONS", headers: { origin } };
+    const { headers } = await fetch(`${baseUrl}/models`, init);
+    return headers.get("access-control-allow-origin");
+  };
+  for (const app of apps) {
+    assert.equal(await allowed(gateway.edge.baseUrl, app), app);
+    assert.equal(await allowed(open.baseUrl, app), "*");
+  }
+  assert.equal(await allowed(gateway.edge.baseUrl, "app://else"), null);
+});
+
 async function refusesMalformedKeys({ gateway, url, key }: RawSocket) {
   const before = await scriptCalls(gateway.world);
   for (const [name, sent, status] of unauthenticated(key)) {

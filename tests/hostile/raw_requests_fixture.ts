@@ -101,6 +101,14 @@ class Requests {
     return request(MODELS, HOST + CLOSE + credential);
   }
 
+  /** With this `Host`. */
+  at(host: string): string {
+    return request(
+      MODELS,
+      `Host: ${host}\r\n${this.headers.replace(HOST, "")}`,
+    );
+  }
+
   /** A chunked chat request with this transfer encoding. */
   encoded(coding: string): string {
     return this.post(`Transfer-Encoding: ${coding}\r\n`, CHUNKED);
@@ -126,6 +134,10 @@ function headerRows(to: Requests, key: TestKey): Row[] {
     ["23 no host", request(MODELS, CLOSE + bearer(key.value)), 400],
     ["22 bare LF", `GET /v1/models HTTP/1.1\nHost: x\n${CLOSE}\n`, 400],
     ["23 a path", request(MODELS, `Host: x/v1/models?\r\n${CLOSE}`), 400],
+    ["23 IPv6", to.at("[::1]:8080"), 200],
+    ["23 IPv6 with a zone", to.at("[fe80::1%25eth0]:8080"), 200],
+    ["23 a path as a zone", to.at("[fe80::1%25a/b]"), 400],
+    ["23 a zone without an address", to.at("x%25eth0"), 400],
   ];
 }
 

@@ -111,7 +111,7 @@ Deno.test("EventAnswer sends a keep-alive after silence, not before", async () =
   }
   answer.onTick(clock.ms);
   answer.onEnd();
-  assert.equal(await text(out), `data: {}\n\n: keep-alive\n\n${DONE_EVENT}`);
+  assert.equal(await text(out), `data: {}\n\n: keep-alive\n${DONE_EVENT}`);
 });
 
 Deno.test("EventAnswer opens a late stream with keep-alives; another attempt or an error may still follow", async () => {
@@ -129,7 +129,7 @@ Deno.test("EventAnswer opens a late stream with keep-alives; another attempt or 
     } else answer.onError(FAILURE);
     assert.equal(
       await text(out),
-      ": keep-alive\n\n" +
+      ": keep-alive\n" +
         (ending === "restart" ? `data: {}\n\n${DONE_EVENT}` : FAILURE_EVENT),
     );
   }

@@ -132,6 +132,9 @@ export function errorHeaders(
   return headers;
 }
 
+/** Among the origins that may call: all of them. */
+export const ANY_ORIGIN = "*";
+
 /**
  * Lets web pages of these origins call the API and read its answers, errors included.
  * By default none: keys are secrets of servers.
@@ -141,10 +144,12 @@ export function allowOrigins(
   { headers, response: { fixedHeaders } }: Exchange,
 ): void {
   if (origins.length === 0) return;
-  fixedHeaders["vary"] = "origin";
+  const isForAll = origins.includes(ANY_ORIGIN);
+  if (!isForAll) fixedHeaders["vary"] = "origin";
   const origin = headers.origin;
-  if (origin === undefined || !origins.includes(origin)) return;
-  fixedHeaders["access-control-allow-origin"] = origin;
+  if (origin === undefined) return;
+  if (!isForAll && !origins.includes(origin)) return;
+  fixedHeaders["access-control-allow-origin"] = isForAll ? ANY_ORIGIN : origin;
   fixedHeaders["access-control-expose-headers"] = "*";
   // A preflight request: the key's header always needs permission.
   const requested = headers["access-control-request-headers"];

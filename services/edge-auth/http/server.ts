@@ -249,8 +249,11 @@ async function answer(
   if (!isOpened) discard(request);
 }
 
-/** A valid `Host` header. Anything else could be taken for a path. */
-const HOST = /^[\w.:[\]-]*$/;
+/**
+ * A valid `Host` header: a name or an address, IPv6 with its zone (RFC 6874). Anything
+ * else could be taken for a path.
+ */
+const HOST = /^(?:[\w.:-]*|\[[\w.:-]+(?:%(?:25)?[\w.~-]+)?\](?::\d*)?)$/;
 /** The path and the query of a request target, perhaps after an origin. */
 const TARGET = /^(?:https?:\/\/[^/?#]*)?([^?#]*)(?:\?([^#]*))?/i;
 

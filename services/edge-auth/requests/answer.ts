@@ -23,7 +23,11 @@ export interface AnswerOptions {
 }
 
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
-const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
+/**
+ * A comment, without a blank line: some clients take one for the end of an event, find
+ * no data in that, and break off.
+ */
+const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n");
 
 /** The receiver of a run's answer. */
 export abstract class Answer implements AnswerSink {
