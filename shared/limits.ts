@@ -1,7 +1,8 @@
 /**
  * Every bound of the product in one place: what it limits, why it has this value, and
  * what happens beyond it. A value that an operator may change is the *default* of a
- * variable in a service's `config.ts`; the rest are part of the contract.
+ * variable in a service's `config.ts`; the rest are part of the contract. Those of
+ * keys are in `keys/limits.ts`.
  */
 
 const KIB = 1024;
@@ -362,44 +363,4 @@ export const REFUSAL_LOG = {
   sumMs: 60_000,
   /** Clients and codes at a time, 1 kB each. Beyond: summed up together, by code. */
   clientsMax: 1_000,
-} as const;
-
-/**
- * The record of refused and failed requests, see `limits/failed_requests.ts` of the
- * edge.
- */
-export const FAILED_REQUESTS = {
-  /**
-   * Entries per key, 60 KB; the oldest are dropped. The list expires this long after
-   * the last one.
-   */
-  listedMax: 200,
-  daysListed: 7,
-  /** How often an edge writes, once per key. One that is killed loses this much. */
-  writeMs: 1_000,
-  /** Entries and counters that an edge holds, 6 MB. Beyond: counted as lost. */
-  heldMax: 20_000,
-} as const;
-
-/** API keys, see `keys/key.ts`. */
-export const KEY_LIMITS = {
-  descriptionCharsMax: 100,
-  /** docs/security.md has the reason. Beyond: 409, or an error of the command line. */
-  keysPerOwnerMax: 100_000,
-  /** Key hashes that an edge remembers with their principals. 100 bytes each. */
-  lookupEntriesMax: 100_000,
-  /** Unknown hashes an edge remembers, and for how long. */
-  unknownEntriesMax: 10_000,
-  unknownMs: 30_000,
-  /**
-   * Unknown keys that are looked up for a client address, default of
-   * `UNKNOWN_KEYS_PER_SECOND`. Beyond: 429.
-   */
-  unknownPerSecond: 20,
-  /**
-   * A sixth of the 150 ms in which 503 is promised is reserved for a busy event loop.
-   */
-  checkMs: 125,
-  /** How often an edge checks whether Redis still holds the same set of data. */
-  storeWatchMs: 500,
 } as const;

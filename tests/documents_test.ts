@@ -3,10 +3,10 @@
 // exist.
 import assert from "node:assert/strict";
 import { join } from "node:path/posix";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import {
   BODY_DEADLINES,
   BODY_PIECES,
-  KEY_LIMITS,
   REFUSED_BODIES,
   REQUEST_LIMITS,
   SERVER_LIMITS,

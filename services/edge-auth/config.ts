@@ -1,6 +1,7 @@
 /** The only file of this service that reads the environment. */
 import * as env from "@gateway/shared/process/env";
-import { KEY_LIMITS, REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
+import { REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import * as serviceVariables from "@gateway/shared/process/service_variables";
 

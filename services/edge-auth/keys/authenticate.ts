@@ -6,7 +6,8 @@ import {
   type Principal,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
-import { KEY_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
+import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { redisFailure, storeIsEmpty, unauthorized } from "../limits/refusal.ts";

@@ -10,7 +10,8 @@ import {
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
-import { FAILED_REQUESTS, REQUEST_LIMITS } from "@gateway/shared/limits";
+import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
+import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { WallNow } from "@gateway/shared/process/clock";

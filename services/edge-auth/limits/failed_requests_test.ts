@@ -11,7 +11,7 @@ import {
   recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
-import { FAILED_REQUESTS } from "@gateway/shared/limits";
+import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, ScriptInput } from "@gateway/shared/redis/link";

@@ -9,7 +9,7 @@ import {
   dayLimitField,
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
-import { KEY_LIMITS } from "@gateway/shared/limits";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import {
   type ModelKind,
   scopeOf,

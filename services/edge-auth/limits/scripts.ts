@@ -9,7 +9,7 @@ import {
   USAGE_KINDS,
 } from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
-import { FAILED_REQUESTS } from "@gateway/shared/limits";
+import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import { defineScript } from "@gateway/shared/redis/link";
 import admitLua from "./lua/admit.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };

@@ -7,7 +7,7 @@ import {
   LIMITER_PROBE,
 } from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
-import { KEY_LIMITS } from "@gateway/shared/limits";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
 import { createRecordingLog } from "../recording_log.ts";

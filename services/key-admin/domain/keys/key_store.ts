@@ -18,7 +18,7 @@ import {
   recordKey,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
-import { KEY_LIMITS } from "@gateway/shared/limits";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { keysOf } from "@gateway/shared/process/env";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";

@@ -14,7 +14,7 @@ import {
   SETTINGS,
 } from "../../key_changes_fixture.ts";
 import { startRedis, until } from "../../redis_fixture.ts";
-import { KEY_LIMITS } from "@gateway/shared/limits";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { asList, asTexts } from "../store/redis.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 

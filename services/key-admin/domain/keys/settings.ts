@@ -5,7 +5,7 @@ import {
   type KeyScope,
   type Limits,
 } from "@gateway/shared/keys/record";
-import { KEY_LIMITS } from "@gateway/shared/limits";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { integer, keysOf } from "@gateway/shared/process/env";
 import { clip, didYouMean } from "@gateway/shared/process/error_text";
 import { z } from "zod";

@@ -1,7 +1,7 @@
 /** Creating and editing a key, and first requests with it. */
 
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
-import { KEY_LIMITS } from "@gateway/shared/limits";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
 import type { CreatedKey } from "../../domain/keys/key_store.ts";

@@ -5,7 +5,7 @@ import {
   FAILURE_REASONS,
   USAGE_UNITS,
 } from "@gateway/shared/keys/limiter_state";
-import { FAILED_REQUESTS } from "@gateway/shared/limits";
+import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import type { Child } from "hono/jsx";
 import { minuteText } from "../../domain/keys/key_record.ts";
 import {
