@@ -21,11 +21,8 @@ const SENTENCE =
 function newReader(n = 1) {
   const { answer, call } = newAnswer({ n });
   const redact = (text: string) => text.replaceAll("secret", "[redacted]");
-  const reader = new ChunkReader({
-    answer,
-    choices: answer.choices,
-    redact,
-  });
+  const { choices } = answer;
+  const reader = new ChunkReader({ answer, choices, redact });
   return { reader, answer, call };
 }
 

@@ -82,7 +82,7 @@ for (const [name, reply, expected = spoken] of wholeStreams) {
   });
 }
 
-Deno.test("complete() accepts a whole answer and a stream, whichever was requested, and uses the connection again, also after a refusal", async () => {
+Deno.test("complete() accepts whole answers and streams, and uses the connection again", async () => {
   const answerWhole = chatReply({ words });
   await using r = rig((request) => {
     if (request.number === 3) return jsonResponse({}, { status: 400 });
@@ -115,7 +115,7 @@ Deno.test("complete() sends its request again if the server closes an idle conne
 });
 
 for (const stream of [true, false]) {
-  Deno.test(`complete() sends three requests for n = 3 to a server of one choice, ${stream ? "streamed" : "whole"}`, async () => {
+  Deno.test(`complete() asks a server of one choice three times for n = 3, ${stream ? "streamed" : "whole"}`, async () => {
     const reply = chatReply({ words, choicesMax: 1 });
     await using r = rig(reply, { dialect: "llama.cpp" });
     const request = chat(stream, { n: 3, seed: 7, include_usage: true });
@@ -153,7 +153,7 @@ const wholeAnswer = (bytes: number) => {
   return jsonResponse(JSON.stringify({ choices }).padEnd(bytes));
 };
 
-Deno.test("API10: complete() takes a whole answer of 32 MiB, and refuses a larger one, also if it comes as events", async () => {
+Deno.test("API10: complete() takes a whole answer of 32 MiB and refuses a larger one, also as events", async () => {
   const piece = chunk(event(choiceChunk({ content: "x".repeat(MIB / 2) })));
   const events = [streamHead(), ...Array<Step>(80).fill(piece), lastChunk];
   const replies = [wholeAnswer(32 * MIB), wholeAnswer(32 * MIB + 1), events];
@@ -164,7 +164,7 @@ Deno.test("API10: complete() takes a whole answer of 32 MiB, and refuses a large
   assertFault((await answer()).error, "unsupported");
 });
 
-Deno.test("API4: whole answers beyond the memory of the process wait until others were passed on, and are refused after a second", async () => {
+Deno.test("API4: whole answers beyond the memory of the process wait for a second, then are refused", async () => {
   await using r = rig(() => wholeAnswer(MIB));
   const pool = poolOf(r.backend);
   let nowMs = 0;

@@ -1,0 +1,118 @@
+// Pictures that a model server names by their URL: the worker fetches them, and nothing
+// else.
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
+import type {
+  Step,
+  WholeRequest,
+} from "../../tests/support/model_servers/scripted_server.ts";
+import {
+  CLOSE,
+  event,
+  head,
+  jsonResponse,
+  lastChunk,
+  STALL,
+  typed,
+} from "../../tests/support/model_servers/model_answers.ts";
+import {
+  API_KEY,
+  assertFault,
+  eventsIn,
+  IMAGE,
+  SSE,
+  startServer,
+} from "./server_fixture.ts";
+
+const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 1, 2, 3]);
+const b64_json = PNG.toBase64();
+
+/** Answers with a URL, and with what is there. */
+const pointing = (url: (port: number) => string, there: Step[]) => {
+  const paths: string[] = [];
+  const reply = ({ method, path, headers }: WholeRequest) => {
+    paths.push(path);
+    if (method === "GET") return there;
+    const port = Number(headers.get("host")?.split(":")[1]);
+    return jsonResponse({ created: 5, data: [{ url: url(port) }] });
+  };
+  return { reply, paths };
+};
+const there = [
+  head("200 OK\r\ncontent-type: image/png\r\ncontent-length: 7", PNG),
+];
+
+Deno.test("a picture at a URL of the server is fetched with the server's key", async () => {
+  const rows: [url: (port: number) => string, path: string][] = [
+    [(port) => `http://127.0.0.1:${port}/f/a.png?x=1`, "/f/a.png?x=1"],
+    [() => "/v1/images/a/content", "/v1/images/a/content"],
+    [() => "images/a", "/v1/images/a"],
+  ];
+  for (const [url, path] of rows) {
+    const { reply, paths } = pointing(url, there);
+    await using r = startServer(reply);
+    const { error, text } = await r.run(IMAGE);
+    assert.equal(error, null);
+    assert.deepEqual(JSON.parse(text), { created: 5, data: [{ b64_json }] });
+    assert.equal(paths[1], path);
+    const { headers } = await r.peer.request(2);
+    assert.equal(headers.get("authorization"), `Bearer ${API_KEY}`);
+    const [event] = eventsIn(
+      (await r.run({ ...IMAGE, ...SSE })).text,
+    );
+    assert.equal(event?.b64_json, b64_json);
+    assert.equal(r.peer.connections, 1, "that of the answer is used again");
+  }
+});
+
+/** The guarantee: a model server cannot make the worker call another server. */
+const strangers: [name: string, url: (port: number) => string][] = [
+  ["another host", (port) => `http://localhost:${port}/a`],
+  ["another port", () => "http://127.0.0.1:9/a"],
+  ["another protocol", (port) => `https://127.0.0.1:${port}/a`],
+  ["another host without protocol", (port) => `//[::1]:${port}/a`],
+  ["a file", () => "file:///etc/passwd"],
+  ["nothing that is a URL", () => "http://["],
+];
+
+for (const [name, url] of strangers) {
+  Deno.test(`API7: a picture at ${name} is not fetched`, async () => {
+    const { reply, paths } = pointing(url, there);
+    await using r = startServer(reply);
+    const { error, body } = await r.run(IMAGE);
+    await assertFault(error, "invalid", r);
+    assert.equal(body.length, 0);
+    assert.equal(paths.length, 1);
+  });
+}
+
+const fetched: [
+  name: string,
+  there: Step[],
+  fault: string,
+  deadlines?: Partial<BackendConfig["deadlines"]>,
+][] = [
+  ["a redirect", [
+    head("302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0"),
+  ], "redirect"],
+  ["a refusal", jsonResponse({ detail: "No" }, { status: 400 }), "invalid"],
+  ["a page", [typed("text/html"), lastChunk], "invalid"],
+  ["nothing", [head("200 OK\r\ncontent-length: 0")], "truncated"],
+  ["a part", [head("200 OK\r\ncontent-length: 9", PNG), CLOSE], "truncated"],
+  ["no answer", [STALL], "deadline", { total_ms: 100 }],
+  ["a stall", [head("200 OK\r\ncontent-length: 9", PNG), STALL], "timeout", {
+    between_tokens_ms: 50,
+  }],
+];
+
+for (const [name, reply, fault, deadlines = {}] of fetched) {
+  Deno.test(`API7, API10: pictures fail with ${fault} for ${name} at the URL of a picture`, async () => {
+    const pointer = pointing(() => "/a", reply);
+    await using r = startServer(pointer.reply, { deadlines });
+    const { error, body } = await r.run(IMAGE);
+    await assertFault(error, fault, r);
+    assert.equal(body.length, 0);
+    assert.equal(r.memory.bytes, 0);
+  });
+}
