@@ -9,7 +9,6 @@ import type {
 } from "../../tests/support/model_servers/scripted_server.ts";
 import {
   CLOSE,
-  event,
   head,
   jsonResponse,
   lastChunk,
