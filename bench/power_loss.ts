@@ -13,7 +13,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { KeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
-  emptyLedger,
+  Ledger,
   findLost,
 } from "../services/key-admin/key_changes_fixture.ts";
 import {
@@ -59,7 +59,7 @@ async function tryMode([fsync = "", but = ""]: string[], library: string) {
   const [store, other] = [await openStore(redis), await openStore(redis)];
   if (but) await store.link.command(["ACL", "SETUSER", "default", but]);
   const promise = await detectDurability(store.link);
-  const ledger = emptyLedger();
+  const ledger = new Ledger();
   const writers = Array.from(
     { length: WRITERS },
     (_, n) => changeKeys((n % 2 ? store : other).keys, ledger, () => false),
@@ -76,7 +76,7 @@ async function tryMode([fsync = "", but = ""]: string[], library: string) {
   print(`
 appendfsync ${fsync} ${but}, promise "${promise}"
   acknowledged changes: ${counts}
-  keys looked up: ${ledger.known.size}; unflushed bytes cut: ${cutBytes}
+  keys looked up: ${ledger.keys.size}; unflushed bytes cut: ${cutBytes}
   records, look-ups and audit logs lost: ${lost.length}
   dead look-ups left: ${harmless.length}`);
   if (promise === "none" || lost.length === 0) return;

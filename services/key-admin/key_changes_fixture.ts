@@ -1,3 +1,4 @@
+/** Changes of every kind, and whether what was acknowledged is still there. */
 import { isDeepStrictEqual } from "node:util";
 import {
   auditKey,
@@ -10,10 +11,11 @@ import { KeyRefused, type KeyStore } from "./domain/keys/key_store.ts";
 import type { KeySettings } from "./domain/keys/settings.ts";
 import { asFields, asList } from "./domain/store/redis.ts";
 
-/** Changes of every kind, and whether what was acknowledged is still there. */
-
+/** The owner of the keys that tests change. */
 export const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
+/** Who changes them. */
 export const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
+/** The settings of a new key. */
 export const SETTINGS: KeySettings = {
   description: "Billing service",
   scopes: ["chat", "models"],
@@ -27,26 +29,38 @@ const GRACE_MS = 3_600_000;
 const CHANGES = ["edit", "disable", "enable", "rotate", "delete"] as const;
 type Change = typeof CHANGES[number];
 
-/** The acknowledged changes. */
-export type Ledger = ReturnType<typeof emptyLedger>;
+/** A key, and its entries in the audit log, oldest first. */
+interface Acknowledged {
+  key: KeyRecord;
+  actions: readonly string[];
+}
 
-export const emptyLedger = () => ({
+/** The acknowledged changes. */
+export class Ledger {
   /**
-   * The keys, with their entries in the audit log, oldest first. A key whose change is
-   * not yet acknowledged is left out: either state is right.
+   * The keys by id. A key whose change is not yet acknowledged is left out: either
+   * state is right.
    */
-  known: new Map<string, { key: KeyRecord; actions: readonly string[] }>(),
-  counts: { create: 0, edit: 0, disable: 0, enable: 0, rotate: 0, delete: 0 },
-});
+  readonly keys = new Map<string, Acknowledged>();
+  /** How many changes of each kind were acknowledged. */
+  readonly counts = {
+    create: 0,
+    edit: 0,
+    disable: 0,
+    enable: 0,
+    rotate: 0,
+    delete: 0,
+  };
+}
 
 /** Takes keys through parts of their lifecycle until `isOver` or the server dies. */
 export async function changeKeys(
   store: KeyStore,
-  { known, counts }: Ledger,
+  { keys, counts }: Ledger,
   isOver: () => boolean,
 ): Promise<void> {
   const note = (key: KeyRecord, actions: readonly string[]) =>
-    known.set(key.id, { key, actions });
+    keys.set(key.id, { key, actions });
   const input = { ownerId: OWNER, settings: SETTINGS, actor: ACTOR };
   try {
     for (let length = 1; !isOver(); length++) {
@@ -55,7 +69,7 @@ export async function changeKeys(
       note(key, actions);
       counts.create++;
       for (const kind of CHANGES.slice(0, length % 6)) {
-        known.delete(key.id);
+        keys.delete(key.id);
         const { next, made } = await change(store, kind, key);
         if (made !== undefined) note(made, ["key.created"]);
         key = next;
@@ -94,17 +108,17 @@ async function change(store: KeyStore, kind: Change, key: KeyRecord) {
 export async function findLost(
   redis: RedisLink,
   store: KeyStore,
-  { known }: Ledger,
+  { keys }: Ledger,
 ): Promise<{ lost: string[]; harmless: string[] }> {
   const lost: string[] = [];
   const harmless: string[] = [];
-  const line = ["XRANGE", auditKey(OWNER), "-", "+"];
-  const entries = await redis.command(line, { deadlineMs: 10_000 });
+  const command = ["XRANGE", auditKey(OWNER), "-", "+"];
+  const entries = await redis.command(command, { deadlineMs: 10_000 });
   const audited = Map.groupBy(
     asList(entries).map((entry) => asFields(asList(entry)[1])),
     ({ key }) => key,
   );
-  for (const [keyId, { key, actions }] of known) {
+  for (const [keyId, { key, actions }] of keys) {
     const isDeleted = actions.includes("key.deleted");
     const record = await store.get(OWNER, keyId);
     if (!isDeepStrictEqual(record, isDeleted ? null : key)) {

@@ -1,7 +1,11 @@
+/** A private redis-server, with the connections of key-admin to it. */
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/deployed/deployed_stores.ts";
-import { startRedisServer } from "../../tests/support/servers/redis_server.ts";
+import {
+  type RedisServer,
+  startRedisServer,
+} from "../../tests/support/servers/redis_server.ts";
 import { waiting } from "../../tests/support/servers/redis_link.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 
@@ -12,7 +16,10 @@ export { until } from "../../tests/support/wait_for.ts";
  * A private redis-server with the service's own connections to it. When it is killed
  * they are closed: they would only retry.
  */
-export type TestRedis = Awaited<ReturnType<typeof startRedis>>;
+export interface TestRedis extends RedisServer {
+  /** Connects as this user of `deploy/redis/users.acl`, or as one who may do all. */
+  connect(user?: string): Promise<RedisLink>;
+}
 
 const START_MS = 30_000;
 const USER_PASSWORD = "only-of-this-server";
@@ -25,7 +32,7 @@ const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 export async function startRedis(
   settings = DURABLE,
   env: Record<string, string> = {},
-) {
+): Promise<TestRedis> {
   const server = await startRedisServer({ args: settings, env });
   const { url } = server;
   const connections: RedisLink[] = [];
@@ -38,7 +45,6 @@ export async function startRedis(
     connections.push(connection);
     return waiting(connection);
   };
-  /** As this user of `deploy/redis/users.acl`, or as one with all permissions. */
   const connect = async (user?: string) => {
     if (user === undefined) return await open({ url });
     const administrator = await open({ url });

@@ -1,10 +1,14 @@
+/** Owners with a key, and what all answers and all changes have to leave. */
 import assert from "node:assert/strict";
-import { type Answer, storedKey, type TestConsole } from "./console_fixture.ts";
-
-/** What tests of routes share. */
+import type { AuditRow } from "./domain/audit/audit_log.ts";
+import type { Answer, TestClient } from "./client_fixture.ts";
+import { storedKey, type TestConsole } from "./console_fixture.ts";
 
 /** The audit log of an owner, oldest first. */
-export async function entries({ deps }: TestConsole, ownerId: string) {
+export async function entries(
+  { deps }: TestConsole,
+  ownerId: string,
+): Promise<AuditRow[]> {
   const query = { action: "", keyId: "", before: "", rows: 100 };
   return (await deps.audit.read(ownerId, query)).rows.reverse();
 }
@@ -40,8 +44,21 @@ export function checkHeaders({ headers }: Answer, isFile = false): void {
   }
 }
 
-/** The `n`th owner, signed in, with one key. Each has a network of their own. */
-export async function routeOwner(site: TestConsole, n: number) {
+/** An owner, signed in, with one key. */
+export interface RouteOwner {
+  email: string;
+  ownerId: string;
+  client: TestClient;
+  /** The address of the owner's browser, in a network of its own. */
+  ip: string;
+  keyId: string;
+}
+
+/** Adds the `n`th owner. */
+export async function routeOwner(
+  site: TestConsole,
+  n: number,
+): Promise<RouteOwner> {
   const email = `owner${n}@example.org`;
   // Attempts to sign in are limited for each prefix, too.
   const prefix = (0xdb8 + (n >> 5)).toString(16);

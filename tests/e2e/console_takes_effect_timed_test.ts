@@ -13,10 +13,8 @@ import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { LONG } from "../support/gateway/simulator.ts";
-import {
-  makeKey,
-  type TestClient,
-} from "../../services/key-admin/console_fixture.ts";
+import type { TestClient } from "../../services/key-admin/client_fixture.ts";
+import { makeKey } from "../../services/key-admin/forms_fixture.ts";
 import { matchIn, openConsole } from "../support/gateway/console_client.ts";
 import { startRedisServer } from "../support/servers/redis_server.ts";
 import { until } from "../support/wait_for.ts";

@@ -4,12 +4,8 @@
 // the same with a key of the reader's; more of it: services/key-admin/web/try_test.ts.
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
-import {
-  type TestClient,
-  tryForm,
-  tryFormOf,
-  upload,
-} from "../../services/key-admin/console_fixture.ts";
+import type { TestClient } from "../../services/key-admin/client_fixture.ts";
+import { tryForm, tryFormOf, upload } from "../../services/key-admin/forms_fixture.ts";
 import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
 import { chatRequest } from "../support/chat_request.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
@@ -197,7 +193,7 @@ async function tryAll(browser: TestClient): Promise<Record<Kind, string>> {
     thinking: "off",
     more: '{"repetition_penalty":1.1}',
   });
-  const recording = await upload(browser, { language: "en" }, [silence()]);
+  const recording = await upload(browser, { fields: { language: "en" } });
   return {
     chat: (await browser.post("/try", chat)).text,
     image: (await post("image")).text,

@@ -7,7 +7,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
-  emptyLedger,
+  Ledger,
 } from "../../services/key-admin/key_changes_fixture.ts";
 import {
   type RedisGroup,
@@ -146,14 +146,14 @@ interface Parted {
   limited: CreatedKey;
   /** When {@link SPENT} requests were sent with the limited key. */
   spentAtMs: number;
-  ledger: ReturnType<typeof emptyLedger>;
+  ledger: Ledger;
   stopWriters: () => Promise<void>;
 }
 
 /** Changes keys without a pause, on the side of the first master. */
 async function startWriters(group: PartedGroup) {
   const store = await group.openStore(group.behind);
-  const ledger = emptyLedger();
+  const ledger = new Ledger();
   let isOver = false;
   const writers = Array.from(
     { length: WRITERS },
@@ -246,7 +246,7 @@ async function takesBack(parted: Parted): Promise<void> {
   assert.equal(await servedStatus(inside.url, kept.key), 200);
   await parted.stopWriters();
   const after = await group.openStore(group.open);
-  for (const { key, actions } of ledger.known.values()) {
+  for (const { key, actions } of ledger.keys.values()) {
     const found = await after.get(key.ownerId, key.id);
     const isDeleted = actions.includes("key.deleted");
     assert.deepEqual(found, isDeleted ? null : key);

@@ -1,3 +1,4 @@
+/** What is checked on every page: the rules of axe, and that nothing is cut off. */
 import assert from "node:assert/strict";
 import axe from "axe-core";
 import type { Page } from "playwright-core";
@@ -15,6 +16,7 @@ const LOOKS = [
   { name: "light", colorScheme: "light", width: 1280, rules: undefined },
   { name: "dark", colorScheme: "dark", width: 390, rules: LOOK_RULES },
 ] as const;
+/** The height of the window in px. */
 export const HEIGHT = 844;
 
 /**

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
-import { PASSWORD, storedKey } from "../console_fixture.ts";
+import { storedKey } from "../console_fixture.ts";
+import { PASSWORD } from "../forms_fixture.ts";
 import { until } from "../redis_fixture.ts";
 import {
   browserTest,

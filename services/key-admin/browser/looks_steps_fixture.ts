@@ -1,13 +1,14 @@
-import assert from "node:assert/strict";
-import { browserTest, openWindow, type Visit } from "./site_fixture.ts";
-import { storedKey, useKey } from "../console_fixture.ts";
-import { HEIGHT, inspect, OVERFLOW } from "./inspect_fixture.ts";
-import { SCENES, setStage, type Stage } from "./scenes_fixture.ts";
-
 /**
  * Every page as people see it; those of answers on Try it are in
  * `try_steps_fixture.ts`. Run by `looks_timed_test.ts`.
  */
+import assert from "node:assert/strict";
+import { browserTest, openWindow, type Visit } from "./site_fixture.ts";
+import { storedKey } from "../console_fixture.ts";
+import { countUse } from "../usage_fixture.ts";
+import { HEIGHT, inspect, OVERFLOW } from "./inspect_fixture.ts";
+import { SCENES } from "./scenes_fixture.ts";
+import { setStage, type Stage } from "./stage_fixture.ts";
 
 /**
  * What does not fit in the system's font, those of Debian, and wide ones. Chromium
@@ -35,11 +36,14 @@ async function inspectTables(
     const description = word.repeat(200 / word.length);
     await storedKey(site, ownerId, { description });
   }
-  await useKey(site, { ownerId, keyId: key.id }, site.clock.nowMs, {
-    requests: 123_456_789,
-    errors: 0,
-    promptTokens: 123_456_789_012,
-    completionTokens: 12_345_678_901,
+  await countUse(site, { ownerId, keyId: key.id }, {
+    atMs: site.clock.nowMs,
+    counts: {
+      requests: 123_456_789,
+      errors: 0,
+      promptTokens: 123_456_789_012,
+      completionTokens: 12_345_678_901,
+    },
   });
   const { page: plain } = await openWindow(visit, {
     javaScriptEnabled: false,
@@ -66,10 +70,10 @@ browserTest(
   "every page: axe in light and wide, in dark and narrow, and nothing cut off",
   async (visit: Visit, t) => {
     const stage = await setStage(visit);
-    for (const [scene, play] of SCENES) {
-      await t.step(scene, async () => {
+    for (const { name, play } of SCENES) {
+      await t.step(name, async () => {
         const page = await play(stage);
-        await inspect(page, scene);
+        await inspect(page, name);
         // Pages that show a value once ask for confirmation before they are left.
         await page.evaluate(
           `document.querySelector("input[type=checkbox][required]")?.click()`,

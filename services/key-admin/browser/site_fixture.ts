@@ -1,6 +1,11 @@
+/**
+ * The console as a server, and a browser that uses it. The steps files that import
+ * this run in their own process, see `testInBrowser()`.
+ */
 import assert from "node:assert/strict";
 import {
   type Browser,
+  type BrowserContext,
   type BrowserContextOptions,
   chromium,
   type Page,
@@ -8,18 +13,9 @@ import {
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { serve } from "@gateway/shared/process/serve";
 import { findChromium } from "./chromium_fixture.ts";
-import {
-  catalogOfIds,
-  MEDIA_MODELS,
-  PASSWORD,
-  startConsole,
-} from "../console_fixture.ts";
-
-/**
- * The console as a server, and a browser that uses it. The steps files that import
- * this run in their own process, see `testInBrowser()`.
- */
-export type Site = Awaited<ReturnType<typeof startSite>>;
+import { catalogOfIds, MEDIA_MODELS } from "../catalog_fixture.ts";
+import { startConsole, type TestConsole } from "../console_fixture.ts";
+import { PASSWORD } from "../forms_fixture.ts";
 
 /** Enough for a list that scrolls, with names of all lengths. */
 const MODELS = [
@@ -39,31 +35,24 @@ const MODELS = [
   ...MEDIA_MODELS,
 ];
 
-/** The console of the other tests, on a real socket. */
-async function startSite() {
-  const behind = await startConsole({ catalog: catalogOfIds(MODELS) });
+/** Puts a console on a real socket. Its origin is its public URL. */
+function serveConsole(site: TestConsole): AsyncDisposable {
   const server = serve({
     hostname: "127.0.0.1",
     port: 0,
     handler: async (request, { remoteAddr: { hostname } }) =>
-      await behind.app.fetch(request, { remoteIp: hostname }),
+      await site.app.fetch(request, { remoteIp: hostname }),
     onError: () => new Response(null, { status: 500 }),
   });
-  const origin = `http://127.0.0.1:${server.port}`;
-  behind.deps.publicUrl = new URL(origin);
+  site.deps.publicUrl = new URL(`http://127.0.0.1:${server.port}`);
   return {
-    ...behind,
-    origin,
-    [Symbol.asyncDispose]: async () => {
-      await server.stop({ graceMs: 1_000, abortMs: 100 });
-      await behind[Symbol.asyncDispose]();
-    },
+    [Symbol.asyncDispose]: () => server.stop({ graceMs: 1_000, abortMs: 100 }),
   };
 }
 
 /** A browser at a console. */
 export interface Visit {
-  site: Site;
+  site: TestConsole;
   browser: Browser;
   /** Errors of scripts and violations of the content security policy. */
   faults: string[];
@@ -94,7 +83,8 @@ export function browserTest(
     sanitizeOps: false,
     sanitizeResources: false,
     fn: async (t) => {
-      await using site = await startSite();
+      await using site = await startConsole({ catalog: catalogOfIds(MODELS) });
+      await using _server = serveConsole(site);
       const faults: string[] = [];
       const executablePath = findChromium() ?? assert.fail("no Chromium");
       launched ??= chromium.launch({ executablePath, args: CHROMIUM_ARGS });
@@ -110,14 +100,20 @@ export const CLIPBOARD = { permissions: ["clipboard-read", "clipboard-write"] };
 /** A busy machine may need so long for a page. */
 const PATIENT_MS = 60_000;
 
+/** A window of the browser. */
+export interface Window {
+  context: BrowserContext;
+  page: Page;
+}
+
 /** A new window, signed out. */
 export async function openWindow(
   { browser, faults, site }: Visit,
   options: BrowserContextOptions = {},
-) {
+): Promise<Window> {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 844 },
-    baseURL: site.origin,
+    baseURL: site.deps.publicUrl.origin,
     ...options,
   });
   context.setDefaultTimeout(PATIENT_MS);
@@ -135,26 +131,31 @@ export async function signedIn(
   visit: Visit,
   email: string,
   options: BrowserContextOptions = {},
-) {
+): Promise<Window & { ownerId: string }> {
   const { owners, sessions, hasher } = visit.site.deps;
   const ownerId = await owners.ensure(email);
   await owners.setPassword(ownerId, await hasher.hash(PASSWORD));
   const window = await openWindow(visit, options);
   const userAgent = String(await window.page.evaluate("navigator.userAgent"));
   const value = await sessions.start(ownerId, { ip: "127.0.0.1", userAgent });
-  const cookie = { name: "sid", value, url: visit.site.origin };
+  const cookie = { name: "sid", value, url: visit.site.deps.publicUrl.origin };
   await window.context.addCookies([cookie]);
   await window.page.goto("/keys");
   return { ...window, ownerId };
 }
 
+/** Presses the button with this text. */
 export const press = (page: Page, button: string): Promise<void> =>
   page.getByRole("button", { name: button, exact: true }).click();
+
+/** Follows the first link with this text. */
 export const follow = (page: Page, link: string): Promise<void> =>
   page.getByRole("link", { name: link, exact: true }).first().click();
+
 /** Waits for a text. */
 export const says = (page: Page, text: string): Promise<void> =>
   page.getByText(text).first().waitFor();
+
 /** Waits for a heading. */
 export const title = (page: Page, name: string): Promise<void> =>
   page.getByRole("heading", { name }).waitFor();

@@ -43,7 +43,7 @@ async function streams(page: Page, { site }: Visit): Promise<void> {
   assert.ok(await page.getByRole("button", { name: "Send" }).isDisabled());
   await press(page, "Stop");
   await says(page, "stopped by you");
-  assert.equal(await site.asked.at(-1)?.ended, "left");
+  assert.equal(await site.requests.at(-1)?.ended, "left");
   assert.match(await part(page, "first").innerText(), /^\d+\.\d\d s$/);
 }
 
@@ -52,7 +52,7 @@ async function streams(page: Page, { site }: Visit): Promise<void> {
  * tool is called.
  */
 async function mistake(page: Page, { site }: Visit): Promise<void> {
-  const count = site.asked.length;
+  const count = site.requests.length;
   await page.getByText("Tools", { exact: true }).click();
   const tools = page.getByLabel("Tools (JSON)");
   await tools.fill('[{"type": "function",}]');
@@ -60,7 +60,7 @@ async function mistake(page: Page, { site }: Visit): Promise<void> {
   await says(page, "This is not valid JSON. Expected double-quoted property");
   const focused = await page.evaluate("document.activeElement.id");
   assert.equal(focused, "tools");
-  assert.equal(site.asked.length, count);
+  assert.equal(site.requests.length, count);
   await inspect(page, "try-errors");
   await tools.fill(TOOLS);
   await messageOf(page).fill("Use get_weather");
@@ -88,9 +88,9 @@ async function conversation(page: Page, { site }: Visit): Promise<void> {
   await messageOf(page).fill("Second question");
   await press(page, "Send");
   await until(() =>
-    site.asked.at(-1)?.body.includes("Second question") === true
+    site.requests.at(-1)?.body.includes("Second question") === true
   );
-  const { messages } = JSON.parse(site.asked.at(-1)?.body ?? "");
+  const { messages } = JSON.parse(site.requests.at(-1)?.body ?? "");
   const roles = messages.map(({ role }: { role: string }) => role);
   assert.deepEqual(roles, ["system", "user", "assistant", "user"]);
   await page.locator('button[data-copy="code-TypeScript"]').click();

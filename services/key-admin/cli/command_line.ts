@@ -287,5 +287,6 @@ function cellOf(value: unknown): string {
   return set.map((entry) => entry.join(" ")).join(", ") || "none";
 }
 
+/** A time as `--json` prints it: ISO 8601 in UTC; null stays null. */
 export const isoTime = (timeMs: number | null): string | null =>
   timeMs === null ? null : new Date(timeMs).toISOString();

@@ -5,12 +5,8 @@
 import assert from "node:assert/strict";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
-import {
-  PASSWORD,
-  signIn,
-  startConsole,
-  type TestConsole,
-} from "../console_fixture.ts";
+import { startConsole, type TestConsole } from "../console_fixture.ts";
+import { PASSWORD, signIn } from "../forms_fixture.ts";
 import {
   type CommandDeps,
   outputText,

@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
-import {
-  keyForm,
-  ORIGIN,
-  signIn,
-  startConsole,
-  storedKey,
-} from "../console_fixture.ts";
+import { ORIGIN } from "../client_fixture.ts";
+import { startConsole, storedKey } from "../console_fixture.ts";
+import { keyForm, signIn } from "../forms_fixture.ts";
 import { entries, routeOwner } from "../routes_fixture.ts";
 
 /**

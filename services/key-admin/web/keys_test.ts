@@ -1,15 +1,11 @@
 import assert from "node:assert/strict";
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { recordKey, UNLIMITED } from "@gateway/shared/keys/record";
-import {
-  catalogOfIds,
-  hiddenField,
-  keyForm,
-  makeKey,
-  startConsole,
-  storedKey,
-  useLimits,
-} from "../console_fixture.ts";
+import { catalogOfIds } from "../catalog_fixture.ts";
+import { hiddenField } from "../client_fixture.ts";
+import { startConsole, storedKey } from "../console_fixture.ts";
+import { keyForm, makeKey } from "../forms_fixture.ts";
+import { useLimits } from "../usage_fixture.ts";
 import { limitsOf } from "../domain/keys/settings.ts";
 import { routeOwner } from "../routes_fixture.ts";
 import { parse } from "./pages/key_form.tsx";

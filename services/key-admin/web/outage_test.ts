@@ -1,15 +1,8 @@
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import {
-  type Answer,
-  type Form,
-  hiddenField,
-  keyForm,
-  PASSWORD,
-  signIn,
-  startConsole,
-  storedKey,
-} from "../console_fixture.ts";
+import { type Answer, type Form, hiddenField } from "../client_fixture.ts";
+import { startConsole, storedKey } from "../console_fixture.ts";
+import { keyForm, PASSWORD, signIn } from "../forms_fixture.ts";
 import { changedLink } from "../../../tests/support/servers/redis_link.ts";
 import { until } from "../redis_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";

@@ -1,16 +1,9 @@
 import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";
 import { isIP } from "node:net";
-import {
-  type Answer,
-  keyForm,
-  makeKey,
-  ORIGIN,
-  PASSWORD,
-  signIn,
-  startConsole,
-  storedKey,
-} from "../console_fixture.ts";
+import { type Answer, ORIGIN } from "../client_fixture.ts";
+import { startConsole, storedKey } from "../console_fixture.ts";
+import { keyForm, makeKey, PASSWORD, signIn } from "../forms_fixture.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";

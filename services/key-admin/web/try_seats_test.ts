@@ -1,11 +1,8 @@
 import assert from "node:assert/strict";
 import { TRY_LIMITS } from "../domain/try/key.ts";
-import {
-  ORIGIN,
-  startConsole,
-  type TestClient,
-  upload,
-} from "../console_fixture.ts";
+import { ORIGIN, type TestClient } from "../client_fixture.ts";
+import { startConsole } from "../console_fixture.ts";
+import { upload } from "../forms_fixture.ts";
 import { until } from "../redis_fixture.ts";
 
 /**

@@ -1,6 +1,6 @@
 /** The console of a gateway, as a browser without a script uses it. */
 import assert from "node:assert/strict";
-import { createClient } from "../../../services/key-admin/console_fixture.ts";
+import { TestClient } from "../../../services/key-admin/client_fixture.ts";
 import type { LaunchedGateway } from "./launched.ts";
 
 /**
@@ -10,7 +10,7 @@ export async function openConsole(
   { state }: LaunchedGateway,
   link = state.setup_url ?? assert.fail("no set-up link"),
 ) {
-  const browser = createClient(async (request) => {
+  const browser = new TestClient(async (request) => {
     const response = await fetch(request, { redirect: "manual" });
     const { status, headers } = response;
     return { status, headers, text: await response.text() };

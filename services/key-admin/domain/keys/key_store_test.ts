@@ -8,8 +8,8 @@ import type { KeySettings } from "./settings.ts";
 import {
   ACTOR,
   changeKeys,
-  emptyLedger,
   findLost,
+  Ledger,
   OWNER,
   SETTINGS,
 } from "../../key_changes_fixture.ts";
@@ -277,7 +277,7 @@ Deno.test("a search examines a bounded number of keys, and the next page continu
 
 Deno.test("promise 8: every kind of acknowledged change survives kill -9", async () => {
   await using t = await setup();
-  const ledger = emptyLedger();
+  const ledger = new Ledger();
   const writers = Array.from(
     { length: WRITERS },
     () => changeKeys(t.store, ledger, () => false),

@@ -1,12 +1,7 @@
 import assert from "node:assert/strict";
 import { KEY_FIELDS, ownerLimitsKey } from "@gateway/shared/keys/record";
-import {
-  codeOf,
-  isSignedIn,
-  signIn,
-  startConsole,
-  storedKey,
-} from "../../console_fixture.ts";
+import { codeOf, startConsole, storedKey } from "../../console_fixture.ts";
+import { isSignedIn, signIn } from "../../forms_fixture.ts";
 import { entries } from "../../routes_fixture.ts";
 import { linkPath } from "../sign_in/links.ts";
 import {

@@ -1,113 +1,9 @@
 import assert from "node:assert/strict";
-import { createHash, generateKeyPairSync, sign } from "node:crypto";
-import {
-  keyForm,
-  startConsole,
-  storedKey,
-  type TestClient,
-} from "../../console_fixture.ts";
+import type { TestClient } from "../../client_fixture.ts";
+import { startConsole, storedKey } from "../../console_fixture.ts";
+import { keyForm } from "../../forms_fixture.ts";
 import { ADDRESS_RATE } from "./attempts.ts";
-import { OidcClient } from "./oidc.ts";
-
-type TestProvider = ReturnType<typeof startProvider>;
-
-const CLIENT_ID = "gateway-console";
-
-/** An OpenID Connect provider on 127.0.0.1 whose answers a test sets. */
-function startProvider() {
-  const keys = generateKeyPairSync("rsa", { modulusLength: 2048 });
-  const others = generateKeyPairSync("rsa", { modulusLength: 2048 });
-  let nonce = "";
-  let challenge = "";
-  const token = (claims: Record<string, unknown>) => {
-    const body = [{ alg: "RS256", kid: "k1", typ: "JWT" }, claims]
-      .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
-      .join(".");
-    const { privateKey } = provider.forges ? others : keys;
-    const signature = sign("sha256", Buffer.from(body), privateKey);
-    return `${body}.${signature.toString("base64url")}`;
-  };
-  const exchange = async (request: Request): Promise<Response> => {
-    provider.exchanges += 1;
-    const form = new URLSearchParams(await request.text());
-    const digest = createHash("sha256").update(form.get("code_verifier") ?? "")
-      .digest("base64url");
-    provider.verifierFitted = digest === challenge;
-    const nowS = Math.floor(Date.now() / 1_000);
-    return Response.json({
-      access_token: "not used",
-      token_type: "bearer",
-      id_token: token({
-        iss: issuer,
-        aud: CLIENT_ID,
-        sub: "subject-1",
-        nonce,
-        iat: nowS,
-        exp: nowS + 300,
-        email: "ada@example.org",
-        email_verified: true,
-        ...provider.claims,
-      }),
-    });
-  };
-  const server = Deno.serve(
-    { hostname: "127.0.0.1", port: 0, onListen: () => {} },
-    (request): Response | Promise<Response> => {
-      if (provider.isBroken) return Response.json({});
-      const { pathname } = new URL(request.url);
-      if (pathname === "/token") return exchange(request);
-      if (pathname === "/jwks") {
-        const jwk = keys.publicKey.export({ format: "jwk" });
-        return Response.json({ keys: [{ ...jwk, kid: "k1", use: "sig" }] });
-      }
-      return Response.json({
-        issuer,
-        authorization_endpoint: `${issuer}/authorize`,
-        token_endpoint: `${issuer}/token`,
-        jwks_uri: `${issuer}/jwks`,
-        response_types_supported: ["code"],
-        subject_types_supported: ["public"],
-        id_token_signing_alg_values_supported: ["RS256"],
-      });
-    },
-  );
-  const issuer = `http://127.0.0.1:${server.addr.port}`;
-  const claims: Record<string, unknown> = {};
-  const provider = {
-    /** The console's client of it. */
-    client: new OidcClient({
-      issuer: new URL(issuer),
-      clientId: CLIENT_ID,
-      clientSecret: "client secret for tests",
-      allowed: ["ada@example.org", "@corp.test"],
-      name: "Example",
-    }),
-    /** Claims that override those of the next identity token. */
-    claims,
-    /** Whether the code verifier matched the challenge in the last exchange. */
-    verifierFitted: false,
-    /** How many codes were sent to it. */
-    exchanges: 0,
-    /** Signs with another key than the provider's. */
-    forges: false,
-    /** Answers every request with an empty object. */
-    isBroken: false,
-    /**
-     * Takes the URL that the browser is sent to and returns the one that it comes back
-     * to.
-     */
-    authorize: (url: URL): URL => {
-      nonce = url.searchParams.get("nonce") ?? "";
-      challenge = url.searchParams.get("code_challenge") ?? "";
-      const back = new URL(url.searchParams.get("redirect_uri") ?? "");
-      back.searchParams.set("code", "one-time-code");
-      back.searchParams.set("state", url.searchParams.get("state") ?? "");
-      return back;
-    },
-    [Symbol.asyncDispose]: () => server.shutdown(),
-  };
-  return provider;
-}
+import { TestProvider } from "./provider_fixture.ts";
 
 async function begin(
   client: TestClient,
@@ -131,7 +27,7 @@ async function comeBack(
 }
 
 Deno.test("ASVS 10.1.2, 10.2.1, API7: code flow with PKCE, state and nonce signs the owner in", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   const page = await site.client().get("/sign-in");
   assert.match(page.text, /Continue with Example/);
@@ -150,7 +46,7 @@ Deno.test("ASVS 10.1.2, 10.2.1, API7: code flow with PKCE, state and nonce signs
 });
 
 Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject identify a person, not the address", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   const ada = site.client();
   await comeBack(provider, ada);
@@ -172,7 +68,7 @@ Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject identify a person, not the add
 });
 
 Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the sign-in", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   const past = Math.floor(Date.now() / 1_000) - 3_600;
   const claims: [string, Record<string, unknown>, status: number][] = [
@@ -231,7 +127,7 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
 });
 
 Deno.test("ASVS 7.5.3: an owner without a password signs in at the provider again, and a form is kept meanwhile", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   const client = site.client();
   await comeBack(provider, client);
@@ -268,7 +164,7 @@ async function signInAgain(
 const MONTH_SECONDS = 30 * 86_400;
 
 Deno.test("ASVS 7.5.3: signing in again needs a provider that asked again just now", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   const cases: { name: string; authTime: unknown; status: number }[] = [
     { name: "just now", authTime: secondsAgo(5), status: 303 },
@@ -286,7 +182,7 @@ Deno.test("ASVS 7.5.3: signing in again needs a provider that asked again just n
 });
 
 Deno.test("ASVS 7.5.3: a session from an old sign-in at the provider creates no key", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   const cases: { name: string; authTime: unknown; status: number }[] = [
     { name: "just now", authTime: secondsAgo(5), status: 201 },
@@ -305,7 +201,7 @@ Deno.test("ASVS 7.5.3: a session from an old sign-in at the provider creates no 
 });
 
 Deno.test("a provider's claims are refused unless they name a person and an address", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   const cases: { name: string; claims: Record<string, unknown> }[] = [
     { name: "an empty subject", claims: { sub: "" } },
@@ -332,7 +228,7 @@ Deno.test("a provider's claims are refused unless they name a person and an addr
 });
 
 Deno.test("ASVS 2.4.1: an address without an account makes few calls to the provider", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   const [verifier, state, nonce] = ["v", "s", "n"].map((each) =>
     each.repeat(43)
@@ -351,7 +247,7 @@ Deno.test("ASVS 2.4.1: an address without an account makes few calls to the prov
 });
 
 Deno.test("a failing provider is reported, and used again when it recovers", async () => {
-  await using provider = startProvider();
+  await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });
   provider.isBroken = true;
   const client = site.client();

@@ -5,14 +5,10 @@ import {
   fieldsOf,
   type Form,
   hiddenField,
-  isSignedIn,
-  keyForm,
-  PASSWORD,
-  signIn,
-  startConsole,
-  storedKey,
   type TestClient,
-} from "../../console_fixture.ts";
+} from "../../client_fixture.ts";
+import { startConsole, storedKey } from "../../console_fixture.ts";
+import { isSignedIn, keyForm, PASSWORD, signIn } from "../../forms_fixture.ts";
 import { changedLink } from "../../../../tests/support/servers/redis_link.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";

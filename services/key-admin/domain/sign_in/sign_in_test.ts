@@ -1,13 +1,7 @@
 import assert from "node:assert/strict";
-import {
-  codeOf,
-  invitation,
-  isSignedIn,
-  PASSWORD,
-  signIn,
-  startConsole,
-  type TestClient,
-} from "../../console_fixture.ts";
+import type { TestClient } from "../../client_fixture.ts";
+import { codeOf, invitation, startConsole } from "../../console_fixture.ts";
+import { isSignedIn, PASSWORD, signIn } from "../../forms_fixture.ts";
 import { asTexts } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 import { localPath } from "../../web/session.ts";

@@ -1,0 +1,197 @@
+/** A console with users, keys and usage of all kinds, for its pages to show. */
+import type { Page } from "playwright-core";
+import {
+  type FailedRequest,
+  FAILURE_REASONS,
+  type FailureReason,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  type KeyRecord,
+  type Limits,
+  type Principal,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
+import { storedKey, type TestConsole } from "../console_fixture.ts";
+import type { KeySettings } from "../domain/keys/settings.ts";
+import {
+  countUse,
+  listFailed,
+  type UseCounts,
+  useLimits,
+} from "../usage_fixture.ts";
+import { openWindow, signedIn, type Visit } from "./site_fixture.ts";
+
+/** The users of the console, each with a page in a window of their own, and its data. */
+export interface Stage {
+  site: TestConsole;
+  /** The page of the owner of the keys. */
+  owner: Page;
+  ownerId: string;
+  /** A key with limits, usage and failed requests. */
+  key: KeyRecord;
+  /** A key for some models, which was never used. */
+  limited: KeyRecord;
+  /** The page of an owner without keys. */
+  newcomer: Page;
+  /** A page that is signed out. */
+  stranger: Page;
+  operator: Page;
+}
+
+/** The address of the owner. */
+export const EMAIL = "ada.lovelace@example.org";
+/** The address of the operator. */
+export const OPERATOR_EMAIL = "op@example.org";
+const LONG_EMAIL = "someone.with.a.long.name@department.example.org";
+const LONG_DESCRIPTION =
+  "Nightly summaries of long meetings and all that was said in them";
+const OTHER_DEVICE = {
+  ip: "192.0.2.7",
+  userAgent: "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0) Safari/605.1",
+};
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+const KEY_LIMITS: Limits = {
+  ...UNLIMITED,
+  requestsPerMinute: 60,
+  tokensPerMinute: 60_000,
+  concurrency: 4,
+  imagesPerDay: 250,
+  videoJobs: 2,
+};
+const OWNER_LIMITS: Limits = {
+  ...UNLIMITED,
+  requestsPerMinute: 50,
+  tokensPerMinute: 200_000,
+  tokensPerDay: 5_000_000,
+};
+
+/** Fills the console with owners, keys and usage. */
+export async function setStage(visit: Visit): Promise<Stage> {
+  const { site } = visit;
+  const { page: owner, ownerId } = await signedIn(visit, EMAIL);
+  const newcomer = await signedIn(visit, "grace@example.org");
+  const operator = await signedIn(visit, OPERATOR_EMAIL);
+  const { owners, sessions } = site.deps;
+  await owners.giveRole(operator.ownerId);
+  await owners.ensure(LONG_EMAIL);
+  const { page: stranger } = await openWindow(visit);
+  await sessions.start(ownerId, OTHER_DEVICE);
+  const key = await makeKeys(site, ownerId);
+  await fillLimits(site, ownerId, key.id);
+  await countDay(site, { ownerId, keyId: key.id });
+  await listFailures(site, { ownerId, keyId: key.id });
+  const limited = await storedKey(site, ownerId, {
+    description: "Translations",
+    models: ["old-model-2", "small-1", "qwen/qwen3-235b-a22b-instruct"],
+  });
+  return {
+    site,
+    owner,
+    ownerId,
+    key,
+    limited,
+    newcomer: newcomer.page,
+    stranger,
+    operator: operator.page,
+  };
+}
+
+/** Makes keys in all states. Returns one with limits. */
+async function makeKeys(
+  site: TestConsole,
+  ownerId: string,
+): Promise<KeyRecord> {
+  const make = (description: string, settings: Partial<KeySettings> = {}) =>
+    storedKey(site, ownerId, { description, ...settings });
+  const key = await make("Support assistant, production", {
+    models: ["neutral-3.7-plus"],
+    limits: KEY_LIMITS,
+  });
+  await make(LONG_DESCRIPTION, { expiresAtMs: Date.now() + DAY_MS });
+  const disabled = await make("Staging");
+  const rotated = await make("数据分析服务 🔑");
+  const actor = { by: EMAIL, ip: OTHER_DEVICE.ip };
+  const target = { ownerId, version: null, actor };
+  const { keys } = site.deps;
+  await keys.disable({ ...target, keyId: disabled.id });
+  await keys.rotate({ ...target, keyId: rotated.id }, DAY_MS);
+  return key;
+}
+
+/** Uses some of the limits of the key, and of its owner. */
+async function fillLimits(
+  site: TestConsole,
+  ownerId: string,
+  keyId: string,
+): Promise<void> {
+  await site.deps.owners.setLimits(ownerId, OWNER_LIMITS);
+  const use = {
+    requestsAheadMs: 20_000,
+    dayTokens: 4_812_345,
+    running: 1,
+    images: 210,
+  };
+  await useLimits(site, { ownerId, keyId }, { ...use, tokensAheadMs: 72_000 });
+  const owner = { ownerId, keyId: null };
+  await useLimits(site, owner, { ...use, tokensAheadMs: 25_000 });
+}
+
+/** Counts usage of all kinds in every other hour of the last day. */
+async function countDay(site: TestConsole, key: Principal): Promise<void> {
+  for (let hoursAgo = 22; hoursAgo >= 0; hoursAgo -= 2) {
+    const atMs = Date.now() - hoursAgo * HOUR_MS;
+    for (const [model, counts] of Object.entries(useOfHour(hoursAgo))) {
+      await countUse(site, key, { atMs, model, counts });
+    }
+  }
+}
+
+/** What was used in an hour, by model. */
+function useOfHour(hoursAgo: number): Record<string, UseCounts> {
+  const requests = Math.round(60 * (1 + Math.sin(hoursAgo / 4)));
+  const errors = Math.round(requests / 30);
+  return {
+    "neutral-3.7-plus": {
+      requests,
+      errors,
+      cut: errors,
+      promptTokens: requests * 812,
+      completionTokens: requests * 344,
+    },
+    "qwen/qwen3-235b-a22b-instruct": {
+      requests: hoursAgo,
+      promptTokens: 90 * hoursAgo,
+      completionTokens: hoursAgo,
+      refused: 4,
+      requests_per_minute: 1,
+      "tokens_per_day.owner": 3,
+    },
+    "simulated-image-1": { requests, images: requests },
+    "simulated-speech-1": { requests, characters: 800 * hoursAgo },
+    "simulated-transcription-1": { requests, audioSeconds: 30 * hoursAgo },
+    "simulated-video-1": { requests, videoSeconds: 4 * hoursAgo },
+    "": { refused: 2, unknown_model: 2 },
+  };
+}
+
+/** What differs between failed requests for these reasons. */
+const FAILURE_DETAILS: Partial<Record<FailureReason, Partial<FailedRequest>>> =
+  {
+    unknown_model: { model: "gpt-4o", status: 404 },
+    invalid_request: {
+      status: 400,
+      code: "invalid_type",
+      param: "messages[0].content",
+    },
+  };
+
+/** Lists a failed request for every reason. */
+async function listFailures(site: TestConsole, key: Principal): Promise<void> {
+  for (const [n, reason] of FAILURE_REASONS.entries()) {
+    const timeMs = Date.now() - n * 7 * MINUTE_MS;
+    const details = FAILURE_DETAILS[reason];
+    await listFailed(site, key, { timeMs, reason, ...details });
+  }
+}

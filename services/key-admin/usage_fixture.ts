@@ -1,0 +1,142 @@
+/** What edges leave in Redis: the state of limits, counted usage, failed requests. */
+import {
+  dayLimitField,
+  type FailedRequest,
+  FAILURE_REASONS,
+  type FailureReason,
+  LIMITER_EPOCH_MS,
+  LIMITER_FIELDS,
+  USAGE_KINDS,
+  usageDay,
+  usageField,
+  usageHour,
+  type UsageKind,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  failedKey,
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  ownerUsageKey,
+  type Principal,
+  usageKey,
+} from "@gateway/shared/keys/record";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+
+/** Whose Redis is written to. */
+interface Site {
+  readonly deps: { readonly redis: RedisLink };
+}
+
+const EPOCH_SECONDS = LIMITER_EPOCH_MS / 1_000;
+const IMAGES = dayLimitField("images");
+const USE_SCRIPT = defineScript(
+  "test/use",
+  `
+local time = redis.call('TIME')
+local now = (time[1] - ${EPOCH_SECONDS}) * 1000 + time[2] / 1000
+local req, tok, used, running, images = unpack(ARGV)
+local day = math.floor(now / 86400000)
+redis.call('HSET', KEYS[1], 's', struct.pack('<ddddddd', now, now + req, now + tok, day, used, 0, 0))
+redis.call('HSET', KEYS[1], '${IMAGES}', struct.pack('<dd', day, images))
+for n = 1, running do redis.call('ZADD', KEYS[2], now + 3600000, 'lease' .. n) end
+`,
+);
+
+/** How much of the limits of a key or an owner is in use. */
+interface LimitUse {
+  /** How far the admitted requests reach ahead of now. */
+  requestsAheadMs?: number;
+  /** How far the reserved tokens reach ahead of now. */
+  tokensAheadMs?: number;
+  /** Tokens of this day in UTC. */
+  dayTokens?: number;
+  /** Images of this day in UTC. */
+  images?: number;
+  /** Requests that hold a lease for an hour. */
+  running?: number;
+}
+
+/** Writes the state that admissions leave, of a key, or of its owner for a null `keyId`. */
+export async function useLimits(
+  { deps: { redis } }: Site,
+  { ownerId, keyId }: { ownerId: string; keyId: string | null },
+  {
+    requestsAheadMs = 0,
+    tokensAheadMs = 0,
+    dayTokens = 0,
+    running = 0,
+    images = 0,
+  }: LimitUse,
+): Promise<void> {
+  const ids = { ownerId, keyId: keyId ?? "" };
+  const keys = keyId === null
+    ? [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)]
+    : [limiterKey(ids), leaseKey(ids)];
+  const args = [requestsAheadMs, tokensAheadMs, dayTokens, running, images];
+  await redis.evalScript(USE_SCRIPT, { keys, args: args.map(String) });
+}
+
+const COUNTERS = [
+  ...Object.entries(USAGE_KINDS),
+  ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
+];
+
+/** Numbers by what they count; what is missing is 0. */
+export type UseCounts = Readonly<
+  Partial<Record<UsageKind | FailureReason, number>>
+>;
+
+/** What was used of one model in one hour. */
+interface HourOfUse {
+  /** A moment of the hour. */
+  atMs: number;
+  counts: UseCounts;
+  /** By default requests that named no known model. */
+  model?: string;
+}
+
+/** Counts as an edge does: for the key and for its owner. */
+export async function countUse(
+  { deps: { redis } }: Site,
+  principal: Principal,
+  { atMs, counts, model = "" }: HourOfUse,
+): Promise<void> {
+  const day = usageDay(atMs);
+  const countOf: Readonly<Record<string, number>> = counts;
+  const keys = [
+    usageKey(principal, day),
+    ownerUsageKey(principal.ownerId, day),
+  ];
+  const lastUse = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
+  await redis.command(["HSET", limiterKey(principal), ...lastUse]);
+  for (const [kind, name] of COUNTERS) {
+    const count = countOf[kind];
+    if (!count) continue;
+    const field = usageField(usageHour(atMs), name, model);
+    for (const key of keys) {
+      await redis.command(["HINCRBY", key, field, String(count)]);
+    }
+  }
+}
+
+/** Lists a request that failed, as an edge does. */
+export async function listFailed(
+  { deps: { redis } }: Site,
+  principal: Principal,
+  details: Partial<FailedRequest> = {},
+): Promise<void> {
+  const entry: FailedRequest = {
+    timeMs: 0,
+    status: 429,
+    reason: "tokens_per_minute",
+    code: "rate_limit_exceeded",
+    param: null,
+    model: "small-1",
+    requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
+    ...details,
+  };
+  const list = failedKey(principal);
+  await redis.command(["LPUSH", list, JSON.stringify(entry)]);
+}

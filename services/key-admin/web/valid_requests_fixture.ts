@@ -1,0 +1,150 @@
+/** A valid request for each route of the console, and what it leads to. */
+import type { Form } from "../client_fixture.ts";
+import { codeOf, invitation, type TestConsole } from "../console_fixture.ts";
+import type { AuditAction } from "../domain/audit/audit_log.ts";
+import { limitsOf } from "../domain/keys/settings.ts";
+import { keyForm, PASSWORD, tryForm } from "../forms_fixture.ts";
+import type { RouteOwner } from "../routes_fixture.ts";
+
+/** A valid request of an owner, and what it leads to. */
+export interface ValidRequest {
+  form?: Form;
+  /** Entries in the audit log. */
+  events?: readonly AuditAction[];
+  /** The status of the answer; by default 200 for a GET and 303 for a form. */
+  status?: number;
+  /**
+   * By default the path of the route, whose id is that of the owner's key, or of
+   * somebody else on pages of operators.
+   */
+  path?: string;
+}
+
+/** Prepares the console for a request that needs it. */
+type MakeRequest = (
+  site: TestConsole,
+  owner: RouteOwner,
+) => ValidRequest | Promise<ValidRequest>;
+
+/** The address of whom {@link VALID_REQUESTS} invite. */
+export const INVITED = "invited@example.org";
+/** There is no such video; `web/try_test.ts` has one. */
+const VIDEO = `/try/videos/video_${"0".repeat(32)}`;
+/** The version of a new key. */
+const version = "1";
+const nonce = "a".repeat(43);
+
+/**
+ * By route. A GET that is missing needs nothing but the path of its route; a form must
+ * be here.
+ */
+export const VALID_REQUESTS: Readonly<
+  Record<string, ValidRequest | MakeRequest>
+> = {
+  "GET /": { status: 302 },
+  "GET /assets/:version/:name": (site) => ({
+    path: site.deps.assets.stylesheet,
+  }),
+  "GET /sign-in": { status: 302 },
+  "POST /sign-in": (_, { email }) => ({
+    form: { email, password: PASSWORD, code: "", next: "/keys" },
+    events: ["session.signed_in"],
+  }),
+  "GET /link/:secret": async (site) => ({
+    path: await invitation(site, INVITED),
+  }),
+  "POST /link/:secret": async (site) => ({
+    form: { email: "", new_password: PASSWORD },
+    events: ["account.created", "session.signed_in"],
+    path: await invitation(site, INVITED),
+  }),
+  // There is no provider here; `sign_in/oidc_test.ts` has one.
+  "GET /sign-in/oidc": { status: 404 },
+  "GET /sign-in/oidc/callback": { status: 404 },
+  "POST /keys/new": {
+    form: keyForm("One more", { nonce }),
+    events: ["key.created"],
+    status: 201,
+  },
+  "POST /keys/:id/edit": {
+    form: keyForm("Renamed", { version }),
+    events: ["key.edited"],
+  },
+  "POST /keys/:id/enable": async ({ deps }, { ownerId, keyId }) => {
+    const actor = { by: "test", ip: "" };
+    await deps.keys.disable({ ownerId, keyId, version: null, actor });
+    return { form: { version: "2" }, events: ["key.enabled"] };
+  },
+  "POST /keys/:id/disable": {
+    form: { version, stop_running: "on" },
+    events: ["key.disabled", "key.stop_requested"],
+  },
+  "POST /keys/:id/delete": {
+    form: { version, sure: "on" },
+    events: ["key.deleted"],
+  },
+  "POST /keys/:id/rotate": {
+    form: { version, old: "now", nonce },
+    events: ["key.created", "key.rotated"],
+    status: 201,
+  },
+  "POST /try": { form: tryForm("Hi"), events: ["key.created"], status: 200 },
+  "POST /try/stream": {
+    form: tryForm("Hi"),
+    events: ["key.created"],
+    status: 200,
+  },
+  "POST /try/videos/:id": {
+    form: tryForm("Hi"),
+    events: ["key.created"],
+    status: 404,
+    path: VIDEO,
+  },
+  "GET /try/videos/:id/content": async (_, { client }) => {
+    await client.post("/try", tryForm("Makes the key of the session"));
+    return { status: 404, path: `${VIDEO}/content` };
+  },
+  "POST /account/password": {
+    form: { password: PASSWORD, new_password: "quite another phrase" },
+    events: ["session.confirmed", "account.password_changed"],
+  },
+  "POST /account/second-factor": async (site, { client }) => {
+    const page = await client.get("/account/second-factor");
+    const secret = /secret=([A-Z2-7]{32})/.exec(page.text)?.[1] ?? "";
+    return {
+      form: { code: codeOf(site, secret), password: PASSWORD },
+      events: ["session.confirmed", "account.second_factor_on"],
+      status: 200,
+    };
+  },
+  "POST /account/second-factor/off": {
+    form: { password: PASSWORD },
+    events: ["session.confirmed", "account.second_factor_off"],
+  },
+  "POST /account/sessions/end": async ({ deps }, { ownerId }) => {
+    const [session] = await deps.sessions.list(ownerId);
+    return {
+      form: { session: session?.id ?? "" },
+      events: ["session.revoked"],
+    };
+  },
+  "POST /account/sessions/end-all": { events: ["session.revoked"] },
+  "POST /account/notice": async ({ deps }, { ownerId }) => {
+    await deps.owners.disableTotp(ownerId, "op@example.org");
+    return {};
+  },
+  "POST /sign-out": { events: ["session.signed_out"] },
+  "POST /people": {
+    form: { email: "new@example.org" },
+    events: ["owner.invited"],
+    status: 201,
+  },
+  "POST /people/:id": {
+    form: { what: "disable" },
+    events: ["owner.disabled"],
+  },
+  "POST /people/:id/limits": {
+    form: { ...limitsOf(() => ""), concurrency: "4" },
+    events: ["owner.limits_changed"],
+  },
+};
