@@ -47,7 +47,7 @@ Deno.test("keys: distinguishes a stopped cluster from none at all", async () => 
   assert.match(gone.err, /Is "deno task up" still running in this folder/);
 });
 
-Deno.test("keys and owners work in scripts: no terminal, one JSON object on stdout, everything else on stderr, and exit codes", async () => {
+Deno.test("commands work in scripts: one JSON object on stdout, all else on stderr, and exit codes", async () => {
   await using server = await startRedis(["--appendonly", "no"]);
   const redis = await server.connect();
   const user = ["guest", "on", ">s3cret", "~*", "+@connection", "+config|get"];

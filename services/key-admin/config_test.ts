@@ -54,7 +54,7 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
   assert.deepEqual(owner, { ...UNLIMITED, tokensPerMinute: Number(most) });
 });
 
-Deno.test("configFrom() knows the models without their keys, and assumes the simulator unless a model server is set", () => {
+Deno.test("configFrom() knows models without their keys, and assumes the simulator without a model server", () => {
   const MODEL_SIMULATOR_URL = "http://127.0.0.1:8090/v1";
   const UPSTREAM_BASE_URL = "http://127.0.0.1:8000/v1";
   const rows: [isSimulated: boolean, Record<string, string>, model?: string][] =

@@ -81,7 +81,7 @@ Deno.test("the audit log names deleted keys and links to those that exist", asyn
   assert.match(text, /Key deleted[\s\S]*<bdi>Secret project 1<\/bdi>/);
 });
 
-Deno.test("the audit log shows the entries that match a filter, newest first and without gaps, as pages and as CSV", async () => {
+Deno.test("the audit log shows the entries that match a filter, newest first, as pages and as CSV", async () => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
   const actions = ["session.signed_in", "account.password_changed"] as const;

@@ -6,14 +6,12 @@ import { hiddenField } from "../client_fixture.ts";
 import { startConsole, storedKey } from "../console_fixture.ts";
 import { keyForm, makeKey } from "../forms_fixture.ts";
 import { useLimits } from "../usage_fixture.ts";
-import { limitsOf } from "../domain/keys/settings.ts";
 import { routeOwner } from "../routes_fixture.ts";
-import { parse } from "./pages/key_form.tsx";
 
 const ADA = "ada@example.org";
 
 /** That no other answer and no line of the log has a key is checked by the fixture. */
-Deno.test("ASVS 16.2.5, API3: a key is found by its end when its value is searched for, and no page or log line shows its hash or a secret", async () => {
+Deno.test("ASVS 16.2.5, API3: a search for a value finds its key, and no page or log line shows a secret", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
   const { id, value } = await makeKey(owner, "Billing");
@@ -27,130 +25,6 @@ Deno.test("ASVS 16.2.5, API3: a key is found by its end when its value is search
   const log = site.logLines.join("\n");
   for (const secret of [...owner.cookies.values(), "battery staple"]) {
     assert.ok(!log.includes(secret));
-  }
-});
-
-const NOW_MS = Date.UTC(2026, 10, 20, 12);
-const CONSOLE = {
-  now: () => NOW_MS,
-  catalog: catalogOfIds(["small-1", "large-1"]),
-};
-
-/** The form of a key, with single values instead of lists of one. */
-type FormValues = Parameters<typeof parse>[0];
-const valuesOf = (more: Partial<FormValues>): FormValues => ({
-  description: "A key",
-  scopes: ["chat"],
-  models: [],
-  expires: "",
-  which_models: more.models === undefined ? "all" : "these",
-  ...limitsOf(() => ""),
-  ...more,
-});
-
-Deno.test("ASVS 2.2.1: parse() reports the mistakes in a key's form by field", async (t) => {
-  const cases: [
-    field: keyof FormValues,
-    says: RegExp,
-    values: (string | string[])[],
-  ][] = [
-    ["description", /Say what/, ["", "   ", "\u200D\u200B", "\u3164"]],
-    ["description", /At most 100 characters/, [
-      "a".repeat(101),
-      "e\u0301".repeat(101),
-      "a".repeat(1_000),
-    ]],
-    ["description", /Line breaks, control characters and text direction/, [
-      "a\r\nset-cookie: b=c",
-      "a\u2066b\u2069",
-      "a\nb",
-      "a\u202Eb",
-      "a\0b",
-      "a\uFFFE",
-      "a\uFFF9b",
-    ]],
-    ["scopes", /Choose at least one/, [[]]],
-    ["scopes", /Scopes are/, [["root"]]],
-    ["requestsPerMinute", /At most 1,000,000/, ["1000001", "9007199254740991"]],
-    ["concurrency", /At most 1,000,000/, ["1000001"]],
-    ["tokensPerMinute", /At most 1,000,000,000,000/, [
-      "1000000000001",
-      "9007199254740993",
-      "9".repeat(400),
-    ]],
-    ["tokensPerDay", /At most 1,000,000,000,000/, ["1000000000001"]],
-    ["tokensPerMinute", /^Must be a whole number/, [
-      "many",
-      "-5",
-      "1.5",
-      "1e3",
-      "1,000",
-      "1e400",
-      "Infinity",
-      "NaN",
-      "0x1",
-      "-0",
-      "+1",
-      "1;2",
-      "٣",
-    ]],
-    ["models", /Model ids/, [["a<b"]]],
-    ["models", /Choose at least one model, or all models/, [[]]],
-    ["models", /^There is no model 'small', did you mean 'small-1'\?$/, [
-      ["large-1", "small"],
-    ]],
-    ["models", /^There is no model 'gpt-5'. The models are small-1, large-1$/, [
-      ["gpt-5"],
-    ]],
-    ["expires", /today or a later day/, ["2026-11-19", "soon", "2027-02-30"]],
-  ];
-  for (const [field, says, values] of cases) {
-    for (const value of values) {
-      await t.step(`${field}: ${JSON.stringify(value).slice(0, 30)}`, () => {
-        const { settings, errors } = parse(
-          valuesOf({ [field]: value }),
-          CONSOLE,
-          null,
-        );
-        assert.equal(settings, undefined);
-        assert.deepEqual([...errors.keys()], [field]);
-        assert.match(errors.get(field) ?? "", says);
-      });
-    }
-  }
-});
-
-Deno.test("parse() reads settings: normal text, limits, models, the end of a day", () => {
-  const { settings } = parse(
-    valuesOf({
-      description: "e\u0301🔑".repeat(50),
-      tokensPerDay: " 10000 ",
-      requestsPerMinute: "1000000",
-      tokensPerMinute: "1000000000000",
-      models: ["small-1", "gone-1"],
-      expires: "2026-11-20",
-    }),
-    CONSOLE,
-    { expiresAtMs: null, models: ["gone-1"] },
-  );
-  assert.equal(settings?.description, "é🔑".repeat(50));
-  assert.deepEqual(settings?.limits, {
-    ...UNLIMITED,
-    requestsPerMinute: 1_000_000,
-    tokensPerMinute: 1_000_000_000_000,
-    tokensPerDay: 10_000,
-    concurrency: 0,
-  });
-  assert.deepEqual(settings?.models, ["small-1", "gone-1"]);
-  assert.equal(settings?.expiresAtMs, Date.UTC(2026, 10, 20, 23, 59, 59));
-  // The day that a key has already is no change, whatever the hour, even in the past.
-  for (const keptMs of [NOW_MS - 1, NOW_MS - 86_400_000]) {
-    const expires = new Date(keptMs).toISOString().slice(0, 10);
-    const kept = parse(valuesOf({ expires }), CONSOLE, {
-      expiresAtMs: keptMs,
-      models: [],
-    }).settings;
-    assert.equal(kept?.expiresAtMs, keptMs);
   }
 });
 
@@ -260,8 +134,8 @@ Deno.test("the console warns while the model simulator answers, and while Redis 
 Deno.test("limits are shown with their use, and the one that binds first", async () => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
-  const of = async (path: string) => (await client.get(path)).text;
-  assert.ok(!(await of("/keys")).includes("Your limits"), "there are none");
+  const read = async (path: string) => (await client.get(path)).text;
+  assert.ok(!(await read("/keys")).includes("Your limits"), "there are none");
   const limits = {
     ...UNLIMITED,
     requestsPerMinute: 60,
@@ -273,7 +147,7 @@ Deno.test("limits are shown with their use, and the one that binds first", async
   const ownerLimits = { ...UNLIMITED, requestsPerMinute: 50 };
   await site.deps.owners.setLimits(ownerId, ownerLimits);
   const [key, page] = [{ ownerId, keyId }, `/keys/${keyId}`];
-  const unused = await of(page);
+  const unused = await read(page);
   assert.ok(!unused.includes("The closest limit"));
   assert.match(
     unused,
@@ -282,23 +156,23 @@ Deno.test("limits are shown with their use, and the one that binds first", async
   assert.match(unused, />0 of 2<.*<meter aria-label="Videos at the same/);
   assert.ok(!unused.includes("Characters per day"), "there is no such limit");
   await useLimits(site, key, { dayTokens: 1_234, running: 2 });
-  const used = await of(page);
-  const closest = (of: string, what: string) =>
-    new RegExp(`closest limit: ${of} per day of this key.*${what}`, "s");
+  const used = await read(page);
+  const closest = (unit: string, what: string) =>
+    new RegExp(`closest limit: ${unit} per day of this key.*${what}`, "s");
   assert.match(used, closest("tokens", "requests are refused"));
   assert.match(used, />1,234 of 1,000<.*<meter [^>]* value="1000"/);
   // 59.9 of 60 requests are in use, so the next one is refused for 0.9 s.
   await useLimits(site, key, { requestsAheadMs: 59_900 });
-  assert.match(await of(page), />60 of 60<.*refused for at least 1 s/s);
+  assert.match(await read(page), />60 of 60<.*refused for at least 1 s/s);
   await useLimits(site, key, { images: 4 });
-  assert.match(await of(page), closest("images", "of this kind are"));
+  assert.match(await read(page), closest("images", "of this kind are"));
   for (const path of ["/keys", "/usage"]) {
-    assert.match(await of(path), /Your limits.*Set by the operator/s, path);
+    assert.match(await read(path), /Your limits.*Set by the operator/s, path);
   }
-  assert.match(await of(`${page}/edit`), /All your keys together: 50</);
+  assert.match(await read(`${page}/edit`), /All your keys together: 50</);
 });
 
-Deno.test("a change leads back to where it was started, and to no other site, with a notice, also when NATS does not answer", async () => {
+Deno.test("a change leads back to where it was started, with a notice, and to no other site", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const list = "/keys?filter=enabled&search=secret+project";
@@ -308,15 +182,20 @@ Deno.test("a change leads back to where it was started, and to no other site, wi
   const shown = list.replaceAll("&", "&amp;");
   assert.equal(hiddenField(question, "next"), shown);
   assert.ok(question.includes(`href="${shown}"`), "Cancel leads back, too");
+  const done = "/keys?done=";
   const cases = [
-    ["disable", list, `${list}&done=disabled`],
-    ["enable", "/keys", "/keys?done=enabled"],
-    ["disable", "", `/keys/${keyId}?done=disabled`],
-    ["enable", "", `/keys/${keyId}?done=enabled`],
-    ["disable", "https://evil.test/", "/keys?done=disabled"],
-    ["enable", "//evil.test", "/keys?done=enabled"],
-  ] as const;
-  for (const [what, next, location] of cases) {
+    { what: "disable", next: list, location: `${list}&done=disabled` },
+    { what: "enable", next: "/keys", location: `${done}enabled` },
+    { what: "disable", next: "", location: `/keys/${keyId}?done=disabled` },
+    { what: "enable", next: "", location: `/keys/${keyId}?done=enabled` },
+    {
+      what: "disable",
+      next: "https://evil.test/",
+      location: `${done}disabled`,
+    },
+    { what: "enable", next: "//evil.test", location: `${done}enabled` },
+  ];
+  for (const { what, next, location } of cases) {
     const key = await site.deps.keys.find(ownerId, keyId);
     const form = { version: String(key.version), ...next && { next } };
     const answer = await client.post(`/keys/${keyId}/${what}`, form);

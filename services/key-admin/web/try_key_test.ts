@@ -22,17 +22,31 @@ const EMAIL = "ada@example.org";
 /** How far two clocks may be apart. */
 const SLACK_MS = 20_000;
 
+/** A console with an owner. */
+interface TryParts {
+  site: TestConsole;
+  redis: RedisLink;
+  client: TestClient;
+  ownerId: string;
+}
+
 /** A console with an owner, and the keys that reach the API. */
 class TryKeys implements AsyncDisposable {
   /** The values of the keys of all requests, oldest first. */
   readonly #values: string[] = [];
 
-  private constructor(
-    readonly site: TestConsole,
-    readonly redis: RedisLink,
-    readonly client: TestClient,
-    readonly ownerId: string,
-  ) {
+  readonly site: TestConsole;
+  readonly redis: RedisLink;
+  /** The browser of the owner. */
+  readonly client: TestClient;
+  readonly ownerId: string;
+
+  private constructor(parts: TryParts) {
+    const { site } = parts;
+    this.site = site;
+    this.redis = parts.redis;
+    this.client = parts.client;
+    this.ownerId = parts.ownerId;
     const { askApi } = site.deps;
     site.deps.askApi = (request, options) => {
       this.#values.push(options.key);
@@ -45,7 +59,7 @@ class TryKeys implements AsyncDisposable {
     const redis = await site.server.connect();
     const client = await site.signedIn(EMAIL);
     const ownerId = await site.deps.owners.ensure(EMAIL);
-    return new TryKeys(site, redis, client, ownerId);
+    return new TryKeys({ site, redis, client, ownerId });
   }
 
   /** Sends a message from the page. Returns the value of its key. */

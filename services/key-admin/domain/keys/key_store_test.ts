@@ -70,7 +70,7 @@ async function pretendKeys(redis: RedisLink, count: number): Promise<void> {
   }
 }
 
-Deno.test("ASVS 11.5.1, API2: a key is stored as its hash, and its full value nowhere, from creation to deletion", async () => {
+Deno.test("ASVS 11.5.1, API2: from creation to deletion, a key is stored as its hash and its value nowhere", async () => {
   await using t = await setup();
   const { key, value } = await create(t.store);
   assert.ok(isWellFormedKey(value));
@@ -106,7 +106,7 @@ Deno.test("ASVS 11.5.1, API2: a key is stored as its hash, and its full value no
   assert.ok(!audit.includes(key.hash) && !audit.includes(value));
 });
 
-Deno.test("ASVS 2.3.4: one of several concurrent changes to the same version wins; without a version all take effect", async () => {
+Deno.test("ASVS 2.3.4: of concurrent changes to one version, one wins; without a version all take effect", async () => {
   await using t = await setup();
   const { key } = await create(t.store);
   const results = await Promise.allSettled(
@@ -166,7 +166,7 @@ Deno.test("API6: an owner has at most 100,000 keys", async () => {
   await create(t.store);
 });
 
-Deno.test("rotation creates a key with the same settings and never extends the old one; a key that is disabled or has expired is not rotated", async () => {
+Deno.test("rotation makes a key with the same settings and never extends the old one, which must be in use", async () => {
   await using t = await setup();
   for (const { ms: graceMs } of Object.values(GRACES)) {
     for (const leftMs of [null, 60_000]) {

@@ -12,7 +12,7 @@ import { freePort } from "../../redis_fixture.ts";
 const KEY = { keyId: "key_a", ownerId: "own_a" };
 
 // `tests/e2e/console_takes_effect_timed_test.ts` shows that the notice arrives.
-Deno.test("a sender fails within two seconds if the notice was not sent, and leaves the order for edges that come back", async () => {
+Deno.test("a notice that is not sent fails within two seconds, and waits for edges that come back", async () => {
   await using world = await startRedisWorld();
   const access = { servers: [`nats://127.0.0.1:${freePort()}`] };
   const { link: writer } = world;

@@ -32,7 +32,7 @@ async function startPeople() {
   return { site, ownerId, operator, read, change };
 }
 
-Deno.test("ASVS 16.3.1: what an operator does is in the log of the owner and, with the owner's name, in that of the operator; a change that makes no sense is refused", async () => {
+Deno.test("ASVS 16.3.1: what an operator does is in the owner's log and, with the owner's name, in their own", async () => {
   const { site, ownerId, operator, read, change } = await startPeople();
   await using _ = site;
   const logged = async (whose: string) => {
@@ -76,7 +76,7 @@ Deno.test("ASVS 16.3.1: what an operator does is in the log of the owner and, wi
   await assert.rejects(change("disable", "own_x"), /no such owner/);
 });
 
-Deno.test("API5, ASVS 8.3.2: a disabled owner is signed out, cannot come back, and has a state that edges refuse", async () => {
+Deno.test("API5, ASVS 8.3.2: a disabled owner is signed out, cannot come back, and is refused by edges", async () => {
   const { site, ownerId, read, change } = await startPeople();
   await using _ = site;
   const { deps } = site;

@@ -24,7 +24,7 @@ const SESSION = "__Host-sid";
 const areSignedIn = (...clients: TestClient[]) =>
   Promise.all(clients.map(isSignedIn));
 
-Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in sets a new cookie of 256 random bits, which cannot be read by scripts, planted or sent elsewhere", async () => {
+Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in sets a new cookie of 256 random bits for us alone", async () => {
   await using site = await startConsole();
   await site.addOwner(ADA);
   const client = site.client();
@@ -97,7 +97,7 @@ Deno.test("ASVS 7.4.1, 7.5.2: sessions are listed and can be ended: another one,
   assert.equal(await isSignedIn(last), false, "ended on the server");
 });
 
-Deno.test("ASVS 6.2.2, 6.2.3, 7.4.3: a new password needs the old one and ends the other sessions, even one that is just beginning", async () => {
+Deno.test("ASVS 6.2.2, 6.2.3, 7.4.3: a new password needs the old one and ends all other sessions", async () => {
   await using site = await startConsole();
   const here = await site.signedIn(ADA);
   const there = await site.signedIn(ADA, "192.0.2.77");
@@ -116,7 +116,7 @@ Deno.test("ASVS 6.2.2, 6.2.3, 7.4.3: a new password needs the old one and ends t
   assert.equal((await signIn(site.client(), ADA)).status, 401);
 });
 
-Deno.test("ASVS 7.5.3: an hour after the password was entered, creating, rotating and deleting keys and changing owners asks for it again", async () => {
+Deno.test("ASVS 7.5.3: an hour after the password was entered, changes of keys and owners ask for it again", async () => {
   await using site = await startConsole();
   const client = await site.signedIn(ADA);
   const ownerId = await site.addOwner(ADA);

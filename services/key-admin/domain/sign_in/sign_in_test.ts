@@ -35,7 +35,7 @@ Deno.test("ASVS 6.3.8: unknown address, wrong password and wrong code look the s
   assert.equal(site.hashing.verified, answers.length, "one hash each");
 });
 
-Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, 6.3.5: guessing one account is slowed down, not locked out, and the owner is warned at once", async () => {
+Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, 6.3.5: guesses are slowed down, lock nobody out, and warn the owner", async () => {
   await using site = await startConsole();
   const known = await site.signedIn(ADA);
   const statuses: number[] = [];
@@ -79,7 +79,7 @@ Deno.test("ASVS 6.2.9: a password of 129 characters is refused before any work, 
   }
 });
 
-Deno.test("ASVS 6.3.2, 6.4.1: nobody can sign in before the set-up, whose link works once; the first owner finds the earlier keys", async () => {
+Deno.test("ASVS 6.3.2, 6.4.1: nobody signs in before the set-up; the first owner finds the earlier keys", async () => {
   await using site = await startConsole();
   for (const [email, password] of [["admin", "admin"], ["", ""], [ADA, ""]]) {
     const answer = await signIn(site.client(), email ?? "", { password });
@@ -116,7 +116,7 @@ Deno.test("ASVS 6.3.2, 6.4.1: nobody can sign in before the set-up, whose link w
   assert.equal((await signIn(site.client(), ADA)).status, 303);
 });
 
-Deno.test("ASVS 6.4.1, 11.5.1: a link has 256 random bits, that of a set-up works for 15 minutes, and one used twice at the same time admits one", async () => {
+Deno.test("ASVS 6.4.1, 11.5.1: a link has 256 random bits, works once, and that of a set-up for 15 minutes", async () => {
   await using site = await startConsole();
   const invited = await invitation(site, ADA);
   const chosen = { email: ADA, new_password: PASSWORD };

@@ -28,7 +28,7 @@ function withReplies(link: RedisLink, replies: Record<string, RedisReply>) {
   return { link: changedLink(link, { command }), sent };
 }
 
-Deno.test("detectDurability() reports what the server can guarantee; persist() leaves one alone that it need not or cannot switch", async () => {
+Deno.test("detectDurability() reports what a server guarantees; persist() switches only what it can", async () => {
   const cases: [settings: string[], expected: string][] = [
     [EVERYSEC, "switched"],
     [[...FILE, "--appendfsync", "no"], "switched"],

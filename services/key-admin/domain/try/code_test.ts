@@ -17,7 +17,7 @@ const REQUEST = {
   odd: { "with space": [], none: null },
 };
 
-Deno.test("the code of Try it has every field, quoted for its language, and fields unknown to the packages apart", () => {
+Deno.test("the code of Try it has every field, quoted for its language; fields unknown to packages are apart", () => {
   const streamed = { ...REQUEST, ...TRY_KINDS.chat.streamed };
   const { curl, TypeScript, Python } = codeOf("chat", streamed, API);
   const body = /-d '([^]*)'$/.exec(curl)?.[1]?.replaceAll(`'\\''`, "'") ?? "";

@@ -11,20 +11,29 @@ import { TRY_LIMITS } from "./key.ts";
 /** The texts of a filled-in form of the page "Try it", by field. */
 export type TryValues = Readonly<Record<string, string>>;
 
-/** A request to the API as JSON. Of an upload, `file` is the name of the file. */
+/** A request to the API as JSON. In that of an upload, `file` is the name of the file. */
 export type TryRequest = Readonly<Record<string, unknown>>;
 
-/** How a text that is not blank is read, by default as it is. Throws a mistake. */
+/** Reads a text that is not blank. Throws what is wrong with it. */
 type Read = (text: string) => unknown;
-/** A field: its name in the form and in the request, its label, and its input. */
-export type TryField = readonly [
-  name: string,
-  label: string,
-  input: object,
-  read?: Read,
-];
-/** Fields in a row. A group with a title is folded until it is used. */
-type Group = readonly [title: string, ...fields: readonly TryField[]];
+
+/** A field of the form. */
+export interface TryField {
+  /** Its name in the form and in the request. */
+  name: string;
+  label: string;
+  /** Attributes of its input. */
+  input?: object;
+  /** By default the text as it is. */
+  read?: Read;
+}
+
+/** Fields in a row. */
+interface Group {
+  /** A group with a title is folded until it is used. */
+  title?: string;
+  fields: readonly TryField[];
+}
 
 /** What the page "Try it" knows of a kind of models. */
 interface Kind {
@@ -37,7 +46,7 @@ interface Kind {
   needed?: TryValues;
   /** Turns what was read into the request, if it is not the request already. */
   toRequest?: (read: TryRequest, errors: Map<string, string>) => TryRequest;
-  /** The form has a file, `file`. */
+  /** Whether the form has a file, `file`. */
   isUpload?: boolean;
   /** What makes the answer a stream. */
   streamed?: TryRequest;
@@ -47,10 +56,23 @@ interface Kind {
 
 /** The API checks the bounds of numbers, as for any caller. */
 const NUMBER = { type: "number", step: "any", placeholder: "Default" };
-const number = (name: string, label: string) =>
-  [name, label, NUMBER, numberOf] as const;
-const json = (name: string, label: string, read: Read, placeholder: string) =>
-  [name, label, { rows: 5, spellcheck: false, placeholder }, read] as const;
+const number = (name: string, label: string): TryField => ({
+  name,
+  label,
+  input: NUMBER,
+  read: numberOf,
+});
+
+/** A field for JSON, which shows an example while it is empty. */
+const json = (
+  field: { name: string; label: string; read: Read; example: string },
+): TryField => ({
+  name: field.name,
+  label: field.label,
+  input: { rows: 5, spellcheck: false, placeholder: field.example },
+  read: field.read,
+});
+
 /** What empty fields show. */
 const TOOLS = `[{"type": "function", "function": {"name": "get_weather",
 "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]`;
@@ -74,29 +96,64 @@ const KINDS = {
     path: "/chat/completions",
     example: { message: "Say hello in three languages." },
     fields: [
-      ["", ["system", "System prompt", { rows: 2 }]],
-      ["", ["message", "Message", { rows: 4 }]],
-      [
-        "Parameters",
-        number("temperature", "Temperature"),
-        number("top_p", "Top p"),
-        number("max_tokens", "Max tokens"),
-        number("seed", "Seed"),
-        ["thinking", "Thinking", { options: THINKING }],
-      ],
-      ["Tools", json("tools", "Tools (JSON)", listOf, TOOLS)],
-      [
-        "Structured answer",
-        json("schema", "JSON schema of the answer", objectOf, SCHEMA),
-      ],
-      [
-        "Earlier messages",
-        json("history", "Earlier messages (JSON)", listOf, HISTORY),
-      ],
-      [
-        "Other fields",
-        json("more", "Other fields of the request (JSON)", moreOf, MORE),
-      ],
+      {
+        fields: [{
+          name: "system",
+          label: "System prompt",
+          input: { rows: 2 },
+        }],
+      },
+      { fields: [{ name: "message", label: "Message", input: { rows: 4 } }] },
+      {
+        title: "Parameters",
+        fields: [
+          number("temperature", "Temperature"),
+          number("top_p", "Top p"),
+          number("max_tokens", "Max tokens"),
+          number("seed", "Seed"),
+          {
+            name: "thinking",
+            label: "Thinking",
+            input: { options: THINKING },
+          },
+        ],
+      },
+      {
+        title: "Tools",
+        fields: [json({
+          name: "tools",
+          label: "Tools (JSON)",
+          read: listOf,
+          example: TOOLS,
+        })],
+      },
+      {
+        title: "Structured answer",
+        fields: [json({
+          name: "schema",
+          label: "JSON schema of the answer",
+          read: objectOf,
+          example: SCHEMA,
+        })],
+      },
+      {
+        title: "Earlier messages",
+        fields: [json({
+          name: "history",
+          label: "Earlier messages (JSON)",
+          read: listOf,
+          example: HISTORY,
+        })],
+      },
+      {
+        title: "Other fields",
+        fields: [json({
+          name: "more",
+          label: "Other fields of the request (JSON)",
+          read: moreOf,
+          example: MORE,
+        })],
+      },
     ],
     toRequest: chatRequest,
     streamed: { stream: true, stream_options: { include_usage: true } },
@@ -110,12 +167,17 @@ const KINDS = {
     path: "/images/generations",
     example: { prompt: "A lighthouse at dusk, in watercolours" },
     fields: [
-      ["", ["prompt", "Prompt", { rows: 4 }]],
-      [
-        "",
-        ["size", "Size", { placeholder: "1024x1024" }],
-        number("n", "Images"),
-      ],
+      { fields: [{ name: "prompt", label: "Prompt", input: { rows: 4 } }] },
+      {
+        fields: [
+          {
+            name: "size",
+            label: "Size",
+            input: { placeholder: "1024x1024" },
+          },
+          number("n", "Images"),
+        ],
+      },
     ],
     needed: { prompt: "Say what to draw" },
     facts: TOKENS,
@@ -124,13 +186,18 @@ const KINDS = {
     path: "/audio/speech",
     example: { input: "Good morning. How are you?", voice: "alloy" },
     fields: [
-      ["", ["input", "Text", { rows: 4 }]],
-      [
-        "",
-        ["voice", "Voice", {}],
-        ["response_format", "Format", { options: FORMATS }],
-        number("speed", "Speed"),
-      ],
+      { fields: [{ name: "input", label: "Text", input: { rows: 4 } }] },
+      {
+        fields: [
+          { name: "voice", label: "Voice" },
+          {
+            name: "response_format",
+            label: "Format",
+            input: { options: FORMATS },
+          },
+          number("speed", "Speed"),
+        ],
+      },
     ],
     needed: { input: "Write what to say", voice: "Name a voice of the model" },
   },
@@ -139,8 +206,14 @@ const KINDS = {
     isUpload: true,
     example: {},
     fields: [
-      ["", ["file", "Recording", RECORDING]],
-      ["", ["language", "Language", { placeholder: "Such as en" }]],
+      { fields: [{ name: "file", label: "Recording", input: RECORDING }] },
+      {
+        fields: [{
+          name: "language",
+          label: "Language",
+          input: { placeholder: "Such as en" },
+        }],
+      },
     ],
     needed: { file: "Choose a recording" },
     toRequest: (read) => ({ file: "recording.mp3", ...read }),
@@ -149,16 +222,24 @@ const KINDS = {
     path: "/videos",
     example: { prompt: "A lighthouse at dusk, its beam sweeping the sea" },
     fields: [
-      ["", ["prompt", "Prompt", { rows: 4, help: VIDEO_HELP }]],
-      [
-        "",
-        ["seconds", "Seconds", { placeholder: "4" }],
-        ["size", "Size", { placeholder: "1280x720" }],
-      ],
+      {
+        fields: [{
+          name: "prompt",
+          label: "Prompt",
+          input: { rows: 4, help: VIDEO_HELP },
+        }],
+      },
+      {
+        fields: [
+          { name: "seconds", label: "Seconds", input: { placeholder: "4" } },
+          { name: "size", label: "Size", input: { placeholder: "1280x720" } },
+        ],
+      },
     ],
     needed: { prompt: "Say what to show" },
   },
 } satisfies { [kind in ModelKind]?: Kind };
+
 /** The kinds of models that can be tried. */
 export type TryKind = keyof typeof KINDS;
 /** What the page knows of each of these kinds. */
@@ -166,12 +247,12 @@ export const TRY_KINDS: Readonly<Record<TryKind, Kind>> = KINDS;
 
 /** The fields of a form below the model. */
 const fieldsOf = (kind: TryKind): readonly TryField[] =>
-  TRY_KINDS[kind].fields.flatMap(([, ...fields]) => fields);
+  TRY_KINDS[kind].fields.flatMap(({ fields }) => fields);
 
 /** The names of the fields of a form, each with this value. */
 export const tryFields = <T>(kind: TryKind, value: T): Record<string, T> =>
   Object.fromEntries(
-    ["model", ...fieldsOf(kind).map(([name]) => name)]
+    ["model", ...fieldsOf(kind).map(({ name }) => name)]
       .map((name) => [name, value]),
   );
 
@@ -194,26 +275,33 @@ export function exampleFor(
   return null;
 }
 
+/** What {@link tryRequest} returns. */
+interface ReadForm {
+  request: TryRequest;
+  /** What is wrong, by field. */
+  errors: Map<string, string>;
+}
+
 /**
  * The request of a filled-in form, and by field what cannot be sent of it. The API
  * itself checks the rest, as for any caller.
  */
-export function tryRequest(kind: TryKind, values: TryValues) {
+export function tryRequest(kind: TryKind, values: TryValues): ReadForm {
   const { needed, toRequest } = TRY_KINDS[kind];
   const errors = new Map<string, string>();
-  const given: Record<string, unknown> = {};
-  for (const [name, , , read = String] of fieldsOf(kind)) {
+  const members: Record<string, unknown> = {};
+  for (const { name, read = String } of fieldsOf(kind)) {
     const text = values[name] ?? "";
     const complaint = needed?.[name];
     try {
-      if (text.trim() !== "") given[name] = read(text);
+      if (text.trim() !== "") members[name] = read(text);
       else if (complaint) errors.set(name, complaint);
     } catch (error) {
       errors.set(name, errorMessage(error));
     }
   }
-  const members = toRequest?.(given, errors) ?? given;
-  const request: TryRequest = { model: values.model ?? "", ...members };
+  const made = toRequest?.(members, errors) ?? members;
+  const request: TryRequest = { model: values.model ?? "", ...made };
   return { request, errors };
 }
 

@@ -252,7 +252,7 @@ function Fields({ kind, models, values, errors }: {
   values: TryValues;
   errors: ReadonlyMap<string, string>;
 }) {
-  const field = ([name, label, input]: TryField) => (
+  const field = ({ name, label, input }: TryField) => (
     <Field
       id={name}
       label={label}
@@ -262,17 +262,17 @@ function Fields({ kind, models, values, errors }: {
       {...input}
     />
   );
-  const isUsed = ([name]: TryField) => errors.has(name) || values[name];
+  const isUsed = ({ name }: TryField) => errors.has(name) || values[name];
   return (
     <div id="fields">
-      {field([
-        "model",
-        "Model",
-        { options: models.map((id) => [id, id]) },
-      ])}
-      {TRY_KINDS[kind].fields.map(([title, ...fields]) => {
+      {field({
+        name: "model",
+        label: "Model",
+        input: { options: models.map((id) => [id, id]) },
+      })}
+      {TRY_KINDS[kind].fields.map(({ title, fields }) => {
         const row = <div class="pair">{fields.map(field)}</div>;
-        return title === "" ? row : (
+        return title === undefined ? row : (
           <details open={fields.some(isUsed)}>
             <summary>{title}</summary>
             {row}

@@ -7,10 +7,8 @@ import {
 } from "@gateway/shared/keys/limiter_state";
 import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import type { Child } from "hono/jsx";
-import { minuteText } from "../../domain/keys/key_record.ts";
 import {
   type Counts,
-  type KeyUsage,
   MAIN_COUNTS,
   readFailed,
   readUsage,
@@ -28,6 +26,7 @@ import { Page } from "../layout.tsx";
 import { type Column, Empty, Facts, Noted, Table, Tabs } from "../parts.tsx";
 import { labelOf, number, Time, unitsText } from "../texts.tsx";
 import { limitsCard } from "./limits_view.tsx";
+import { dayText, type Range, RANGES, UsageCharts } from "./usage_chart.tsx";
 
 const showUsage: Handler = async (c) => {
   const { deps, signedIn: { session: { ownerId } } } = c.var;
@@ -109,11 +108,6 @@ export const usageRoutes: Routes = {
   "/keys/:id/requests": { GET: showFailed },
 };
 
-const RANGES = {
-  "24h": { name: "24 hours", unit: "hour", head: "Hour from", last: "Now" },
-  "30d": { name: "30 days", unit: "day", head: "Day (UTC)", last: "Today" },
-} as const;
-
 /** The units other than tokens that were counted. */
 const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
 
@@ -142,32 +136,6 @@ const countColumns = (head: string, total: Counts): readonly Column<Row>[] => [
   ]),
 ];
 
-/** A part of each bar, from the bottom up. */
-type Series = readonly [
-  label: string,
-  color: string,
-  countIn: (counts: Counts) => number,
-];
-const MADE = "var(--accent)";
-const REQUESTS: readonly Series[] = [
-  // A bar cannot have a negative height, whatever the counters say.
-  [
-    "Successful",
-    MADE,
-    ({ requests = 0, failed = 0 }) => Math.max(0, requests - failed),
-  ],
-  ["Failed", "var(--bad)", ({ failed = 0 }) => failed],
-  ["Refused", "var(--warn)", ({ refused = 0 }) => refused],
-];
-const FAINT = "color-mix(in srgb, var(--accent) 50%, var(--surface))";
-const TOKENS: readonly Series[] = [
-  ["Input", FAINT, ({ inputTokens = 0 }) => inputTokens],
-  ["Output", MADE, ({ outputTokens = 0 }) => outputTokens],
-];
-
-/** The time whose usage is shown. */
-type Range = keyof typeof RANGES;
-
 /** The range in the address; by default a day. */
 export const rangeOf = (c: ConsoleContext): Range =>
   c.req.query("range") === "30d" ? "30d" : "24h";
@@ -194,15 +162,6 @@ export async function usageView(
   const { total, models, buckets } = usage;
   const { name, unit, head } = RANGES[range];
   const units = unitsIn(total);
-  const charts: readonly (readonly [string, readonly Series[]])[] = [
-    ["Requests", REQUESTS],
-    ["Tokens", TOKENS],
-    ...units.map((unit) => {
-      const label = labelOf(unit);
-      const countIn = (counts: Counts) => counts[unit] ?? 0;
-      return [label, [[label, MADE, countIn]]] as const;
-    }),
-  ];
   const byModel = [...models].sort(([, a], [, b]) =>
     (b.requests ?? 0) - (a.requests ?? 0)
   );
@@ -233,7 +192,7 @@ export async function usageView(
         )
         : (
           <>
-            {charts.map(([what, series]) => barChart(what, usage, series))}
+            <UsageCharts usage={usage} units={units} />
             <Failures counts={total} listed={keyId && `${base}/requests`} />
             <Table
               caption="Usage by model, the most used first"
@@ -251,7 +210,7 @@ export async function usageView(
                 rows={buckets.toReversed().map((bucket): Row => [
                   range === "24h"
                     ? <Time key="" ms={bucket.startMs} as="minute" />
-                    : DAY.format(bucket.startMs),
+                    : dayText(bucket.startMs),
                   bucket,
                 ])}
                 columns={countColumns(head, total)}
@@ -303,99 +262,5 @@ function Failures(
         ["Requests", (reason) => number(counts[reason] ?? 0), "num"],
       ]}
     />
-  );
-}
-
-const DAY = new Intl.DateTimeFormat("en", {
-  month: "short",
-  day: "numeric",
-  timeZone: "UTC",
-});
-
-/** Of the room of a bucket, whose width is 1. */
-const BAR_WIDTH = 0.7;
-
-/** The parts of a bar, from the bottom up, each with the counts of those below it. */
-function stacked(bucket: Counts, series: readonly Series[]) {
-  let below = 0;
-  return series.map(([, fill, countIn]) => {
-    const count = countIn(bucket);
-    const part = { fill, count, below };
-    below += count;
-    return part;
-  });
-}
-
-/**
- * A bar chart as SVG, one unit wide for each bucket and one high for each count, and
- * stretched to its box. The table below it has the same numbers for screen readers.
- */
-function barChart(
-  what: string,
-  { buckets, range }: KeyUsage,
-  series: readonly Series[],
-) {
-  const { name, unit, last } = RANGES[range];
-  const isHourly = range === "24h";
-  const title = `${what} per ${unit}`;
-  const sums = buckets.map((bucket) =>
-    series.reduce((sum, [, , countIn]) => sum + countIn(bucket), 0)
-  );
-  const most = Math.max(1, ...sums);
-  return (
-    <figure class="card">
-      <figcaption class="between">
-        <strong>{title}</strong>
-        <span class="row faint">
-          {series.map(([label, fill]) => (
-            <span>
-              <svg width="10" height="10" aria-hidden="true">
-                <rect fill={fill} width="10" height="10" rx="3" />
-              </svg>{" "}
-              {label}
-            </span>
-          ))}
-          <span>Highest {number(most)}</span>
-        </span>
-      </figcaption>
-      <svg
-        class="bars"
-        viewBox={`0 0 ${buckets.length} ${most}`}
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={`${title}; the same numbers are in the table below`}
-      >
-        {buckets.map((bucket, at) => {
-          const { startMs } = bucket;
-          const counts = series.map(([label, , countIn]) =>
-            `${label} ${number(countIn(bucket))}`
-          );
-          return (
-            <g>
-              {/* SVG has no `<time>`: the hour stays in UTC. */}
-              <title>
-                {isHourly ? minuteText(startMs) : DAY.format(startMs)}
-                {`: ${counts.join(", ")}`}
-              </title>
-              {stacked(bucket, series).map(({ fill, count, below }) => (
-                <rect
-                  fill={fill}
-                  x={at + (1 - BAR_WIDTH) / 2}
-                  y={most - below - count}
-                  width={BAR_WIDTH}
-                  height={count}
-                />
-              ))}
-            </g>
-          );
-        })}
-      </svg>
-      <p class="between faint">
-        {isHourly
-          ? <Time ms={buckets[0]?.startMs ?? 0} as="minute" />
-          : <span>{name} ago, days in UTC</span>}
-        <span>{last}</span>
-      </p>
-    </figure>
   );
 }
