@@ -11,7 +11,6 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
-import type { SeenRequest } from "../model-simulator/serving/answer.ts";
 import {
   type RunningSimulator,
   startSimulator,
@@ -94,7 +93,7 @@ export class TestConsole implements AsyncDisposable {
   }
 
   /** The requests that reached the simulator, which stands in for the API. */
-  get requests(): readonly SeenRequest[] {
+  get requests(): Readonly<RunningSimulator["asked"]> {
     return this.#api.asked;
   }
 

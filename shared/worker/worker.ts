@@ -22,7 +22,7 @@ import {
   FlowWatch,
 } from "../bus/link.ts";
 import type { BusLink } from "../bus/link_nats.ts";
-import { createOutbox, type Outbox } from "../bus/outbox.ts";
+import { Outbox } from "../bus/outbox.ts";
 import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
@@ -118,7 +118,7 @@ export class Worker implements JobHost {
     this.#pauses = new StreamPauses(dependencies.schedule);
     this.#flow = new FlowWatch(dependencies.bus, now);
     const schedule = (flush: () => void) => dependencies.schedule(flush, 0);
-    this.#outbox = createOutbox(schedule, (edgeId, frames) => {
+    this.#outbox = new Outbox(schedule, (edgeId, frames) => {
       const subject = subjects.edgeFrames(edgeId);
       for (const each of encodeFrames(frames)) {
         this.#publish(subject, each);

@@ -5,7 +5,7 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrames, type Frame } from "@gateway/shared/bus/frame";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
-import { createOutbox } from "@gateway/shared/bus/outbox";
+import { Outbox } from "@gateway/shared/bus/outbox";
 import {
   answerStrayFrame,
   type LostReason,
@@ -40,7 +40,7 @@ export class Edge extends Process implements FrameTaker {
   reconnectedMs = -Infinity;
   readonly #open = new Map<string, Request>();
   /** Records for the workers, sent at the end of this turn. */
-  readonly #control = createOutbox<ControlRecord>(
+  readonly #control = new Outbox<ControlRecord>(
     (flush) => this.world.scheduler.after(0, () => this.post(flush)),
     (workerId, records) => {
       const worker = this.workers.find(({ id }) => id === workerId);

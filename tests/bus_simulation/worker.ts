@@ -11,7 +11,7 @@ import {
   FRAME_HEADER_BYTES,
   FrameType,
 } from "@gateway/shared/bus/frame";
-import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
+import { Outbox } from "@gateway/shared/bus/outbox";
 import {
   type SenderOutcome,
   StreamSender,
@@ -61,7 +61,7 @@ export class Worker extends Process {
 
   constructor(id: string, world: World) {
     super(id, world);
-    this.#outbox = createOutbox(
+    this.#outbox = new Outbox(
       (flush) => world.scheduler.after(0, () => this.post(flush)),
       (edgeId, frames) => this.#publish(edgeId, frames),
     );

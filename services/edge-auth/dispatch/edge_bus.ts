@@ -5,7 +5,7 @@ import {
   encodeControl,
 } from "@gateway/shared/bus/control";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
-import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
+import { Outbox } from "@gateway/shared/bus/outbox";
 import { subjects, type WorkerFamily } from "@gateway/shared/bus/subjects";
 import type { Log } from "@gateway/shared/process/log";
 
@@ -50,7 +50,7 @@ export class EdgeBus {
     this.#link = bus;
     this.#edgeId = edgeId;
     this.#log = log;
-    this.#records = createOutbox(scheduleSoon, (subject, records) => {
+    this.#records = new Outbox(scheduleSoon, (subject, records) => {
       this.#publish(subject, encodeControl(records));
     });
   }
