@@ -1,7 +1,7 @@
 import { hkdfSync } from "node:crypto";
 import { mintKey } from "@gateway/shared/keys/key";
 import { UNLIMITED } from "@gateway/shared/keys/record";
-import { MODEL_KINDS, scopeOf } from "@gateway/shared/models/kinds";
+import type { KeyScope } from "@gateway/shared/keys/record";
 import type { Actor } from "../audit/audit_log.ts";
 import type { Session } from "../sign_in/sessions.ts";
 import type { Stores } from "../stores.ts";
@@ -31,22 +31,26 @@ export const TRY_LIMITS = {
   /** The whole answer; the default timeout of OpenAI's packages. Beyond: 504. */
   answerMs: 600_000,
   /**
-   * Of an upload, or of an answer that a page shows whole. Beyond: 413, or a message.
+   * The size of an upload, or of an answer that a page shows whole. Beyond: 413, or a
+   * message.
    */
   heldBytes: 8 * 2 ** 20,
   /**
    * How many such uploads and answers key-admin holds at the same time. Beyond: 503.
    */
   heldAtOnce: 8,
-  /** Of them, those of one account: as many as its key may run. Beyond: 429. */
+  /** How many of one account: as many as its key may run. Beyond: 429. */
   heldPerOwner: 2,
 } as const;
+
+/** The rights that the kinds of models in `request.ts` need, and no others. */
+const SCOPES: readonly KeyScope[] = ["chat", "image", "speech", "video"];
 
 const SETTINGS = {
   description: "Try it",
   models: [],
   expiresAtMs: null,
-  scopes: [...new Set(MODEL_KINDS.map(scopeOf))],
+  scopes: SCOPES,
   limits: TRY_LIMITS.key,
 };
 
