@@ -1,3 +1,6 @@
+/**
+ * `deno task keys …` and `deno task owners …`: commands over the stores of the console.
+ */
 import { wallNow } from "@gateway/shared/process/clock";
 import * as env from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -19,10 +22,6 @@ import { createStopSender } from "./domain/keys/notice.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
-
-/**
- * `deno task keys …` and `deno task owners …`: commands over the stores of the console.
- */
 
 const CONNECT_MS = 2_000;
 

@@ -1,3 +1,4 @@
+/** The commands as a process: exit codes, stdout and stderr, input of scripts. */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import pLimit from "p-limit";

@@ -1,3 +1,4 @@
+/** The configuration of key-admin, from variables and files. */
 import assert from "node:assert/strict";
 import { configFrom } from "./config.ts";
 import { UNLIMITED } from "@gateway/shared/keys/record";

@@ -1,3 +1,4 @@
+/** The service: connections, console, operations port, drain. */
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -21,8 +22,6 @@ import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
 import { createHandler, type ServeHandler } from "./web/server.ts";
-
-/** The service: connections, console, operations port, drain. */
 
 const FIRST_CONNECT_MS = 30_000;
 /** A page takes a second or two, unlike the answer of a model. */

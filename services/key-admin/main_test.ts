@@ -1,3 +1,4 @@
+/** The service as a process: start, ports, log, end. */
 import assert from "node:assert/strict";
 import { askPort } from "../../tests/support/servers/local_server.ts";
 import { startGateway } from "../../tests/support/gateway/gateway.ts";

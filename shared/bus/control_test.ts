@@ -1,3 +1,4 @@
+/** Control records on the wire. */
 import assert from "node:assert/strict";
 import {
   CONTROL_PROBE,

@@ -1,3 +1,4 @@
+/** Frames on the wire, alone and several in a message. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { ApiError } from "../openai/error.ts";

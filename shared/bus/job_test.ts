@@ -1,3 +1,4 @@
+/** Jobs on the wire, whole and in pieces. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { BUS_LIMITS } from "../limits.ts";

@@ -1,3 +1,4 @@
+/** How a link finds a server: addresses, deadlines, credentials. */
 import assert from "node:assert/strict";
 import {
   connectTestLink,

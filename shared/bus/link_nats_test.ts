@@ -1,3 +1,4 @@
+/** A link to a real nats-server: delivery, outages, drain. */
 import assert from "node:assert/strict";
 import {
   connectTestLink,

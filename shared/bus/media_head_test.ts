@@ -1,3 +1,4 @@
+/** The first line of an answer with media. */
 import assert from "node:assert/strict";
 import { encodeMediaHead, MediaHeadReader } from "./media_head.ts";
 

@@ -1,3 +1,4 @@
+/** The edge's end of a stream: order, gaps, ends. */
 import assert from "node:assert/strict";
 import { STREAM_LIMITS } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";

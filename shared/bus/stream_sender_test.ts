@@ -1,3 +1,4 @@
+/** The worker's end of a stream: credit, repeats, ends. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";

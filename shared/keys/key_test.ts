@@ -1,3 +1,4 @@
+/** The form of a key: its characters, checksum and hash. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { crc32 } from "node:zlib";

@@ -1,3 +1,4 @@
+/** How limits and usage are kept in Redis. */
 import assert from "node:assert/strict";
 import {
   type Counter,

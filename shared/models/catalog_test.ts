@@ -1,3 +1,4 @@
+/** The list of models, and mistakes in it. */
 import assert from "node:assert/strict";
 import { ConfigError } from "../process/env.ts";
 import { DEFAULT_MODEL_ID, parseCatalog } from "./catalog.ts";

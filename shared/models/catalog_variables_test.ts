@@ -1,3 +1,4 @@
+/** The list of models from variables and files. */
 import assert from "node:assert/strict";
 import { ConfigError, type Env, parseEnv } from "../process/env.ts";
 import { type BackendConfig, DEFAULT_MODEL_ID } from "./catalog.ts";

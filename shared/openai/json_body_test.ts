@@ -1,3 +1,4 @@
+/** JSON bodies from outside, also hostile ones. */
 import assert from "node:assert/strict";
 import { ApiError } from "./error.ts";
 import { decodeJson, guardJson } from "./json_body.ts";

@@ -1,3 +1,4 @@
+/** Estimates of tokens from text. */
 import assert from "node:assert/strict";
 import { chatRequest } from "../../tests/support/chat_request.ts";
 import { promptTokens, textTokens } from "./tokens.ts";

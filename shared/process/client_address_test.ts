@@ -1,3 +1,4 @@
+/** The client's address behind proxies. */
 import assert from "node:assert/strict";
 import { createClientAddress, parseNetwork, siteOf } from "./client_address.ts";
 

@@ -1,3 +1,4 @@
+/** The clocks of a process. */
 import assert from "node:assert/strict";
 import { SteadyClock } from "./clock.ts";
 

@@ -1,3 +1,4 @@
+/** Deadlines that do not count stalls of their own process. */
 import assert from "node:assert/strict";
 import { sleep, until } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "./clock.ts";

@@ -1,3 +1,4 @@
+/** Variables of the environment, and mistakes in them. */
 import assert from "node:assert/strict";
 import * as env from "./env.ts";
 

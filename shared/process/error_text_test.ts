@@ -1,3 +1,4 @@
+/** Errors as text for the log, without secrets. */
 import assert from "node:assert/strict";
 import {
   clip,

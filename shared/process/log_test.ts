@@ -1,3 +1,4 @@
+/** Lines of the log. */
 import assert from "node:assert/strict";
 import { newRequestId } from "./ids.ts";
 import { createLog, LineWriter, LOG_LEVELS, type LogLevel } from "./log.ts";

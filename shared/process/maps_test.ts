@@ -1,3 +1,4 @@
+/** Maps that forget. */
 import assert from "node:assert/strict";
 import { LiveMap, remember } from "./maps.ts";
 

@@ -1,3 +1,4 @@
+/** Metrics in the text format of Prometheus. */
 import assert from "node:assert/strict";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { counter, gauge, histogram, MetricRegistry } from "./metrics.ts";

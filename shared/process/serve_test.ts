@@ -1,3 +1,4 @@
+/** How a server stops. */
 import assert from "node:assert/strict";
 import { serve } from "./serve.ts";
 

@@ -1,3 +1,4 @@
+/** Variables that several services have. */
 import assert from "node:assert/strict";
 import { ConfigError, type Env, parseEnv } from "./env.ts";
 import * as serviceVariables from "./service_variables.ts";

@@ -1,3 +1,4 @@
+/** Trace context from clients and to model servers. */
 import assert from "node:assert/strict";
 import { startWorkSpan } from "./tracing.ts";
 

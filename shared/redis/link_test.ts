@@ -1,3 +1,4 @@
+/** A link to a real redis-server: deadlines, outages, scripts. */
 import assert from "node:assert/strict";
 import { freePort } from "../../tests/support/servers/local_server.ts";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";

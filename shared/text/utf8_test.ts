@@ -1,3 +1,4 @@
+/** UTF-8 without allocations. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { encodeBriefly, encodeUtf8, utf8Length } from "./utf8.ts";

@@ -1,3 +1,4 @@
+/** The browser of this machine, and tests that need it. */
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { leaveOut, runProcess } from "../../../tests/support/process.ts";

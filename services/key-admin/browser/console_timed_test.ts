@@ -1,3 +1,4 @@
+/** The lifecycle of keys and the page "Try it" in a browser. */
 import { testInBrowser } from "./chromium_fixture.ts";
 
 testInBrowser(

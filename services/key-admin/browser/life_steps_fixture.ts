@@ -1,3 +1,4 @@
+/** The lifecycle of keys in the browser. Run by `console_timed_test.ts`. */
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { storedKey } from "../console_fixture.ts";
@@ -18,8 +19,6 @@ import {
 
 /** Run in the same process: starting a browser costs as much as twenty pages. */
 import "./try_steps_fixture.ts";
-
-/** The lifecycle of keys in the browser. Run by `console_timed_test.ts`. */
 
 /** Distance of a click from the corner of a button, in px. */
 const INSET = 10;

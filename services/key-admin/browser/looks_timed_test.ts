@@ -1,3 +1,4 @@
+/** Every page of the console as people see it. */
 import { testInBrowser } from "./chromium_fixture.ts";
 
 testInBrowser(

@@ -1,3 +1,4 @@
+/** The page "Try it" in the browser. Run by `console_timed_test.ts`. */
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
@@ -12,8 +13,6 @@ import {
   signedIn,
   type Visit,
 } from "./site_fixture.ts";
-
-/** The page "Try it" in the browser. Run by `console_timed_test.ts`. */
 
 /** As a browser takes it from a disk. */
 const RECORDING = {

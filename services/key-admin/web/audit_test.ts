@@ -1,3 +1,4 @@
+/** The audit log on pages and in files. */
 import assert from "node:assert/strict";
 import { ORIGIN } from "../client_fixture.ts";
 import { startConsole, storedKey } from "../console_fixture.ts";

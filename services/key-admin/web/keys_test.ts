@@ -1,3 +1,4 @@
+/** The pages of keys: what they show, and where changes lead. */
 import assert from "node:assert/strict";
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { recordKey, UNLIMITED } from "@gateway/shared/keys/record";

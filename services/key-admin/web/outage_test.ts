@@ -1,3 +1,4 @@
+/** The console while Redis does not answer. */
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import { type Answer, type Form, hiddenField } from "../client_fixture.ts";

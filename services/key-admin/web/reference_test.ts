@@ -1,3 +1,4 @@
+/** The reference of the API in the console. */
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import assert from "node:assert/strict";
 import { startConsole } from "../console_fixture.ts";

@@ -1,3 +1,4 @@
+/** How many uploads and whole answers "Try it" holds, and whose. */
 import assert from "node:assert/strict";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { ORIGIN, type TestClient } from "../client_fixture.ts";

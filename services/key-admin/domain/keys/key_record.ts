@@ -1,3 +1,4 @@
+/** A key as Redis keeps it, and as pages show it. */
 import {
   KEY_FIELDS,
   KEY_SCOPES,

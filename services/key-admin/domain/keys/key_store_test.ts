@@ -1,3 +1,4 @@
+/** Keys in a real Redis: their lifecycle, concurrent changes, lists. */
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";

@@ -1,3 +1,4 @@
+/** The order to end the running requests of a key. */
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { type Principal, stopKey } from "@gateway/shared/keys/record";

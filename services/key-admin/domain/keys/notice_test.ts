@@ -1,3 +1,7 @@
+/**
+ * Sending the order to end the running requests of a key.
+ * `tests/e2e/console_takes_effect_timed_test.ts` shows that it arrives.
+ */
 import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { stopKey } from "@gateway/shared/keys/record";
@@ -11,7 +15,6 @@ import { freePort } from "../../redis_fixture.ts";
 
 const KEY = { keyId: "key_a", ownerId: "own_a" };
 
-// `tests/e2e/console_takes_effect_timed_test.ts` shows that the notice arrives.
 Deno.test("a notice that is not sent fails within two seconds, and waits for edges that come back", async () => {
   await using world = await startRedisWorld();
   const access = { servers: [`nats://127.0.0.1:${freePort()}`] };

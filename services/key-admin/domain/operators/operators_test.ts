@@ -1,3 +1,4 @@
+/** Guarantee: operators help and stop owners, not unseen, and one is always left. */
 import assert from "node:assert/strict";
 import { KEY_FIELDS, ownerLimitsKey } from "@gateway/shared/keys/record";
 import { codeOf, startConsole, storedKey } from "../../console_fixture.ts";
@@ -10,8 +11,6 @@ import {
   OWNER_CHANGES,
   type OwnerChange,
 } from "./operators.ts";
-
-/** Guarantee: operators help and stop owners, not unseen, and one is always left. */
 
 const ADA = "ada@example.org";
 const OP = "op@example.org";

@@ -1,3 +1,4 @@
+/** The lists of owners and of all keys, as operators see them. */
 import assert from "node:assert/strict";
 import { USAGE_KINDS, usageDay } from "@gateway/shared/keys/limiter_state";
 import { ownerUsageKey } from "@gateway/shared/keys/record";

@@ -1,3 +1,4 @@
+/** How many guesses of passwords are checked, and whom that keeps waiting. */
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";

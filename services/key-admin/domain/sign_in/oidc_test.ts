@@ -1,3 +1,4 @@
+/** Sign-in with an OpenID Connect provider. */
 import assert from "node:assert/strict";
 import type { TestClient } from "../../client_fixture.ts";
 import { startConsole, storedKey } from "../../console_fixture.ts";

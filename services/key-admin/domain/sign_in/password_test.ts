@@ -1,3 +1,4 @@
+/** Which passwords are accepted, and how they are stored and verified. */
 import assert from "node:assert/strict";
 import { dictionary } from "@zxcvbn-ts/language-common";
 import {

@@ -1,3 +1,4 @@
+/** Sessions: their cookies, bounds and ends, and what needs the password again. */
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";

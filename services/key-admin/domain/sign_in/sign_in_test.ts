@@ -1,3 +1,4 @@
+/** Sign-in with password and second factor, and one-time links. */
 import assert from "node:assert/strict";
 import type { TestClient } from "../../client_fixture.ts";
 import { codeOf, invitation, startConsole } from "../../console_fixture.ts";

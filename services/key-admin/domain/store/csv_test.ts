@@ -1,3 +1,4 @@
+/** CSV files that spreadsheets cannot mistake for formulas. */
 import assert from "node:assert/strict";
 import { csvHead, csvLine } from "./csv.ts";
 

@@ -1,3 +1,4 @@
+/** Changes are on disk before they are acknowledged. */
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import { changedLink } from "../../../../tests/support/servers/redis_link.ts";

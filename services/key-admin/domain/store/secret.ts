@@ -1,3 +1,4 @@
+/** Secrets of sessions, links and forms, and the digests that are stored of them. */
 import { createHash } from "node:crypto";
 import { randomBase62 } from "@gateway/shared/keys/key";
 import type { RandomBytes } from "@gateway/shared/process/ids";

@@ -1,3 +1,4 @@
+/** What the page "Try it" shows of an answer of the API. */
 import { videoSchema } from "@gateway/shared/openai/media";
 import { parseJson } from "@gateway/shared/upstream/json";
 import { z } from "zod";

@@ -1,8 +1,8 @@
+/** A request as code, for programs that have the key in `OPENAI_API_KEY`. */
 import { speechFormat } from "@gateway/shared/openai/media";
 import { TRY_KINDS, type TryKind, type TryRequest } from "./request.ts";
 
-/** A request as code, for programs that have the key in `OPENAI_API_KEY`. */
-
+/** The languages, in the order of their tabs. */
 export const LANGUAGES = ["curl", "TypeScript", "Python"] as const;
 type Language = typeof LANGUAGES[number];
 

@@ -1,3 +1,4 @@
+/** Requests as code, in each language. */
 import assert from "node:assert/strict";
 import { codeOf } from "./code.ts";
 import { TRY_KINDS } from "./request.ts";

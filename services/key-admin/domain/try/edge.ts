@@ -1,3 +1,4 @@
+/** Requests of the page "Try it" to the API. */
 import { Buffer } from "node:buffer";
 import type { Log } from "@gateway/shared/process/log";
 import { TRY_LIMITS } from "./key.ts";

@@ -1,3 +1,4 @@
+/** Answers of the API that are read whole. */
 import assert from "node:assert/strict";
 import { wholeBody } from "./edge.ts";
 

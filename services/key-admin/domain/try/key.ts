@@ -1,3 +1,8 @@
+/**
+ * The key of the page "Try it": one per session, for minutes, with limits of its own.
+ * Its value is derived from the session's cookie, which is stored nowhere: every
+ * key-admin can derive it while the session lasts, and nobody can afterwards.
+ */
 import { hkdfSync } from "node:crypto";
 import { mintKey } from "@gateway/shared/keys/key";
 import { UNLIMITED } from "@gateway/shared/keys/record";
@@ -5,12 +10,6 @@ import type { KeyScope } from "@gateway/shared/keys/record";
 import type { Actor } from "../audit/audit_log.ts";
 import type { Session } from "../sign_in/sessions.ts";
 import type { Stores } from "../stores.ts";
-
-/**
- * The key of the page "Try it": one per session, for minutes, with limits of its own.
- * Its value is derived from the session's cookie, which is stored nowhere: every
- * key-admin can derive it while the session lasts, and nobody can afterwards.
- */
 
 /** Bounds of what one session may try, for a person rather than a program. */
 export const TRY_LIMITS = {

@@ -1,3 +1,4 @@
+/** The forms of "Try it" as requests, and mistakes in them. */
 import assert from "node:assert/strict";
 import {
   type TryKind,

@@ -1,3 +1,4 @@
+/** The form of a key: mistakes in it, and the settings that it describes. */
 import assert from "node:assert/strict";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import { catalogOfIds } from "../../catalog_fixture.ts";
