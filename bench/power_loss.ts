@@ -13,8 +13,8 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { KeyStore } from "../services/key-admin/domain/keys/key_store.ts";
 import {
   changeKeys,
-  Ledger,
   findLost,
+  Ledger,
 } from "../services/key-admin/key_changes_fixture.ts";
 import {
   startRedis,

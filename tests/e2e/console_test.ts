@@ -5,7 +5,11 @@
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import type { TestClient } from "../../services/key-admin/client_fixture.ts";
-import { tryForm, tryFormOf, upload } from "../../services/key-admin/forms_fixture.ts";
+import {
+  tryForm,
+  tryFormOf,
+  upload,
+} from "../../services/key-admin/forms_fixture.ts";
 import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
 import { chatRequest } from "../support/chat_request.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
