@@ -13,6 +13,7 @@ import {
 } from "./support/repository/source_files.ts";
 import { filesImportedBy } from "./support/repository/source_imports.ts";
 
+const FILE_LINES_MAX = 400;
 /** Source files in one folder, tests included. */
 const FOLDER_FILES_MAX = 25;
 /** Tests may import everything, and stand beside what they test. */
@@ -20,6 +21,13 @@ const TEST = /_(test|fixture)\.tsx?$|^(tests|bench|deploy\/compose_test)\//;
 
 const files = readSources(SOURCE_FOLDERS, /\.(tsx?|js|css|lua|sh)$/);
 const code = files.filter(({ path }) => /\.tsx?$/.test(path));
+
+Deno.test(`no file has more than ${FILE_LINES_MAX} lines`, () => {
+  const long = files
+    .map(({ path, text }) => ({ path, lines: text.split("\n").length - 1 }))
+    .filter(({ lines }) => lines > FILE_LINES_MAX);
+  assert.deepEqual(long, []);
+});
 
 Deno.test(`no folder has more than ${FOLDER_FILES_MAX} source files`, () => {
   const counts = new Map<string, number>();
