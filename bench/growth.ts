@@ -17,7 +17,7 @@ const INSTANCES = [1, 2, 4];
 const WARM_UP_SECONDS = 3;
 const KEYS = [1, 1_000, 1_000_000];
 const OPEN_STREAMS = [10, 500, 2_000];
-/** Of all keys, at most this many are sent. */
+/** How many of the keys are sent at most. */
 const SENT_KEYS_MAX = 10_000;
 /** Keys added by one script call. */
 const BATCH = 1_000;

@@ -68,7 +68,7 @@ async function serve(connection: Deno.TcpConn): Promise<void> {
   while (true) {
     const count = await connection.read(buffer);
     if (count === null) return;
-    // Of a long request the head is enough: only short ones order a stream.
+    // The head of a long request is enough: only short ones order a stream.
     const wanted = Math.min(count, TEXT_CHARS_MAX - text.length);
     text += decoder.decode(buffer.subarray(0, wanted));
     received += count;

@@ -67,7 +67,10 @@ export const BODY_WAIT_MS = 2_000;
 export const BODY_PIECES = {
   /** Pieces of a body of any size: 45 ms, as much as parsing its structure may take. */
   free: 4_096,
-  /** Beyond those, one piece per this many bytes. Packets have more than a thousand. */
+  /**
+   * A larger body may have one more piece for this many bytes. Packets have more than a
+   * thousand.
+   */
   bytesMin: 512,
 } as const;
 
@@ -345,7 +348,10 @@ export const DISPATCH_LIMITS = {
 export const BUS_LIMITS = {
   /** A job up to this size is sent in one message; NATS' default limit is 1 MB. */
   jobBytesMax: 512 * KIB,
-  /** Larger ones are cut into pieces of this size, this many unacknowledged at once. */
+  /**
+   * A larger job is cut into pieces of this size, with this many unacknowledged at
+   * once.
+   */
   pieceBytes: 256 * KIB,
   piecesInFlight: 4,
   /**

@@ -102,7 +102,7 @@ export class Load {
   late = 0;
   /** Other failures, one line each. */
   readonly failures: string[] = [];
-  /** Of these failures, the refusals that an SDK would not retry. */
+  /** The refusals among these failures that an SDK would not retry. */
   readonly notRetryable: string[] = [];
   readonly #stack: Stack;
   readonly #key: string;

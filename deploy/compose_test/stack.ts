@@ -96,7 +96,7 @@ function readAuthority(commands: Commands): Promise<string> {
 
 /** A running stack. It ends with its volumes and secrets. */
 export class Stack implements AsyncDisposable {
-  /** Of the API, without a path. */
+  /** The URL of the API, without a path. */
   readonly url: string;
   readonly consoleUrl: string;
   /** Trusts the proxy's own authority. */

@@ -10,9 +10,9 @@ export interface ProcessState {
 
 /** The contents of the file. */
 export interface UpState extends ProcessState {
-  /** Of the launcher: SIGTERM to it stops everything. */
+  /** The process of the launcher: SIGTERM to it stops everything. */
   pid: number;
-  /** Of the first edge, without a path: `http://127.0.0.1:8080`. */
+  /** The URL of the first edge, without a path: `http://127.0.0.1:8080`. */
   edge_url: string;
   edge_urls: string[];
   console_url: string;

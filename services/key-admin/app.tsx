@@ -86,7 +86,7 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
     const ownerId = signedIn?.session.ownerId ?? null;
     const [requestId, clientAddress] = [c.var.requestId, c.env.remoteIp];
     const line = { requestId, status, ownerId, clientAddress, message };
-    // Who was refused what (ASVS 16.3.2, 16.3.3), and failures with their cause.
+    // Logs who was refused what (ASVS 16.3.2, 16.3.3), and failures with their cause.
     if (status < 500) deps.log.warn("request_refused", line);
     else deps.log.error("request_failed", { ...line, error });
     return refuse(c, refused);

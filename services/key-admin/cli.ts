@@ -34,10 +34,13 @@ const upFile = z.object({
 });
 
 /** Runs a command with these variables, and returns what it prints. */
-export async function run(args: string[], given: env.Env): Promise<string> {
+export async function run(
+  args: string[],
+  variables: env.Env,
+): Promise<string> {
   const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   if (typeof command === "string") return command;
-  const cluster = findCluster(given);
+  const cluster = findCluster(variables);
   const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
@@ -64,15 +67,18 @@ export async function run(args: string[], given: env.Env): Promise<string> {
  * The configuration of the cluster: the service's variables, or the file that `deno
  * task up` wrote.
  */
-function findCluster(given: env.Env) {
-  if (given.REDIS_URL || given.REDIS_URL_FILE || given.REDIS_SENTINELS) {
-    const config = configFrom(given, Deno.readTextFileSync);
+function findCluster(environment: env.Env) {
+  if (
+    environment.REDIS_URL || environment.REDIS_URL_FILE ||
+    environment.REDIS_SENTINELS
+  ) {
+    const config = configFrom(environment, Deno.readTextFileSync);
     return { ...config, models: config.catalog && [...config.catalog.keys()] };
   }
   const { redis_url, nats_url, console_url, models } = readUpFile();
   // The launcher has read the list of models: with `--models`, no variable names it.
   const found = { REDIS_URL: redis_url, NATS_URL: nats_url, MODELS_FILE: "" };
-  const variables = { PUBLIC_URL: console_url, ...given, ...found };
+  const variables = { PUBLIC_URL: console_url, ...environment, ...found };
   return { ...configFrom(variables, Deno.readTextFileSync), models };
 }
 

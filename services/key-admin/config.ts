@@ -88,9 +88,9 @@ export function configFrom(
     ops: { hostname: values.OPS_HOST, port: values.OPS_PORT },
     redis: serviceVariables.redisAccess(values),
     bus: serviceVariables.busAccess(values),
-    /** Null: the address that the console listens on. */
+    /** Null stands for the address that the console listens on. */
     publicUrl: values.PUBLIC_URL ?? null,
-    /** Both without a trailing slash. */
+    /** Neither URL has a trailing slash. */
     apiUrl: values.API_URL.replace(/\/$/, ""),
     edgeUrl: (values.EDGE_URL ?? values.API_URL).replace(/\/$/, ""),
     trustedProxies: values.TRUSTED_PROXIES,
@@ -99,7 +99,7 @@ export function configFrom(
     isSimulated: values.MODEL_SIMULATOR_URL !== undefined &&
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,
-    /** Its keys of model servers are not needed here. */
+    /** The keys of model servers are not needed here. */
     catalog: catalogVariables.catalogIfGiven(values, {
       hasUpstreamKey: false,
     }),

@@ -93,7 +93,7 @@ interface HourOfUse {
   /** A moment of the hour. */
   atMs: number;
   counts: UseCounts;
-  /** By default requests that named no known model. */
+  /** Missing: the requests named no model that exists. */
   model?: string;
 }
 

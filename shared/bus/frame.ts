@@ -311,7 +311,7 @@ export function encodeRejectFrame(
 /** Bounds of the texts in an ERR, so that it always fits one frame. */
 const MESSAGE_CHARS_MAX = 8_192;
 const NAME_CHARS_MAX = 512;
-/** Of a model server's own answer; a longer one is left out. */
+/** The longest answer of a model server that is passed on; a longer one is left out. */
 const ANSWER_BYTES_MAX = 32 * 1024;
 
 /** Returns the payload of ERR. Texts that are too long for one frame are cut. */

@@ -111,9 +111,11 @@ export class StreamReceiver {
   undeliveredBytes = 0;
   readonly #limits: StreamLimits;
   #frameMs: number;
-  /** The number of the next frame, and the highest number known to exist. */
+  /**
+   * The number of the next frame, and the highest number that exists as far as we know.
+   */
   #expected = 1;
-  #known = 0;
+  #highest = 0;
   /** When the last NAK was sent, when the next one may be, and the pause after that. */
   #lastNakMs: number;
   #nextNakMs = -Infinity;
@@ -166,7 +168,7 @@ export class StreamReceiver {
     }
   }
 
-  /** Tells the worker, if one is known, to stop. */
+  /** Tells the worker that accepted the job, if there is one, to stop. */
   cancel(reason: CancelReason): void {
     if (this.isOver) return;
     this.isOver = true;
@@ -194,7 +196,7 @@ export class StreamReceiver {
     }
     const silentSinceMs = Math.max(this.#frameMs, this.#lastNakMs);
     const isSilent = nowMs - silentSinceMs >= silenceProbeMs;
-    if (isSilent || this.#known >= this.#expected) this.#sendNak(nowMs);
+    if (isSilent || this.#highest >= this.#expected) this.#sendNak(nowMs);
     return NOTHING;
   }
 
@@ -228,7 +230,7 @@ export class StreamReceiver {
     this.#expected += 1;
     const { nakIntervalMs, windowBytes } = this.#limits;
     this.#nakDelayMs = nakIntervalMs;
-    this.#nextNakMs = this.#known >= this.#expected
+    this.#nextNakMs = this.#highest >= this.#expected
       ? nowMs + 2 * nakIntervalMs
       : Math.min(this.#nextNakMs, nowMs + nakIntervalMs);
     if (type !== FrameType.DATA) return this.#onEnd(frame);
@@ -262,7 +264,7 @@ export class StreamReceiver {
 
   /** Frames up to `sequence` exist. */
   #noteGap(sequence: number, nowMs: number): StreamEvent {
-    this.#known = Math.max(this.#known, sequence);
+    this.#highest = Math.max(this.#highest, sequence);
     if (sequence >= this.#expected) this.#sendNak(nowMs);
     return NOTHING;
   }

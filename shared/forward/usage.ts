@@ -74,7 +74,7 @@ function lengthOf(
   return elementsOf(text, member.from)?.length ?? null;
 }
 
-/** Of a model that makes no tokens: they are those of the input. */
+/** A model that makes no tokens uses those of the input. */
 function inputUsage(stated: unknown): Usage | null {
   const tokens = countIn(stated, "prompt_tokens") ||
     countIn(stated, "total_tokens") || countIn(stated, "input_tokens");

@@ -55,12 +55,12 @@ export const USAGE_KINDS = {
   promptTokens: "in",
   completionTokens: "out",
   images: "img",
-  /** Of text that was spoken. */
+  /** Characters of text that was spoken. */
   characters: "chr",
-  /** Of recordings that were transcribed. */
+  /** Seconds of recordings that were transcribed. */
   audioSeconds: "aus",
   videoSeconds: "vis",
-  /** Those of the requests that failed. */
+  /** Requests that ran and failed, which count as requests, too. */
   errors: "err",
   /** Further requests, which were refused before they ran. */
   refused: "ref",

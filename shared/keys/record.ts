@@ -56,9 +56,9 @@ export const UNLIMITED = {
   tokensPerDay: 0,
   concurrency: 0,
   imagesPerDay: 0,
-  /** Of text that is spoken. */
+  /** Characters of text that is spoken. */
   charactersPerDay: 0,
-  /** Of recordings that are transcribed. */
+  /** Seconds of recordings that are transcribed. */
   audioSecondsPerDay: 0,
   videoSecondsPerDay: 0,
   videoJobs: 0,

@@ -37,7 +37,7 @@ export const CATALOG_VARIABLES = {
     .describe("Dialect of the server at UPSTREAM_BASE_URL"),
   UPSTREAM_FIRST_TOKEN_SECONDS: env.integer("seconds", {
     min: 1,
-    // The whole answer takes no longer by default.
+    // How long the whole answer may take by default.
     max: total_ms / MS_PER_SECOND,
   }).default(first_token_ms / MS_PER_SECOND).describe(
     "How long UPSTREAM_BASE_URL may take to send the first token of a stream; set it higher for a server that has to load its model first",
@@ -156,7 +156,7 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
       // The bounds of large hosted models.
       simulated(DEFAULT_MODEL_ID, {
         ...ABILITIES,
-        // It fetches nothing.
+        // The simulator fetches nothing.
         fetches_urls: true,
         context_tokens: 200_000,
         output_tokens: 32_768,

@@ -28,7 +28,7 @@ export interface OwnAnswer {
   readonly contentType: string;
   /** Without keys or addresses. */
   readonly body: string;
-  /** Those of the server that pass, by name in lower case. */
+  /** Headers of the server that pass, by name in lower case. */
   readonly headers: Readonly<Record<string, string>>;
 }
 

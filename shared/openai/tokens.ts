@@ -8,9 +8,12 @@ import { utf8Length } from "../text/utf8.ts";
 import type { ChatMessage, ChatRequest } from "./chat.ts";
 
 const BYTES_PER_TOKEN = 4;
-/** For the role of a message and its separators. */
+/** Tokens for the role of a message and its separators. */
 const TOKENS_PER_MESSAGE = 4;
-/** An image of the usual size, or another medium: a URL does not show its tokens. */
+/**
+ * Tokens for an image of the usual size, or another medium, whose URL does not show
+ * them.
+ */
 const TOKENS_PER_MEDIUM = 1_000;
 
 /** The tokens that a text is likely to have, not rounded: "hello" has 1.25. */

@@ -17,7 +17,7 @@ export type UnavailableReason =
   | "read_only"
   /** It replied that it cannot execute commands now. */
   | "refused"
-  /** It holds none of our data; set by the caller that checked. */
+  /** It holds none of our data: the caller has checked that. */
   | "empty";
 
 /** Redis cannot serve the call now; the same call may succeed later. */

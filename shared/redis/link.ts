@@ -23,7 +23,7 @@ export interface RedisScript {
   readonly sha: string;
 }
 
-/** What a script's text may be given as constants: numbers, and words. */
+/** What may be constants of a script: numbers, and words. */
 export type ScriptConstants = Readonly<Record<string, number | string>>;
 
 /** Words need no escapes in Lua. */

@@ -24,7 +24,7 @@ const EDGES = [0, 1, 2];
 const ROUNDS = 60;
 /** Changed side by side: one key's changes must not wait for another's. */
 const KEYS = 4;
-/** Of each kind on each edge. */
+/** Requests of each kind that run on each edge. */
 const RUNNING = 3;
 /** Counted from before the request to the console is sent. */
 const STOP_MS_MAX = 1_000;

@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 
 const RATE = 16_000;
-/** Of the head of a WAV file. */
+/** The length of the head of a WAV file. */
 const HEAD_BYTES = 44;
 
 /** A recording of this many bytes: the head of a WAV file, then silence. */

@@ -88,7 +88,7 @@ interface SignedIn {
   key: TestKey;
   /** The header with the key. */
   bearer: { authorization: string };
-  /** Of the console. */
+  /** The cookie of a session of the console. */
   session: string;
 }
 

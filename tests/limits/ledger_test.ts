@@ -79,7 +79,7 @@ const NUMBERS = Array.from({ length: REQUESTS }, (_, number) => number);
 /** What becomes of the requests of a run, and what may be missing in its books. */
 interface Mix {
   name: string;
-  /** Of the requests in turn. */
+  /** How the requests end, in turn. */
   fates: readonly Fate[];
   /** Tokens that may not be charged for a request that its client cuts. */
   tokensMissingMax: number;

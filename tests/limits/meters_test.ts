@@ -50,7 +50,7 @@ interface Metered {
 interface Step {
   name: string;
   act: (metered: Metered) => Promise<unknown>;
-  /** Of each meter, in the order of `readMeters()`. */
+  /** What each meter shows, in the order of `readMeters()`. */
   used: readonly number[];
   /** The meter that is nearest to its limit. */
   binds?: string;

@@ -30,7 +30,7 @@ const INSTALL = [
   "--allow-all",
   "tests/support/servers/install_servers.ts",
 ];
-/** Of files that measure no time: most wait for a server as long as they compute. */
+/** Files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
 /**
  * Started first in their folders, so that the run does not wait for them at the end.
@@ -41,7 +41,7 @@ const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test if it cannot run. */
 const CANNOT_RUN = 77;
 
-/** Of the long tests. */
+/** A part of the long tests. */
 interface Part {
   readonly name: string;
   /** It is left out if less time is left. */

@@ -84,7 +84,7 @@ export class ChatAnswer {
   readonly counters: TokenCounter[] = [];
   #lines = "";
   #prefix = "";
-  /** Of a whole answer only; a stream keeps nothing. */
+  /** The parts of a whole answer; a stream keeps nothing. */
   readonly #collected: readonly Collected[];
   #chunkMembers: JsonObject | undefined;
 

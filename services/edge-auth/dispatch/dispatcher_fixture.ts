@@ -30,7 +30,10 @@ export const TIMEOUT_MS = 60_000;
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
 const numberOf = (requestId = "") => Number.parseInt(requestId, 16);
 
-/** Of which request a frame is, and its head. By default the last attempt of the first. */
+/**
+ * The request of a frame, and its head; by default the last attempt of the first
+ * request.
+ */
 export interface Header {
   readonly request?: number;
   readonly attempt?: number;

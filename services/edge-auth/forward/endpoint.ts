@@ -100,7 +100,7 @@ function sizeOf(
   return { promptTokens: Math.max(1, tokens), vectors: count };
 }
 
-/** Of a model that makes no tokens: reserved are those of the input. */
+/** A model that makes no tokens reserves those of the input. */
 function estimateInput(
   { model, promptTokens, vectors }: ForwardRequest,
   catalog: Catalog,

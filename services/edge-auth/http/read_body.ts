@@ -96,7 +96,7 @@ class BodyReader {
   readonly #body: Readable;
   readonly #options: ReaderOptions;
   readonly #deadline: BodyDeadline;
-  /** Of a body of unknown size. */
+  /** The pieces of a body of unknown size. */
   readonly #pieces: Uint8Array[] = [];
   /** A body of known size that came in more than one piece. */
   #whole: Uint8Array | null = null;

@@ -197,7 +197,7 @@ function costInUnits(run: RunOutcome, { unit, count }: Units): Cost {
  * a video.
  */
 export const reservationSchema = z.object({
-  /** Of the lease. */
+  /** The id of the lease. */
   id: z.string(),
   principal: z.object({ keyId: z.string(), ownerId: z.string() }),
   model: z.string().nullable(),
@@ -217,7 +217,7 @@ export interface Settlement {
    * request it counted.
    */
   readonly cost: Cost | null;
-  /** Of the video that the request has started. */
+  /** Whether the lease is that of a video that the request has started. */
   readonly isVideo?: boolean;
   /** An attempt may have succeeded without a reply. */
   readonly mayHaveRun?: boolean;

@@ -68,7 +68,7 @@ interface TwoRequests {
 const UNITS: TwoRequests[] = [
   // Larger than the whole budget, which is not used yet.
   { unit: "images", first: 11, second: 1, refusedBy: "images_per_day" },
-  // Of recordings, nothing is known before they have run.
+  // Nobody knows how long a recording is before it has run.
   { unit: "audioSeconds", first: 0, second: 0, refusedBy: null },
   { unit: "audioSeconds", first: 9, second: 0, refusedBy: null },
   {

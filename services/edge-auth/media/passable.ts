@@ -51,7 +51,7 @@ export function requirePassable(
 }
 
 interface Place {
-  /** Of the member, or of the list that it is in. */
+  /** The name of the member, or of the list that it is in. */
   readonly name: string;
   /** From the top, as `param` of an error. */
   readonly path: string;

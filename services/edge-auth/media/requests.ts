@@ -170,7 +170,7 @@ function imageOf(
   const imagesMax = model.images ?? MEDIA_LIMITS.imagesMax;
   requireCharacters("prompt", prompt, promptMax);
   requireAtMost("n", n, imagesMax);
-  // Of models that make an image in layers, each layer is an image.
+  // Where a model makes an image in layers, each layer counts as an image.
   const layers = Math.max(1, Math.floor(Number(fields.layers)) || 1);
   requireAtMost("layers", n * layers, imagesMax);
   return {
@@ -247,7 +247,7 @@ function videoOf(
   };
 }
 
-/** Of a server that is given frames but no rate, such as vLLM-Omni. */
+/** The rate of a server that gets frames without a rate, such as vLLM-Omni. */
 const FRAMES_PER_SECOND = 24;
 
 /**

@@ -12,8 +12,8 @@ const PATHS = [
 
 /** The system's browser: `CHROMIUM_PATH` or a usual path; null without one. */
 export function findChromium(): string | null {
-  const given = Deno.env.get("CHROMIUM_PATH");
-  const paths = given ? [given, ...PATHS] : PATHS;
+  const chosen = Deno.env.get("CHROMIUM_PATH");
+  const paths = chosen ? [chosen, ...PATHS] : PATHS;
   return paths.find((path) => existsSync(path)) ?? null;
 }
 

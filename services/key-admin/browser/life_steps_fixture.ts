@@ -17,13 +17,16 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
-/** Run in the same process: starting a browser costs as much as twenty pages. */
+/**
+ * These steps run in the same process: starting a browser costs as much as twenty
+ * pages.
+ */
 import "./try_steps_fixture.ts";
 
 /** Distance of a click from the corner of a button, in px. */
 const INSET = 10;
 
-/** The same pages with and without the script. */
+/** Takes a key through its life, with or without the script. */
 async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   const email = `life-${javaScriptEnabled}@example.org`;
   const { page } = await signedIn(visit, email, { javaScriptEnabled });
@@ -79,8 +82,8 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
 }
 
 /**
- * A value shown once: a button copies it, leaving the page needs a confirmation, going
- * back does not show it.
+ * A value is shown once: a button copies it, leaving the page needs a confirmation, and
+ * going back does not show it.
  */
 async function shownOnce(visit: Visit): Promise<void> {
   const { page } = await signedIn(visit, "once@example.org", CLIPBOARD);
@@ -139,8 +142,8 @@ async function doubleClick(visit: Visit): Promise<void> {
 }
 
 /**
- * Invited by an operator, the owner signs in elsewhere, loses the second factor, and is
- * told who removed it.
+ * An owner whom an operator invited signs in elsewhere, loses the second factor, and
+ * learns who removed it.
  */
 async function inviteAndHelp(visit: Visit): Promise<void> {
   const { owners } = visit.site.deps;
@@ -180,8 +183,8 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
 }
 
 /**
- * The same key on two sides of the date line, and for a reader whose language is not
- * English.
+ * Shows the times of a key on two sides of the date line, and to a reader whose
+ * language is not English.
  */
 async function zones(visit: Visit): Promise<void> {
   const endMs = Date.UTC(2099, 0, 31, 23, 59, 59);
@@ -225,7 +228,7 @@ async function tabTo(page: Page, name: string): Promise<void> {
   assert.fail(`Tab does not reach ${name}`);
 }
 
-/** Created, stored and disabled without a mouse. */
+/** Creates, stores and disables a key without a mouse. */
 async function keyboardOnly(visit: Visit): Promise<void> {
   const { page } = await signedIn(visit, "keyboard@example.org");
   const reach = async (name: string) => {

@@ -11,8 +11,8 @@ import { SCENES } from "./scenes_fixture.ts";
 import { setStage, type Stage } from "./stage_fixture.ts";
 
 /**
- * What does not fit in the system's font, those of Debian, and wide ones. Chromium
- * takes the next that is installed.
+ * Finds what does not fit in the font of the system, in those of Debian, and in wide
+ * ones. Chromium takes the next font that is installed.
  */
 const IN_FONTS = `[
   ["", ""],

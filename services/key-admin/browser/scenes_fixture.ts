@@ -59,7 +59,7 @@ export const SCENES: readonly Scene[] = [
   at("new", "/keys/new"),
   at("new-errors", "/keys/new", {
     fill: {
-      // With a text direction mark, which only the server checks.
+      // It has a text direction mark, which only the server checks.
       description: "gpj.\u202Eexe",
       requestsPerMinute: "999999999999",
     },
@@ -94,7 +94,7 @@ export const SCENES: readonly Scene[] = [
     click: "summary",
     shows: "Whoever opens it",
   }),
-  // From the open form of the scene before.
+  // The scene before has opened the form.
   { name: "people-link", play: createLink },
   at("people-keys", "/people/keys", OPERATOR),
   at("person", ({ ownerId }) => `/people/${ownerId}`, {
@@ -130,7 +130,7 @@ export const SCENES: readonly Scene[] = [
       linkPath(await links.make({ kind: "reset", ownerId })),
     {
       who: "stranger",
-      // Long enough for the browser, but easy to guess.
+      // It is long enough for the browser, but easy to guess.
       fill: { new_password: "passwordpassword" },
       click: "main button",
       shows: "too common",

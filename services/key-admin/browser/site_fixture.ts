@@ -17,7 +17,7 @@ import { catalogOfIds, MEDIA_MODELS } from "../catalog_fixture.ts";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { PASSWORD } from "../forms_fixture.ts";
 
-/** Enough for a list that scrolls, with names of all lengths. */
+/** The list of models scrolls, and their names have all lengths. */
 const MODELS = [
   "neutral-3.7-plus",
   "small-1",
@@ -58,7 +58,7 @@ export interface Visit {
   faults: string[];
 }
 
-/** Without a window and without requests to its vendor. */
+/** Chromium opens no window and sends no requests to its vendor. */
 const CHROMIUM_ARGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -97,7 +97,7 @@ export function browserTest(
 /** The options of a window that may copy and paste. */
 export const CLIPBOARD = { permissions: ["clipboard-read", "clipboard-write"] };
 
-/** A busy machine may need so long for a page. */
+/** How long a busy machine may need for a page. */
 const PATIENT_MS = 60_000;
 
 /** A window of the browser. */

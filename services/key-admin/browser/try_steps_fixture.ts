@@ -14,7 +14,7 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
-/** As a browser takes it from a disk. */
+/** A recording on the disk of the browser. */
 const RECORDING = {
   name: "meeting.wav",
   mimeType: "audio/wav",
@@ -47,8 +47,8 @@ async function streams(page: Page, { site }: Visit): Promise<void> {
 }
 
 /**
- * A mistake is told at its field, which gets the focus, and nothing is sent; then a
- * tool is called.
+ * A mistake is shown at its field, which gets the focus, and nothing is sent; once it
+ * is mended, a tool is called.
  */
 async function mistake(page: Page, { site }: Visit): Promise<void> {
   const count = site.requests.length;

@@ -55,8 +55,8 @@ export interface CommandDeps extends Stores {
   warn: (text: string) => void;
 }
 
-/** One call of a command, with its arguments checked. */
-export interface Call extends CommandDeps {
+/** One run of a command, with its arguments checked. */
+export interface Invocation extends CommandDeps {
   options: Options;
   /** The id or the address after the command's name; empty when it takes none. */
   word: string;
@@ -69,7 +69,7 @@ export interface Call extends CommandDeps {
 export type Command = readonly [
   usage: string,
   help: string,
-  run: (call: Call) => Promise<Output>,
+  run: (invocation: Invocation) => Promise<Output>,
   options?: readonly OptionName[],
 ];
 
@@ -88,7 +88,7 @@ export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 const { shape: setting } = settings.SETTING_TEXTS;
 const { expires, models } = setting;
 const text = z.string();
-const given = z.boolean();
+const flag = z.boolean();
 const email = text.transform(parseEmail)
   .pipe(z.string("Not an e-mail address, such as ada@example.org"));
 const rows = text.transform(Number).refine(
@@ -122,20 +122,20 @@ const OPTIONS = z.object({
   rows: option("<n>", `rows of a page (${PAGE_ROWS})`, rows),
   after: option("<cursor>", "continue at the cursor that list printed", text),
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
-  force: option("", "accept models that are not configured (yet)", given),
-  stopRunning: option("", "also stop requests that are running now", given),
-  json: option("", "print one JSON object", given),
+  force: option("", "accept models that are not configured (yet)", flag),
+  stopRunning: option("", "also stop requests that are running now", flag),
+  json: option("", "print one JSON object", flag),
 });
 const GIVEN_OPTIONS = OPTIONS.partial();
 
-/** The options that were given, with their checked values. */
+/** The options of a command, with their checked values. */
 export type Options = z.output<typeof GIVEN_OPTIONS>;
 
 /** The name of an option in the code, such as `tokensPerDay`. */
 export type OptionName = keyof Options;
 
 /**
- * `tokensPerDay` is given as `--tokens-per-day`, but limits per minute have short
+ * `tokensPerDay` is the option `--tokens-per-day`, but limits per minute have short
  * names.
  */
 function flagOf(name: string): string {
@@ -145,19 +145,19 @@ function flagOf(name: string): string {
 }
 
 /** The page of a list that was asked for. */
-export const queryOf = ({ now, options }: Call) => ({
+export const queryOf = ({ now, options }: Invocation) => ({
   search: options.search ?? "",
   after: options.after ?? "",
   rows: options.rows ?? PAGE_ROWS,
   day: usageDay(now()),
 });
 
-/** The limits that were given; the others as in `before`. */
+/** The limits that the options set; the others as in `before`. */
 export const limitsFrom = (options: Options, before: Limits): Limits =>
   settings.limitsOf((name) => options[name] ?? before[name]);
 
 /** The owner of an address. Throws {@link CommandRefused} when there is none. */
-export async function findOwner({ owners }: Call, email: string) {
+export async function findOwner({ owners }: Invocation, email: string) {
   const ownerId = await owners.find(email);
   if (ownerId !== null) return ownerId;
   throw new CommandRefused(
@@ -202,11 +202,13 @@ export function parseCommand(
         command.option(`${flagOf(option)} ${title}`, description);
       }
       command.action(() => {
-        const [given = ""] = command.args;
-        const word = usage.endsWith("<email>") ? parseEmail(given) : given;
+        const [argument = ""] = command.args;
+        const word = usage.endsWith("<email>")
+          ? parseEmail(argument)
+          : argument;
         if (word === null) {
           throw new UsageError(
-            `Not an e-mail address, such as ada@example.org: ${clip(given)}`,
+            `Not an e-mail address, such as ada@example.org: ${clip(argument)}`,
           );
         }
         const { rpm, tpm, ...others } = command.opts();

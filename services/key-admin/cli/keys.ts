@@ -10,10 +10,10 @@ import {
 } from "../domain/keys/settings.ts";
 import {
   type Area,
-  type Call,
   COMMAND_LINE,
   CommandRefused,
   findOwner,
+  type Invocation,
   isoTime,
   limitsFrom,
   type Output,
@@ -33,26 +33,30 @@ const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
 const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
 function onKey(
-  run: (call: Call, target: Target) => Promise<KeyRecord | Output>,
+  run: (invocation: Invocation, target: Target) => Promise<KeyRecord | Output>,
 ) {
-  return async (call: Call): Promise<Output> => {
-    const ids = { ownerId: await keyOwner(call), keyId: call.word };
+  return async (invocation: Invocation): Promise<Output> => {
+    const ids = { ownerId: await keyOwner(invocation), keyId: invocation.word };
     const target = { ...ids, version: null, actor: COMMAND_LINE };
-    const result = await run(call, target);
-    return "json" in result ? result : { json: toJson(result, call.now()) };
+    const result = await run(invocation, target);
+    return "json" in result
+      ? result
+      : { json: toJson(result, invocation.now()) };
   };
 }
 
-async function create(call: Call): Promise<Output> {
-  const { keys, owners, now, defaultLimits, options: { owner } } = call;
-  if (call.options.description === undefined) {
+async function create(invocation: Invocation): Promise<Output> {
+  const { keys, owners, now, defaultLimits, options: { owner } } = invocation;
+  if (invocation.options.description === undefined) {
     throw new UsageError("--description: Say what the key is for");
   }
   const standard = newSettings(defaultLimits);
-  const settings = { ...standard, ...givenSettings(call, standard) };
+  const settings = { ...standard, ...changedSettings(invocation, standard) };
   // The output points out a new address, which may be misspelled.
   const isNew = owner !== undefined && await owners.find(owner) === null;
-  const ownerId = isNew ? await owners.ensure(owner) : await keyOwner(call);
+  const ownerId = isNew
+    ? await owners.ensure(owner)
+    : await keyOwner(invocation);
   const invite = isNew
     ? `\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
     : "";
@@ -77,10 +81,16 @@ const COLUMNS = [
 
 const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
 
-async function list(call: Call): Promise<Output> {
-  const nowMs = call.now();
-  const query = { filter: call.options.state ?? "all", ...queryOf(call) };
-  const { rows, next } = await call.keys.list(await keyOwner(call), query);
+async function list(invocation: Invocation): Promise<Output> {
+  const nowMs = invocation.now();
+  const query = {
+    filter: invocation.options.state ?? "all",
+    ...queryOf(invocation),
+  };
+  const { rows, next } = await invocation.keys.list(
+    await keyOwner(invocation),
+    query,
+  );
   const keys = rows.map(({ key, lastUsedAtMs, totals }) => ({
     ...toJson(key, nowMs),
     last_used_at: isoTime(lastUsedAtMs),
@@ -95,32 +105,35 @@ async function list(call: Call): Promise<Output> {
   };
 }
 
-const show = ({ keys }: Call, { ownerId, keyId }: Target) =>
+const show = ({ keys }: Invocation, { ownerId, keyId }: Target) =>
   keys.find(ownerId, keyId);
 
-async function edit(call: Call, target: Target): Promise<KeyRecord> {
-  const { keys, options } = call;
+async function edit(
+  invocation: Invocation,
+  target: Target,
+): Promise<KeyRecord> {
+  const { keys, options } = invocation;
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
     throw new UsageError(
       "Nothing to change: give an option such as --rpm 60",
     );
   }
   const before = await keys.find(target.ownerId, target.keyId);
-  const settings = givenSettings(call, before);
+  const settings = changedSettings(invocation, before);
   return await keys.edit({ ...target, version: before.version }, settings);
 }
 
-const enable = ({ keys }: Call, target: Target) => keys.enable(target);
+const enable = ({ keys }: Invocation, target: Target) => keys.enable(target);
 
-const disable = async (call: Call, target: Target) =>
-  await end(call, await call.keys.disable(target), "disabled");
+const disable = async (invocation: Invocation, target: Target) =>
+  await end(invocation, await invocation.keys.disable(target), "disabled");
 
-const remove = async (call: Call, target: Target) =>
-  await end(call, await call.keys.delete(target), "deleted");
+const remove = async (invocation: Invocation, target: Target) =>
+  await end(invocation, await invocation.keys.delete(target), "deleted");
 
 /** Stops the running requests of a key that was disabled or deleted, if asked to. */
 async function end(
-  { sendStop, audit, options, now }: Call,
+  { sendStop, audit, options, now }: Invocation,
   key: KeyRecord,
   state: "disabled" | "deleted",
 ): Promise<Output> {
@@ -139,7 +152,7 @@ async function end(
 }
 
 async function rotate(
-  { keys, now, options: { old = "24h" } }: Call,
+  { keys, now, options: { old = "24h" } }: Invocation,
   target: Target,
 ): Promise<Output> {
   const { ms, text } = GRACES[old];
@@ -155,18 +168,18 @@ const MODELS_UNKNOWN =
   "Warning: the names of the models were not checked, because the list of models is not known here. " +
   "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
 
-/** The owner that was named, or the first one. */
-const keyOwner = (call: Call): Promise<string> =>
-  call.options.owner === undefined
-    ? call.owners.first()
-    : findOwner(call, call.options.owner);
+/** The owner that `--owner` names, or the first one. */
+const keyOwner = (invocation: Invocation): Promise<string> =>
+  invocation.options.owner === undefined
+    ? invocation.owners.first()
+    : findOwner(invocation, invocation.options.owner);
 
 /**
- * The settings that were given. Limits are replaced together: those not given stay as
- * in `before`.
+ * The settings that the options change. Limits are replaced together: those without an
+ * option stay as in `before`.
  */
-function givenSettings(
-  { options, now, models: known, warn }: Call,
+function changedSettings(
+  { options, now, models: existing, warn }: Invocation,
   before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
@@ -175,9 +188,9 @@ function givenSettings(
       "--expires: The time is in the past. Give a later one, or never",
     );
   }
-  if (models?.length && !known && !options.force) warn(MODELS_UNKNOWN);
-  const mistake = models && known && !options.force &&
-    unknownModel(models, [...known, ...before.models]);
+  if (models?.length && !existing && !options.force) warn(MODELS_UNKNOWN);
+  const mistake = models && existing && !options.force &&
+    unknownModel(models, [...existing, ...before.models]);
   if (mistake) {
     throw new UsageError(
       `--models: ${mistake}\nTo name a model before it is configured, add --force`,

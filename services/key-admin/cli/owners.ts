@@ -4,11 +4,11 @@ import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
 import {
   type Area,
-  type Call,
   type Command,
   COMMAND_LINE,
   CommandRefused,
   findOwner,
+  type Invocation,
   isoTime,
   limitsFrom,
   type Output,
@@ -18,23 +18,29 @@ import {
 const OPERATOR = { ...COMMAND_LINE, ownerId: null };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
-async function setUp(call: Call): Promise<Output> {
-  const account = await call.owners.setUpAccount();
+async function setUp(invocation: Invocation): Promise<Output> {
+  const account = await invocation.owners.setUpAccount();
   if (account !== null) {
     throw new CommandRefused(
       `The console is already set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
     );
   }
-  const ownerId = await call.owners.first();
+  const ownerId = await invocation.owners.first();
   const link = { kind: "set_up", ownerId } as const;
-  return linkAnswer(call, { ...link, secret: await call.links.make(link) });
+  return linkAnswer(invocation, {
+    ...link,
+    secret: await invocation.links.make(link),
+  });
 }
 
-const invite = async (call: Call) =>
-  linkAnswer(call, await call.operators.invite(OPERATOR, call.word));
+const invite = async (invocation: Invocation) =>
+  linkAnswer(
+    invocation,
+    await invocation.operators.invite(OPERATOR, invocation.word),
+  );
 
 function linkAnswer(
-  { publicUrl }: Call,
+  { publicUrl }: Invocation,
   { ownerId, kind, secret }: Omit<OwnerLink, "email">,
 ): Output {
   return {
@@ -43,8 +49,8 @@ function linkAnswer(
   };
 }
 
-async function list(call: Call): Promise<Output> {
-  const { rows, next } = await call.people.list(queryOf(call));
+async function list(invocation: Invocation): Promise<Output> {
+  const { rows, next } = await invocation.people.list(queryOf(invocation));
   const owners = rows.map(({ account, keys }) => ({
     id: account.ownerId,
     email: account.email,
@@ -63,9 +69,9 @@ async function list(call: Call): Promise<Output> {
   };
 }
 
-async function limits(call: Call): Promise<Output> {
-  const { owners, operators, options, word: email } = call;
-  const ownerId = await findOwner(call, email);
+async function limits(invocation: Invocation): Promise<Output> {
+  const { owners, operators, options, word: email } = invocation;
+  const ownerId = await findOwner(invocation, email);
   const before = await owners.limits(ownerId);
   const after = limitsFrom(options, before);
   if (LIMIT_NAMES.some((name) => options[name] !== undefined)) {
@@ -90,11 +96,11 @@ const CHANGES: readonly Command[] = ([
 ) => [`${name} <email>`, help, change(what)]);
 
 function change(what: OwnerChange) {
-  return async (call: Call): Promise<Output> => {
-    const { operators, word: email } = call;
-    const ownerId = await findOwner(call, email);
+  return async (invocation: Invocation): Promise<Output> => {
+    const { operators, word: email } = invocation;
+    const ownerId = await findOwner(invocation, email);
     const link = await operators.change(OPERATOR, ownerId, what);
-    if (link !== null) return linkAnswer(call, link);
+    if (link !== null) return linkAnswer(invocation, link);
     return { json: { owner_id: ownerId, email, done: what } };
   };
 }

@@ -90,9 +90,9 @@ const TOO_SLOW =
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Reads the posted form, once for all handlers. Other methods are left to the routes.
- * Who sends a form to "Try it" needs a seat there until it is answered, for which the
- * session has to be known; forms of strangers take none, and their files are not read.
+ * Reads the posted form, once for all handlers. Other methods are left to the routes. A
+ * form to "Try it" takes a seat of its sender's account until it is answered; forms of
+ * strangers take none, and their files are not read.
  */
 export function formGuard(timeoutMs: number = FORM_MS) {
   const seats = new TrySeats(TRY_LIMITS);

@@ -49,8 +49,8 @@ export const writeCookie = (
 export const CONFIRMED = "confirmed_password";
 
 /**
- * Lets only signed-in owners through; others are redirected to sign in, and then back.
- * Forms are kept, but not those of the account.
+ * Lets only signed-in owners through; others are sent to sign in, and then back. Their
+ * forms are kept, except those of the account.
  */
 export const behindSignIn = (handler: Handler): Handler => async (c) => {
   if (await recognize(c)) return await handler(c);

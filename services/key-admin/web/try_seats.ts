@@ -4,9 +4,9 @@ import { Refused } from "./context.ts";
 
 /** How many seats there are. */
 interface SeatLimits {
-  /** Of all accounts together. Beyond: 503. */
+  /** Seats of all accounts together. Beyond: 503. */
   heldAtOnce: number;
-  /** Of one account; the others are for others. Beyond: 429. */
+  /** Seats of one account, which leaves some for the others. Beyond: 429. */
   heldPerOwner: number;
 }
 

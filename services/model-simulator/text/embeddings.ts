@@ -77,7 +77,9 @@ function inputsOf(input: z.output<typeof embeddingRequest>["input"]): string[] {
 export const wordsOf = (text: string): string[] =>
   text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [text];
 
-/** Of length 1. Each word adds to a few of the numbers, always the same ones. */
+/**
+ * A vector of length 1. Each word adds to a few of the numbers, always the same ones.
+ */
 function vectorOf(text: string, dimensions: number): number[] {
   const numbers = new Array<number>(dimensions).fill(0);
   for (const word of wordsOf(text)) {

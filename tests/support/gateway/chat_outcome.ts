@@ -10,7 +10,7 @@ export interface ChatOutcome {
   /** `broken`: the connection ended without an error event, or the client left. */
   kind: "complete" | "http_error" | "sse_error" | "broken";
   status: number | null;
-  /** Of all choices, with `|` between them. */
+  /** The texts of all choices, with `|` between them. */
   content: string;
   /** `error.code` of a body or of an error event. */
   errorCode: string | null;

@@ -77,7 +77,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
   skewMs: number;
   onUnsure: () => void;
 }) {
-  // Of its own, so that this edge alone can be cut off.
+  // Each edge has a proxy of its own, so that it alone can be cut off.
   const proxy = startTcpProxy(redisPort);
   const url = `redis://${proxy.server}`;
   const redis = testRedisLink({ url }, { scripts: EDGE_SCRIPTS });

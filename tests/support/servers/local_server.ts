@@ -50,7 +50,7 @@ export async function startLocalServer(options: LocalServerOptions) {
     port,
     /** Removed when the server is disposed, kept over `restart()`. */
     directory,
-    /** Of the process that runs now; another one after `restart()`. */
+    /** The id of the process that runs now; another one after `restart()`. */
     pid: () => process.pid,
     isRunning: () => process.isRunning,
     /** What the running (or last) process wrote. */

@@ -14,10 +14,10 @@ import { limitsOf, namedLimits } from "./settings.ts";
 export const isExpired = ({ expiresAtMs }: KeyRecord, nowMs: number) =>
   expiresAtMs !== null && expiresAtMs <= nowMs;
 
-/** The given members as fields of `key:{owner}:<key id>`, flat as HSET takes them. */
+/** These members as fields of `key:{owner}:<key id>`, flat as HSET takes them. */
 export function encodeKey(key: Partial<KeyRecord>): string[] {
   const values: Record<string, unknown> = { ...key, ...key.limits };
-  // Text of a list is its items, joined by commas.
+  // The text of a list is its items, joined by commas.
   return Object.entries(KEY_FIELDS).flatMap(([member, field]) =>
     values[member] === undefined ? [] : [field, String(values[member] ?? 0)]
   );
@@ -26,7 +26,7 @@ export function encodeKey(key: Partial<KeyRecord>): string[] {
 const whole = z.coerce.number().int().nonnegative();
 const list = z.string().transform((text) => text === "" ? [] : text.split(","));
 
-/** Records of earlier versions have none. */
+/** Records of earlier versions name no other key. */
 const keyName = z.string().default("0")
   .transform((text) => text === "0" ? null : text.split(","))
   .pipe(z.tuple([z.string(), z.string()]).nullable());

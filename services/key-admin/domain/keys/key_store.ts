@@ -185,14 +185,17 @@ export class KeyStore {
     return fields === null ? null : decodeKey(ids, fields);
   }
 
-  /** The same, but throws {@link KeyRefused} if there is no such key. */
+  /**
+   * The key of this id, as `get()` finds it, but throws {@link KeyRefused} if there is
+   * no such key.
+   */
   async find(ownerId: string, keyId: string): Promise<KeyRecord> {
     const key = await this.get(ownerId, keyId);
     if (key === null) throw new KeyRefused("not_found");
     return key;
   }
 
-  /** Those of the ids that are keys of the owner. */
+  /** Which of these ids are keys of the owner. */
   async present(ownerId: string, ids: Iterable<string>): Promise<Set<string>> {
     const reads = Array.from(new Set(ids), (id) => this.get(ownerId, id));
     const found = await Promise.all(reads);
@@ -224,7 +227,7 @@ export class KeyStore {
     });
   }
 
-  /** Replaces the given settings, and returns the key with them. */
+  /** Replaces these settings, and returns the key with them. */
   edit(target: Target, settings: Partial<KeySettings>): Promise<KeyRecord> {
     return this.#update(target, "key.edited", settings);
   }

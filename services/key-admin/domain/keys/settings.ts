@@ -89,19 +89,23 @@ const models = z.string()
     ).max(MODELS_MAX, `At most ${MODELS_MAX} models`),
   );
 
-/** What is wrong with these model ids, if one is not among the known ones. */
-export function unknownModel(ids: readonly string[], known: readonly string[]) {
-  const id = ids.find((id) => !known.includes(id));
+/** What is wrong with these model ids, if one is not among those that exist. */
+export function unknownModel(
+  ids: readonly string[],
+  existing: readonly string[],
+) {
+  const id = ids.find((id) => !existing.includes(id));
   if (id === undefined) return undefined;
-  const hint = didYouMean(id, known) || `. The models are ${known.join(", ")}`;
+  const hint = didYouMean(id, existing) ||
+    `. The models are ${existing.join(", ")}`;
   return `There is no model '${id}'${clip(hint, MODELS_SHOWN_CHARS_MAX)}`;
 }
 /** More names do not help whoever misspelled one. */
 const MODELS_SHOWN_CHARS_MAX = 300;
 
 /**
- * Empty or `never`: null. A day ends at midnight in UTC. Whether the time is in the
- * past is checked elsewhere.
+ * An empty text and `never` are null. A day ends at midnight in UTC. Whether the time
+ * is in the past is checked elsewhere.
  */
 const expires = z.string()
   .transform((text) => text.replace(/^\d{4}-\d\d-\d\d$/, "$&T23:59:59Z"))
@@ -116,14 +120,16 @@ const expires = z.string()
 /** The limits in the order in which they are shown. */
 export const LIMIT_NAMES = keysOf(LIMITS);
 
-/** A value for each limit, as `of` returns it for the name of the limit. */
-export function limitsOf<T>(of: (name: LimitName) => T): Record<LimitName, T>;
+/** A value for each limit, as `valueOf` returns it for the name of the limit. */
+export function limitsOf<T>(
+  valueOf: (name: LimitName) => T,
+): Record<LimitName, T>;
 /** The same, as it is implemented. */
-export function limitsOf(of: (name: LimitName) => unknown): object {
-  return Object.fromEntries(LIMIT_NAMES.map((name) => [name, of(name)]));
+export function limitsOf(valueOf: (name: LimitName) => unknown): object {
+  return Object.fromEntries(LIMIT_NAMES.map((name) => [name, valueOf(name)]));
 }
 
-/** Those on images, speech, recordings and videos. */
+/** The limits on images, speech, recordings and videos. */
 export const MEDIA_LIMIT_NAMES = LIMIT_NAMES.filter((name) =>
   !/^(requests|tokens)$/.test(LIMITS[name][0])
 );
@@ -140,7 +146,7 @@ export const namedLimits = (limits: Limits, separator: string) =>
     LIMIT_NAMES.map((name) => [limitWords(name, separator), limits[name]]),
   );
 
-/** Empty is no limit, like 0. */
+/** An empty text means no limit, like 0. */
 const limit = (name: LimitName) => {
   const [, max] = LIMITS[name];
   const most = max.toLocaleString("en");

@@ -31,11 +31,11 @@ Deno.test("operators page through owners and all keys without gaps, and find the
   }
   const query = { search: "", after: "", rows: 200, day: usageDay(0) };
   for (const rows of [1, 2, 7, 200]) {
-    const asked = { ...query, rows };
-    const listed = await allOf((after) => people.list({ ...asked, after }));
+    const request = { ...query, rows };
+    const listed = await allOf((after) => people.list({ ...request, after }));
     assert.deepEqual(listed.map(({ account }) => account.email), emails);
     assert.deepEqual(listed.map((row) => row.keys), [0, 2, 60, 0, 3, 1, 0]);
-    const found = await allOf((after) => people.keys({ ...asked, after }));
+    const found = await allOf((after) => people.keys({ ...request, after }));
     const ids = found.map(({ key }) => key.id);
     assert.deepEqual(ids.toSorted(), keys.map(({ id }) => id).toSorted());
   }
@@ -50,9 +50,9 @@ Deno.test("operators page through owners and all keys without gaps, and find the
     ["zzz", 0, 0],
   ];
   for (const [search, owned, kept] of searches) {
-    const asked = { ...query, search };
-    assert.equal((await people.list(asked)).rows.length, owned, search);
-    assert.equal((await people.keys(asked)).rows.length, kept, search);
+    const request = { ...query, search };
+    assert.equal((await people.list(request)).rows.length, owned, search);
+    assert.equal((await people.keys(request)).rows.length, kept, search);
   }
   const invalid = { ...query, after: "x" };
   await assert.rejects(people.keys(invalid), { name: "BadCursor" });

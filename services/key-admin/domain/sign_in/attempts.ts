@@ -101,8 +101,8 @@ export async function rememberDevice(
   email: string,
 ): Promise<string> {
   const device = mintSecret(randomBytes);
-  const known = [knownDeviceKey(device), digest(email)];
-  await redis.command(["SET", ...known, "EX", String(DEVICE_SECONDS)]);
+  const entry = [knownDeviceKey(device), digest(email)];
+  await redis.command(["SET", ...entry, "EX", String(DEVICE_SECONDS)]);
   return device;
 }
 

@@ -15,7 +15,7 @@ export const LINK_SECONDS = {
   invite: 72 * 3_600,
   reset: 3_600,
 };
-/** The same times in words. */
+/** These times in words. */
 export const LINK_TIMES = {
   set_up: "15 minutes",
   invite: "3 days",
@@ -65,7 +65,10 @@ export class LinkStore {
     return this.#get("GET", secret);
   }
 
-  /** The same, once: only one of several calls at the same time gets the link. */
+  /**
+   * Uses up the link of a secret and returns it: of several calls at the same time,
+   * only one gets it.
+   */
   use(secret: string): Promise<StoredLink | null> {
     return this.#get("GETDEL", secret);
   }

@@ -10,9 +10,9 @@ export interface OidcConfig {
   issuer: URL;
   clientId: string;
   clientSecret: string;
-  /** Addresses and `@domains` that may sign in, in lower case. */
+  /** Addresses and `@domains` that may sign in, all in lower case. */
   allowed: readonly string[];
-  /** On the button: "Continue with …". */
+  /** Its name on the button: "Continue with …". */
   name: string;
 }
 

@@ -23,7 +23,7 @@ export const SESSION_LIMITS = {
 /** The time of the last request is stored at most this often. */
 const SEEN_EVERY_MS = 30_000;
 const USER_AGENT_CHARS_MAX = 200;
-/** The oldest beyond these are not shown. */
+/** How many sessions of an owner are shown, the newest ones. */
 const SESSIONS_SHOWN_MAX = 100;
 
 const stored = z.object({
@@ -118,8 +118,8 @@ export class SessionStore {
   }
 
   /**
-   * Stores the given members. If the session has ended in the meantime, they form no
-   * valid session, and expire.
+   * Stores these members. If the session has ended in the meantime, they form no valid
+   * session, and expire.
    */
   async update(id: string, members: Partial<Stored>): Promise<void> {
     const fields = Object.entries(members).flat().map(String);

@@ -91,7 +91,7 @@ export async function signIn(
   return { ok: false, waitMs: 0, isDisabled: isProved };
 }
 
-/** What is known of somebody who may come in, beside the account. */
+/** What sign-in has found out about somebody who may come in. */
 export interface Entrance extends Client {
   /** Attempts that failed since the last success. */
   failedBefore: number;

@@ -8,7 +8,7 @@ import type { TryRequest } from "./request.ts";
  * A request to an endpoint of the API: without a body, it only reads. With a file it is
  * sent as a form, otherwise as JSON.
  */
-export interface TryCall {
+export interface ApiRequest {
   path: string;
   request?: TryRequest;
   file?: File | undefined;
@@ -17,10 +17,11 @@ export interface TryCall {
 }
 
 /**
- * Sends a request to the API as its callers do. `signal`: the person no longer waits.
+ * Sends a request to the API as its callers do. It is aborted by `signal` when the
+ * person no longer waits.
  */
 export type AskApi = (
-  call: TryCall,
+  request: ApiRequest,
   options: { key: string; signal: AbortSignal },
 ) => Promise<Response>;
 

@@ -85,7 +85,7 @@ const createKey: Handler = async (c) => {
 
 /** How a key is created. */
 interface Creation {
-  /** Of the form, so that one that is sent twice creates one key. */
+  /** The nonce of the form: one that is sent twice creates one key. */
   nonce: string;
   /** Creates the key unless one was created with the same `once`. */
   create: (once: string) => Promise<CreatedKey>;

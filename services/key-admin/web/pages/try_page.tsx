@@ -11,7 +11,7 @@ import {
   type TryAnswer,
 } from "../../domain/try/answer.ts";
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
-import type { TryCall } from "../../domain/try/edge.ts";
+import type { ApiRequest } from "../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
 import {
   isTryKind,
@@ -165,12 +165,12 @@ async function askVideo(c: ConsoleContext, more = ""): Promise<Response> {
  * Asks the API with the key of this session. The request ends when the browser has
  * left.
  */
-async function ask(c: ConsoleContext, call: TryCall): Promise<Response> {
+async function ask(c: ConsoleContext, request: ApiRequest): Promise<Response> {
   const { deps, signedIn: { session } } = c.var;
   const from = { cookie: readCookie(c, "sid"), actor: actorOf(c) };
   const key = await tryKeyValue(deps, session, from);
   const { signal } = c.req.raw;
-  return await deps.askApi(call, { key, signal });
+  return await deps.askApi(request, { key, signal });
 }
 
 /** What the page shows. */
