@@ -12,6 +12,8 @@ import { until, waitFor } from "../support/wait_for.ts";
 const CLIENTS = 8;
 /** Longer than a client on a busy machine needs from its check to its request. */
 const LEAD_SECONDS = 3;
+/** Answers that a client repeats, and that say nothing about a departure. */
+const BUSY = /"(overloaded|service_unavailable)"/;
 /** A body of many packets, which is still being sent when the edge begins to stop. */
 const LARGE = "word ".repeat(100_000);
 
@@ -57,6 +59,8 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
       try {
         const answer = await sendChat(edge.url, key, { content, client });
         const text = await answer.text();
+        // Where others take the processor, the worker and Redis may be late.
+        if (answer.status === 503 && BUSY.test(text)) continue;
         if (answer.status !== 200) failures.push(text);
         complete += 1;
         if (isTold) completeLate += 1;

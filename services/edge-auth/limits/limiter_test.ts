@@ -117,7 +117,8 @@ test("rates show the tighter of key and owner, this request counted", async (t) 
   const refusal = await t.refused(key, { wantTokens: 1_000 });
   assert.ok(refusal.reason === "limited");
   assert.equal(refusal.rates.requests?.remaining, 59);
-  assert.equal(refusal.rates.tokens?.remaining, 900);
+  // What refills while the machine is busy.
+  close(refusal.rates.tokens?.remaining ?? NaN, 900, 50);
 });
 
 test("last use is written as Unix ms, and all that admissions write expires by itself", async (t) => {
