@@ -1,5 +1,6 @@
 /** An edge in the process of a test with the real admission, by a Redis. */
 import type { AppDependencies } from "../../../services/edge-auth/app.ts";
+import { CATALOG } from "../../../services/edge-auth/app_fixture.ts";
 import { KeyLookup } from "../../../services/edge-auth/keys/authenticate.ts";
 import { LimitedAdmission } from "../../../services/edge-auth/limits/admission.ts";
 import {
@@ -7,8 +8,14 @@ import {
   LIMITER_PROBE,
 } from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
+import type { EdgeMetrics } from "../../../services/edge-auth/metrics.ts";
+import {
+  VIDEO_SCRIPTS,
+  VideoJobs,
+} from "../../../services/edge-auth/videos/jobs.ts";
+import { VideoKeeper } from "../../../services/edge-auth/videos/keeper.ts";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
-import { monotonicNow } from "@gateway/shared/process/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
 import { createRecordingLog } from "../recording_log.ts";
 import { changedLink, testRedisLink } from "../servers/redis_link.ts";
@@ -21,6 +28,8 @@ export interface LimitedEdgeOptions {
   door?: Partial<AppDependencies>;
   /** Default {@link KEY_LIMITS}. */
   unknownPerSecond?: number;
+  /** Where what it decides and charges is counted. */
+  metrics?: EdgeMetrics;
   /**
    * Where the edges find Redis, which was started on `port`: asked for every
    * connection.
@@ -62,20 +71,24 @@ export async function startLimitedEdge(
   const log = createRecordingLog();
   const proxy = owner.use(startTcpProxy(() => redisAt(port)));
   const url = `redis://${proxy.server}`;
-  const scripts = { scripts: EDGE_SCRIPTS, probe: LIMITER_PROBE };
+  const scripts = {
+    scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS],
+    probe: LIMITER_PROBE,
+  };
   const link = testRedisLink({ url }, { log, ...scripts });
   owner.defer(() => link.close());
   await link.ready(PATIENT_MS);
   const redis = patient(link, options.redisMsMin ?? PATIENT_MS);
   const common = { redis, now: monotonicNow, random: Math.random, log };
   let admissions = 0;
-  const { unknownPerSecond = KEY_LIMITS.unknownPerSecond } = options;
+  const { unknownPerSecond = KEY_LIMITS.unknownPerSecond, metrics } = options;
   const keys = new KeyLookup({ ...common, unknownPerSecond });
   const limiter = new Limiter(common);
   const admission = new LimitedAdmission({
     ...common,
     limiter,
     onUnknown: (principal) => keys.forget(principal),
+    onCharged: (model, unit, cost) => metrics?.charged(model, unit, cost),
     onDecision: (decision) => {
       if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },
@@ -85,7 +98,14 @@ export async function startLimitedEdge(
     stopWatching();
     await limiter.leases.stop(STOP_MS);
   });
-  const door = { keys, admission, ...options.door };
+  const videos = keeperOf(() => edge, { redis, limiter, log, ...options });
+  const door = {
+    keys,
+    admission,
+    videos,
+    ...metrics && { metrics },
+    ...options.door,
+  };
   const edge = await startEdge({ servers, door, log, slower: SLOWER });
   return {
     ...owner.use(edge),
@@ -98,6 +118,25 @@ export async function startLimitedEdge(
       return admissions;
     },
   };
+}
+
+/** Follows the videos of an edge, and asks for their state each time. */
+function keeperOf(
+  edge: () => InProcessEdge,
+  { redis, limiter, log, metrics, door }:
+    & Pick<LimitedEdge, "redis" | "limiter" | "log">
+    & Pick<LimitedEdgeOptions, "metrics" | "door">,
+): VideoKeeper {
+  return new VideoKeeper({
+    jobs: new VideoJobs({ redis }),
+    limiter,
+    dispatcher: { start: (...run) => edge().dispatcher.start(...run) },
+    catalog: door?.catalog ?? CATALOG,
+    wallNow,
+    log,
+    onMade: (model, seconds) => metrics?.videoMade(model, seconds),
+    limits: { freshMs: 0 },
+  });
 }
 
 /** Gives each call this much time at least. */
