@@ -39,7 +39,7 @@ const rivalSchema = z.strictObject({
    * (this folder) and, if `redis` says so, REDIS_PORT in its environment.
    */
   command: z.string(),
-  /** If the command cannot be told. */
+  /** Where nobody can tell the command. */
   port: z.int().optional(),
   /** Sent with each request; `$MODEL_URL` is replaced. */
   headers: z.record(z.string(), z.string()).default({}),

@@ -15,7 +15,7 @@ const MOVED = head(
   "301 Moved\r\nlocation: https://u:p@models.example/v1/models?key=k\r\ncontent-length: 0",
 );
 
-/** A server of a model, and what is said of it. */
+/** A server of a model, and the line about it. */
 interface Row {
   url: string;
   keyName?: string;

@@ -182,7 +182,7 @@ export class EdgeMetrics {
     this.#countUnits(model, "videoSeconds", seconds);
   }
 
-  /** Redis did not take so many refused and failed requests. */
+  /** Redis did not take this many refused and failed requests. */
   failedRequestsLost(count: number): void {
     this.#metrics.failedRequestsLost.add(count);
   }

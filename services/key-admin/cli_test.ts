@@ -57,21 +57,41 @@ Deno.test("commands work in scripts: one JSON object on stdout, all else on stde
   const guest = url.replace("redis://", "redis://guest:s3cret@");
   const stranger = guest.replace("s3cret", "guess");
   const gone = `redis://user:s3cret@127.0.0.1:${freePort()}`;
-  const rows: [line: string, url: string, code: number, err: RegExp][] = [
-    ["keys create --description Ci --json", url, 0, /^$/],
-    ["owners set-up --json", url, 0, /^$/],
-    ["keys show key_x --json", url, 1, /key does not exist/],
-    ["keys list --bogus --json", url, 2, /option '--bogus'\n\(--help/],
-    ["keys list --after x --json", url, 2, /cursor is invalid/],
-    ["bogus", url, 2, /unknown command 'bogus'/],
-    ["keys list", gone, 69, /^Cannot reach.*refused.*\n.*REDIS_/i],
-    ["keys list", stranger, 69, /WRONGPASS/],
-    ["keys list", guest, 77, /lacks a permission: NOPERM/],
-    ["keys list --json", "http://x", 78, /REDIS_URL/],
+  const rows = [
+    { line: "keys create --description Ci --json", url, code: 0, err: /^$/ },
+    { line: "owners set-up --json", url, code: 0, err: /^$/ },
+    { line: "keys show key_x --json", url, code: 1, err: /key does not exist/ },
+    {
+      line: "keys list --bogus --json",
+      url,
+      code: 2,
+      err: /option '--bogus'\n\(--help/,
+    },
+    {
+      line: "keys list --after x --json",
+      url,
+      code: 2,
+      err: /cursor is invalid/,
+    },
+    { line: "bogus", url, code: 2, err: /unknown command 'bogus'/ },
+    {
+      line: "keys list",
+      url: gone,
+      code: 69,
+      err: /^Cannot reach.*refused.*\n.*REDIS_/i,
+    },
+    { line: "keys list", url: stranger, code: 69, err: /WRONGPASS/ },
+    {
+      line: "keys list",
+      url: guest,
+      code: 77,
+      err: /lacks a permission: NOPERM/,
+    },
+    { line: "keys list --json", url: "http://x", code: 78, err: /REDIS_URL/ },
   ];
   // Some wait for a Redis that is gone, and others can run meanwhile.
   const place = pLimit(2);
-  const started = rows.map(([line, url, code, err]) => {
+  const started = rows.map(({ line, url, code, err }) => {
     const ran = place(() => run({ REDIS_URL: url }, line.split(" ")));
     return { line, code, err, ran };
   });

@@ -76,7 +76,7 @@ export async function runMedia(
 }
 
 /**
- * A server that was told to stop may finish all the same what it makes as a whole, so
+ * A server that was asked to stop may finish all the same what it makes as a whole, so
  * that counts.
  */
 function reportStarted(call: JobCall, answer: AttemptAnswer | null): void {

@@ -257,7 +257,7 @@ export interface EndPayload {
 
 /** Why an attempt failed, and its usage up to then. */
 export interface Failure {
-  /** What the client is told. */
+  /** The code of the error that the client gets. */
   error: ApiError;
   /** Whether another worker may try, if the client has not received a byte. */
   retryable: boolean;

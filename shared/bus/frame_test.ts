@@ -3,39 +3,39 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { ApiError } from "../openai/error.ts";
 import { BUS_LIMITS, STREAM_LIMITS } from "../limits.ts";
-import * as wire from "./frame.ts";
+import * as frame from "./frame.ts";
 
 Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 bytes, then the payload", () => {
   const payload = Buffer.of(7, 8);
   const numbers = { sequence: 0x01020304, attempt: 2, tokens: 0xfffefdfc };
   assert.deepEqual(
-    [...wire.encodeFrame({ type: wire.FrameType.DATA, ...numbers }, payload)],
+    [...frame.encodeFrame({ type: frame.FrameType.DATA, ...numbers }, payload)],
     [1, 3, 0, 0, 1, 2, 3, 4, 0, 0, 0, 2, 0xff, 0xfe, 0xfd, 0xfc, 7, 8],
   );
-  for (const type of Object.values(wire.FrameType)) {
+  for (const type of Object.values(frame.FrameType)) {
     for (const number of [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]) {
       const numbers = { sequence: number, attempt: number, tokens: number };
-      const frame = { type, ...numbers, payload };
-      const message = wire.encodeFrame(frame, payload);
-      assert.deepEqual(wire.decodeFrame(message), frame);
+      const sent = { type, ...numbers, payload };
+      const message = frame.encodeFrame(sent, payload);
+      assert.deepEqual(frame.decodeFrame(message), sent);
     }
   }
 });
 
 Deno.test("decodeFrame() returns null for what is no frame of this version", () => {
-  const good = wire.encodeFrame(
-    { type: wire.FrameType.BEAT, sequence: 1, attempt: 1, tokens: 0 },
+  const good = frame.encodeFrame(
+    { type: frame.FrameType.BEAT, sequence: 1, attempt: 1, tokens: 0 },
     new Uint8Array(0),
   );
   const table: Uint8Array[] = [
     new Uint8Array(0),
-    good.subarray(0, wire.FRAME_HEADER_BYTES - 1),
+    good.subarray(0, frame.FRAME_HEADER_BYTES - 1),
     ...[0, 2].map((version) => good.with(0, version)),
     ...[0, 7, 255].map((type) => good.with(1, type)),
   ];
-  for (const message of table) assert.equal(wire.decodeFrame(message), null);
-  assert.notEqual(wire.decodeFrame(good), null);
-  assert.notEqual(wire.decodeFrame(good.with(2, 0xff)), null, "flags");
+  for (const message of table) assert.equal(frame.decodeFrame(message), null);
+  assert.notEqual(frame.decodeFrame(good), null);
+  assert.notEqual(frame.decodeFrame(good.with(2, 0xff)), null, "flags");
 });
 
 Deno.test("a message carries frames of several requests, and many frames take several", () => {
@@ -43,24 +43,24 @@ Deno.test("a message carries frames of several requests, and many frames take se
     const { framePayloadBytesMax: most } = STREAM_LIMITS;
     const payload = Buffer.alloc(index % 3 === 0 ? most : 7, index);
     const header = { sequence: index, attempt: 1, tokens: 0 };
-    const frame = { type: wire.FrameType.DATA, ...header, payload };
-    return [index.toString(16).padStart(32, "0"), frame] as const;
+    const data = { type: frame.FrameType.DATA, ...header, payload };
+    return [index.toString(16).padStart(32, "0"), data] as const;
   });
-  const encoded = sent.map(([requestId, frame]) =>
-    [requestId, wire.encodeFrame(frame, frame.payload)] as const
+  const encoded = sent.map(([requestId, data]) =>
+    [requestId, frame.encodeFrame(data, data.payload)] as const
   );
-  assert.equal(wire.encodeFrames(encoded.slice(1, 4)).length, 1);
-  const messages = wire.encodeFrames(encoded);
+  assert.equal(frame.encodeFrames(encoded.slice(1, 4)).length, 1);
+  const messages = frame.encodeFrames(encoded);
   assert.ok(messages.every(({ length }) => length <= BUS_LIMITS.batchBytesMax));
   assert.deepEqual(
-    messages.flatMap((each) => wire.decodeFrames(each) ?? []),
+    messages.flatMap((each) => frame.decodeFrames(each) ?? []),
     sent,
   );
 
-  const [good = new Uint8Array()] = wire.encodeFrames(encoded.slice(1, 2));
-  assert.equal(wire.decodeFrames(good.with(0, 1)), null, "another version");
+  const [good = new Uint8Array()] = frame.encodeFrames(encoded.slice(1, 2));
+  assert.equal(frame.decodeFrames(good.with(0, 1)), null, "another version");
   for (const cut of [0, 2, 20, 21, 40, good.length - 1]) {
-    assert.equal(wire.decodeFrames(good.subarray(0, cut)), null, `${cut}`);
+    assert.equal(frame.decodeFrames(good.subarray(0, cut)), null, `${cut}`);
   }
 });
 
@@ -68,7 +68,7 @@ const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 const USAGE = { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 };
 
-const FAILURE: wire.Failure = {
+const FAILURE: frame.Failure = {
   error: new ApiError("overloaded", "Busy", { retryAfterMs: 1_000.5 }),
   retryable: true,
   usage: USAGE,
@@ -81,8 +81,8 @@ Deno.test("END carries the usage", () => {
     completion_tokens_details: { reasoning_tokens: 2 },
   }];
   for (const usage of table) {
-    const payload = wire.encodeJson({ worker: "w1", usage });
-    assert.deepEqual(wire.parseEnd(payload), { worker: "w1", usage });
+    const payload = frame.encodeJson({ worker: "w1", usage });
+    assert.deepEqual(frame.parseEnd(payload), { worker: "w1", usage });
   }
 });
 
@@ -95,7 +95,7 @@ Deno.test("ERR carries an ApiError to the edge", () => {
     new ApiError("upstream_error", "No", theirs),
   ];
   for (const error of errors) {
-    const parsed = wire.parseErr(wire.encodeErr("w1", { ...FAILURE, error }));
+    const parsed = frame.parseErr(frame.encodeErr("w1", { ...FAILURE, error }));
     const rest = { worker: "w1", retryable: true, usage: USAGE };
     assert.deepEqual(parsed, { ...rest, error });
     assert.deepEqual(parsed?.error.toBody(), error.toBody());
@@ -106,33 +106,33 @@ Deno.test("encodeErr() cuts texts so that the frame fits", () => {
   const long = "\u0001".repeat(100_000);
   const options = { type: long, param: long, wireCode: long };
   const error = new ApiError("overloaded", long, options);
-  const payload = wire.encodeErr("w1", { ...FAILURE, error });
+  const payload = frame.encodeErr("w1", { ...FAILURE, error });
   assert(payload.length <= STREAM_LIMITS.framePayloadBytesMax);
-  assert.notEqual(wire.parseErr(payload), null);
+  assert.notEqual(frame.parseErr(payload), null);
 });
 
 const changedErr = (change: object) => {
-  const text = new TextDecoder().decode(wire.encodeErr("w1", FAILURE));
-  return wire.encodeJson({ ...JSON.parse(text), ...change });
+  const text = new TextDecoder().decode(frame.encodeErr("w1", FAILURE));
+  return frame.encodeJson({ ...JSON.parse(text), ...change });
 };
 
 Deno.test("parseErr() reads an unknown code as internal_error", () => {
   for (const code of ["brand_new", "toString", "__proto__"]) {
-    const parsed = wire.parseErr(changedErr({ code }));
+    const parsed = frame.parseErr(changedErr({ code }));
     assert.equal(parsed?.error.code, "internal_error", code);
   }
 });
 
 Deno.test("REJECT is a frame without a sequence number; an unknown reason is read as other", () => {
   const reject = { worker: "w1", reason: "full", retryAfterMs: 200 } as const;
-  const frame = wire.decodeFrame(wire.encodeRejectFrame(3, reject));
-  assert(frame !== null);
-  const { payload, ...header } = frame;
-  const { REJECT: type } = wire.FrameType;
+  const rejection = frame.decodeFrame(frame.encodeRejectFrame(3, reject));
+  assert(rejection !== null);
+  const { payload, ...header } = rejection;
+  const { REJECT: type } = frame.FrameType;
   assert.deepEqual(header, { type, sequence: 0, attempt: 3, tokens: 0 });
-  assert.deepEqual(wire.parseReject(payload), reject);
-  const newer = wire.encodeJson({ ...reject, reason: "moon" });
-  assert.equal(wire.parseReject(newer)?.reason, "other");
+  assert.deepEqual(frame.parseReject(payload), reject);
+  const newer = frame.encodeJson({ ...reject, reason: "moon" });
+  assert.equal(frame.parseReject(newer)?.reason, "other");
 });
 
 Deno.test("a malformed payload parses to null", () => {
@@ -147,7 +147,7 @@ Deno.test("a malformed payload parses to null", () => {
     ["an empty worker id", bytesOf('{"worker":""}')],
     ["a long worker id", bytesOf(`{"worker":"${"a".repeat(65)}"}`)],
   ];
-  const { parseWorker, parseReject, parseEnd, parseErr } = wire;
+  const { parseWorker, parseReject, parseEnd, parseErr } = frame;
   for (const [name, payload] of table) {
     for (const parse of [parseWorker, parseReject, parseEnd, parseErr]) {
       assert.equal(parse(payload), null, name);
@@ -158,10 +158,10 @@ Deno.test("a malformed payload parses to null", () => {
 Deno.test("parseEnd() and parseErr() refuse impossible numbers", () => {
   for (const total_tokens of [-1, 1.5, "7"]) {
     const usage = { ...USAGE, total_tokens };
-    const end = wire.encodeJson({ worker: "w1", usage });
-    assert.equal(wire.parseEnd(end), null, `${total_tokens}`);
+    const end = frame.encodeJson({ worker: "w1", usage });
+    assert.equal(frame.parseEnd(end), null, `${total_tokens}`);
   }
   for (const [status, isRead] of [[399, 0], [400, 1], [599, 1], [600, 0]]) {
-    assert.equal(wire.parseErr(changedErr({ status })) !== null, isRead === 1);
+    assert.equal(frame.parseErr(changedErr({ status })) !== null, isRead === 1);
   }
 });

@@ -73,7 +73,7 @@ export type StreamEvent =
 /** Sends a control record to a worker. Must not throw. */
 export type SendControl = (workerId: string, record: ControlRecord) => void;
 
-/** Which attempt is received, and how its worker is told what to do. */
+/** Which attempt is received, and how its worker gets control records. */
 export interface StreamReceiverOptions {
   requestId: string;
   /** From 1. Frames of any other attempt are `stray`. */

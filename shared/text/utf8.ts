@@ -7,9 +7,9 @@ import { Buffer } from "node:buffer";
 const encoder = new TextEncoder();
 const SCRATCH_BYTES = 48 * 1024;
 const scratch = new Uint8Array(SCRATCH_BYTES);
-/** A code unit of UTF-16 takes at most so many bytes. */
+/** The most bytes that a code unit of UTF-16 takes. */
 const BYTES_PER_UNIT_MAX = 3;
-/** Leaving JavaScript costs as much as looking at so many characters. */
+/** A call that leaves JavaScript costs as much as looking at this many characters. */
 const SHORT_CHARS_MAX = 64;
 
 /** The UTF-8 of a text, valid until the next call of any function of this module. */

@@ -50,7 +50,7 @@ export interface AttemptProgress {
   hasSent: boolean;
   /** Must be called once, when the answer begins. */
   onBegun(): void;
-  /** Something was undone or skipped, so many times. */
+  /** Something was undone or skipped, this many times. */
   onOddity(oddity: Oddity, count: number): void;
 }
 

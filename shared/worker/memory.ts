@@ -129,8 +129,8 @@ export class HeldBytes {
   }
 
   /**
-   * Holds so many bytes more. If the process has no room for them, the promise resolves
-   * when it has; after a second it releases all and rejects with `overloaded`.
+   * Holds this many bytes more. If the process has no room for them, the promise
+   * resolves when it has; after a second it releases all and rejects with `overloaded`.
    */
   grow(bytes: number): Promise<void> | undefined {
     const taken = bytes * this.#copies;
@@ -151,7 +151,7 @@ export class HeldBytes {
     return promise;
   }
 
-  /** Holds so many bytes less. */
+  /** Holds this many bytes less. */
   shrink(bytes: number): void {
     this.#bytes -= bytes;
     this.#memory.give(bytes * this.#copies);

@@ -75,7 +75,7 @@ Deno.test("the official openai package for JavaScript", async (t) => {
   await t.step("an error in mid-stream is raised", () => raisesInStream(sdk));
 });
 
-/** Makes a call and returns what was said. Throws what a program would see. */
+/** Makes a call and returns the text of the answer. Throws what a program would see. */
 async function say(client: OpenAI, stream: boolean): Promise<string> {
   const { completions } = client.chat;
   if (!stream) {

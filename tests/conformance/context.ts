@@ -47,7 +47,7 @@ export interface Cases {
 export function createContext(gateway: LaunchedGateway) {
   const authorization = `Bearer ${gateway.state.api_key}`;
   const exchanges: Exchange[] = [];
-  /** As the global one, and keeps what was said. */
+  /** Fetches as the global function does, and keeps requests and answers. */
   const fetch = async (to: string, init: RequestInit = {}) => {
     const response = await globalThis.fetch(to, init);
     const type = response.headers.get("content-type") ?? "";

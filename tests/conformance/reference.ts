@@ -3,7 +3,7 @@
  */
 import assert from "node:assert/strict";
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
-import * as described from "../support/api_document.ts";
+import * as apiDocument from "../support/api_document.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { simulates } from "../support/gateway/simulator.ts";
 import { until } from "../support/wait_for.ts";
@@ -57,8 +57,8 @@ const USUAL = new Set([
 /** Fewer would mean that the other cases did not run before. */
 const EXCHANGES_MIN = 100;
 
-const isChunk = described.validatorOf("ChatCompletionChunk");
-const isError = described.validatorOf("Error");
+const isChunk = apiDocument.validatorOf("ChatCompletionChunk");
+const isError = apiDocument.validatorOf("Error");
 
 /**
  * What the description says about the answer to a request. Paths and methods that are
@@ -115,7 +115,7 @@ function checkBody(mediaType: string, body: string, what: string): void {
     const answer = JSON.parse(body);
     const name = OBJECTS[answer.object];
     const names = name === undefined ? ["ModelList", "VideoList"] : [name];
-    const isValid = names.some((each) => described.validatorOf(each)(answer));
+    const isValid = names.some((each) => apiDocument.validatorOf(each)(answer));
     return assert.ok(isValid, what);
   }
   for (const [, data = ""] of body.matchAll(/^data: (.*)$/gm)) {
@@ -133,9 +133,9 @@ function checkRequest({ sent, response }: Exchange, body: string): void {
     return; // Bytes, or text that is no JSON on purpose.
   }
   const { status } = response;
-  if (status === 200) described.assertDescribed(request);
+  if (status === 200) apiDocument.assertDescribed(request);
   if (status === 400 || status === 404) {
-    described.ruleBehind(request, JSON.parse(body).error);
+    apiDocument.ruleBehind(request, JSON.parse(body).error);
   }
 }
 

@@ -58,7 +58,7 @@ interface TokenCounter {
   readonly tokens: number;
 }
 
-/** What an answer is for, and who is told how it goes. */
+/** What an answer is for, and who hears how it goes. */
 export interface AnswerOptions {
   request: ChatRequest;
   call: JobCall;

@@ -15,7 +15,7 @@ export function isErrorChunk(chunk: JsonObject): boolean {
 
 /**
  * The error of a whole response that has fewer choices than were requested: its server
- * does not support so many. `usage` is what it cost all the same.
+ * does not support that number. `usage` is what it cost all the same.
  */
 export function tooFewChoices(
   { given, requested, usage }: {

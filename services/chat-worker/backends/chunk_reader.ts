@@ -226,8 +226,8 @@ export class ChunkReader {
 
   /**
    * Finishes every choice and returns the usage, or throws `upstream_truncated`. If a
-   * response is whole but lacks choices, the server does not support so many: a fault
-   * of the request.
+   * response is whole but lacks choices, the server does not support that number: a
+   * fault of the request.
    */
   end(isWhole: boolean): StatedUsage {
     const requested = this.#choices.length;

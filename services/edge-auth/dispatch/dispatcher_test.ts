@@ -118,7 +118,7 @@ Deno.test("a cancelled run that no worker accepted ends at once and costs nothin
   assert.equal(t.outcomes.get(1)?.dispatchMs, null);
   assert.equal(t.outcomes.get(2)?.dispatchMs, null);
   assert.equal((await t.take()).at(-2), "over cancelled 2");
-  // One that is not known yet is told when it is.
+  // A worker whose beat has not come yet hears of it once it has.
   const unknown = new Stage();
   unknown.ask().cancel("client_gone");
   unknown.accept("w9");

@@ -43,7 +43,7 @@ export class WorkerSearch {
   }
 
   /**
-   * Whether so many workers have rejected the job that their beats must be outdated:
+   * Whether enough workers have rejected the job to show that their beats are outdated:
    * newer ones are waited for.
    */
   get isExhausted(): boolean {

@@ -39,7 +39,7 @@ const MAX_AGE_SECONDS = 600;
 const MS_PER_SECOND = 1000;
 /** SDKs that read 0 retry without a pause. */
 const RETRY_AFTER_SECONDS_MIN = 1;
-/** SDKs wait for as long as they are told, or ignore it and retry at once. */
+/** SDKs wait for as long as the header says, or ignore it and retry at once. */
 const RETRIED_AFTER_MS_MAX = 60_000;
 
 /**
@@ -122,7 +122,8 @@ export function errorHeaders(
     headers["retry-after"] = `${Math.max(RETRY_AFTER_SECONDS_MIN, seconds)}`;
     headers["retry-after-ms"] = `${Math.max(1, Math.ceil(retryAfterMs))}`;
   }
-  // SDKs retry 408, 409, 429 and 5xx unless told not to, and some agents 401 and 403.
+  // SDKs retry 408, 409, 429 and 5xx unless a header forbids it, and some agents 401
+  // and 403.
   const isRetried = status === 429 || status >= 500;
   const isVain = isRetried && !retryable;
   const isLate = isRetried && (retryAfterMs ?? 0) > RETRIED_AFTER_MS_MAX;

@@ -18,7 +18,7 @@ Deno.test("errorHeaders() says how long to wait, at least a second for those who
     const expected = {
       "retry-after": seconds,
       "retry-after-ms": ms,
-      // SDKs wait for weeks if they are told so, or retry at once.
+      // SDKs wait for weeks if the header says so, or retry at once.
       ...retryAfterMs > 60_000 && never,
     };
     assert.deepEqual(errorHeaders(error), expected);

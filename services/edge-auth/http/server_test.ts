@@ -45,7 +45,7 @@ async function startCalls() {
   return Object.assign(started, { next });
 }
 
-/** Text of a request with a body of so many bytes; null: none. */
+/** The text of a request with a body of this many bytes; null: without one. */
 const requestOf = (bytes: number | null): [head: string, body: string] => [
   bytes === null
     ? "GET / HTTP/1.1\r\nhost: x\r\n\r\n"

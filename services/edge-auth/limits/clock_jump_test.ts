@@ -91,7 +91,7 @@ async function jumpsBack(
   const { count, waitMs } = await drain(edge, key);
   assert.equal(count, BURST / 2);
   assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
-  // And as long again after the wait that was told.
+  // And as long again after the wait that the answer named.
   await stage.jump(key, name === "concurrency" ? LEASE_MS + LATE_MS : waitMs);
   assert.ok((await edge.admit(key, ASK)).isAdmitted);
 }

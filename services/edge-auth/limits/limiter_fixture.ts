@@ -37,7 +37,7 @@ const DAY_SECONDS = 86_400;
 /** How long usage is kept: 40 days. */
 const USAGE_DAYS = 40;
 
-/** A request for so many of a unit, without tokens. */
+/** A request for an amount of a unit, without tokens. */
 export function asks(unit: UsageUnit, count: number): Partial<Ask> {
   return { wantTokens: 0, wantUnits: { unit, count } };
 }

@@ -1,4 +1,4 @@
-/** What is admitted and what is refused, and what is told about it. */
+/** What is admitted and what is refused, and what the answer says about it. */
 import assert from "node:assert/strict";
 import { limiterKey } from "@gateway/shared/keys/record";
 import {

@@ -15,7 +15,7 @@ const { heldAtOnce, heldPerOwner } = TRY_LIMITS;
 const FORM_TYPE = "application/x-www-form-urlencoded";
 const UPLOAD_TYPE = "multipart/form-data; boundary=b";
 
-/** Sends the beginning of a form, and the end only when it is told to. */
+/** Sends the beginning of a form, and the end only when the test asks for it. */
 function stall(client: TestClient, path: string, type: string) {
   const cut = Promise.withResolvers<void>();
   const reading = Promise.withResolvers<void>();

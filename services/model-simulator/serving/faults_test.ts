@@ -46,7 +46,7 @@ const KINDS = {
  * A phrase and whether the answer is a stream; its status and text, and whether it is
  * cut.
  */
-/** What the simulator is told, and what comes of it. */
+/** Orders to the simulator, and what comes of them. */
 interface Case {
   phrase: string;
   stream: boolean;

@@ -36,7 +36,7 @@ Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a
 const TRIES = 3_000;
 const AT_ONCE = 250;
 
-/** Makes that many attempts, some at once; returns how many may proceed. */
+/** Makes a number of attempts, some at once; returns how many may proceed. */
 async function allowed(redis: RedisLink, attempt: (n: number) => Attempt) {
   let count = 0;
   for (let n = 0; n < TRIES; n += AT_ONCE) {

@@ -60,8 +60,8 @@ async function askServer(redis: RedisLink) {
       if (error instanceof RedisReplyError) return error.message;
       throw error;
     });
-  // Redis before 7.0 takes one pattern only. An invalid value changes nothing, but a
-  // user who may set it is told so.
+  // Redis before 7.0 takes one pattern only. An invalid value changes nothing, but the
+  // reply shows whether this user may set it.
   const [file, wanted, refusal, marks] = await Promise.all([
     ask("CONFIG", "GET", "*append*"),
     ask("CONFIG", "GET", replicasName),

@@ -82,7 +82,7 @@ const GOOD: readonly { kind: TryKind; form: TryValues; request: TryRequest }[] =
     },
   ];
 
-/** A mistake in a form, and what is said at its field. */
+/** A mistake in a form, and the message at its field. */
 interface Mistake {
   kind: TryKind;
   form: TryValues;

@@ -23,7 +23,7 @@ const valuesOf = (more: Partial<FormValues>): FormValues => ({
   ...more,
 });
 
-/** A field of the form, texts that it does not take, and what is said of them. */
+/** A field of the form, texts that it does not take, and the message about them. */
 interface Mistake {
   field: keyof FormValues;
   says: RegExp;
