@@ -306,8 +306,10 @@ export const UPLOAD_LIMITS = {
   pieceMs: 2_000,
   filesMax: 17,
   fieldsMax: 64,
-  /** All fields of a form: they go to a worker in one message. */
-  fieldBytesMax: 384 * KIB,
+  /** A field: ten seconds of a speaker as a WAV file in base64. Beyond: 400. */
+  fieldBytesMax: 3 * MIB,
+  /** All fields of a form, which an edge holds: four such files. Beyond: 400. */
+  fieldsBytesMax: 12 * MIB,
   partsMax: 100,
   /** Headers of one part. */
   headersMax: 16,

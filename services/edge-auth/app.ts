@@ -26,7 +26,7 @@ import {
   sendJson,
 } from "./http/responses.ts";
 import type { RefusalLog } from "./http/refusal_log.ts";
-import { isForm } from "./http/read_form.ts";
+import { isForm } from "./http/form_parser.ts";
 import type { Exchange } from "./http/exchange.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import {

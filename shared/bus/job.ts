@@ -123,6 +123,13 @@ export function encodePiece(
   return message;
 }
 
+/** The request of an upload as JSON if it is too large for the last piece, else null. */
+export function encodeLargeRequest({ request }: UploadEnd): Uint8Array | null {
+  if (request === undefined) return null;
+  const bytes = encodeJson(request);
+  return bytes.length > BUS_LIMITS.jobBytesMax ? bytes : null;
+}
+
 /** Returns the message of the last piece of an upload. */
 export function encodeUploadEnd(end: UploadEnd, attempt: number): Uint8Array {
   return encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
@@ -139,9 +146,9 @@ export function decodePiece(message: Uint8Array): BodyPiece | null {
 }
 
 const uploadEndSchema = z.object({
-  /** Absent if the pieces were those of the request. */
+  /** Absent if the last pieces were those of the request. */
   request: requestSchema.optional(),
-  /** Whose bytes the pieces had, in this order. */
+  /** Whose bytes the first pieces had, in this order. */
   files: z.array(z.object({
     field: z.string(),
     name: z.string(),
@@ -205,16 +212,18 @@ export class UploadAssembly {
     const end = parsePayload(uploadEndSchema, bytes);
     if (end === null) return "invalid";
     const all = joined(this.#pieces.splice(0));
-    if (end.request === undefined) {
-      return { request: parsePayload(requestSchema, all), files: [] };
-    }
     let at = 0;
     const files = end.files.map(({ bytes, ...file }) => {
       const content = all.subarray(at, at + bytes);
       at += bytes;
       return { ...file, content };
     });
-    return at === all.length ? { request: end.request, files } : "invalid";
+    if (end.request === undefined && at < all.length) {
+      const rest = all.subarray(at);
+      return { request: parsePayload(requestSchema, rest), files };
+    }
+    const { request = null } = end;
+    return at === all.length ? { request, files } : "invalid";
   }
 }
 

@@ -5,6 +5,7 @@ import { BUS_LIMITS } from "../limits.ts";
 import {
   decodeJob,
   decodePiece,
+  encodeLargeRequest,
   encodePiece,
   encodeUploadEnd,
   JOB_VERSION,
@@ -46,6 +47,26 @@ Deno.test("a large request and an upload come back from their pieces", () => {
     const contents = upload.files.map(({ content }) => content);
     assert.deepEqual(Buffer.concat(contents), Buffer.from(text));
   }
+});
+
+Deno.test("a request that is too large for the last piece follows the files in pieces", () => {
+  const request = { ...REQUEST, input: "x".repeat(BUS_LIMITS.jobBytesMax) };
+  const file = { field: "f", name: "n", type: "t", bytes: 3 };
+  assert.equal(encodeLargeRequest({ request: REQUEST, files: [file] }), null);
+  const large = encodeLargeRequest({ request, files: [file] });
+  const bytes = Buffer.concat([encode("abc"), large ?? assert.fail()]);
+  const assembly = new UploadAssembly();
+  for (let at = 0; at * PIECE < bytes.length; at += 1) {
+    const piece = pieceOf(bytes.subarray(at * PIECE, (at + 1) * PIECE), at);
+    assert.equal(assembly.add(piece), "more");
+  }
+  const upload = assembly.add(endOf({ files: [file] }));
+  assert.ok(typeof upload === "object");
+  assert.deepEqual(upload.request, request);
+  assert.deepEqual(
+    upload.files.map(({ content }) => String(Buffer.from(content))),
+    ["abc"],
+  );
 });
 
 Deno.test("add() refuses a piece out of order and files of another size; a damaged request is null", () => {

@@ -3,6 +3,7 @@ import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
 import { freeBytes } from "@gateway/shared/bus/free_bytes";
 import { encodeJson, type Frame, FrameType } from "@gateway/shared/bus/frame";
 import {
+  encodeLargeRequest,
   encodePiece,
   encodeUploadEnd,
   encodeWholeJob,
@@ -231,31 +232,24 @@ export class Offer {
     this.#receiver.cancel(reason);
   }
 
-  /** Sends an upload in pieces, several at a time, each acknowledged. */
+  /** Sends an upload in pieces, and then its request. */
   async #send(upload: Pieces, workerId: string): Promise<void> {
     const { bus, log, owner } = this.#tools;
     const { requestId, kind } = this.#job;
     const { attempt } = this;
     const subject = subjects.body(familyOf(kind), workerId, requestId);
     try {
-      const sending: Promise<unknown>[] = [];
-      for (let index = 0;; index += 1) {
-        const bytes = await upload.next();
-        if (bytes === null || this.#receiver.isOver) break;
-        const piece = encodePiece(bytes, attempt, index);
-        // What the worker has acknowledged is not in a buffer of the bus any more.
-        const sent = bus.sendPiece(subject, piece).then(() => freeBytes(piece));
-        // Its failure is reported by the await below, perhaps some pieces later.
-        sent.catch(() => {});
-        sending.push(sent);
-        if (sending.length >= BUS_LIMITS.piecesInFlight) await sending.shift();
-      }
-      await Promise.all(sending);
+      const sent = await this.#sendPieces(upload, subject, 0);
       if (this.#receiver.isOver) return;
       const end = await upload.end();
       // Null: it must not run, and is cancelled.
       if (end === null) return;
-      await bus.sendPiece(subject, encodeUploadEnd(end, attempt));
+      const large = encodeLargeRequest(end);
+      if (large !== null) {
+        await this.#sendPieces(slicesOf(() => large), subject, sent);
+      }
+      const last = large === null ? end : { files: end.files };
+      await bus.sendPiece(subject, encodeUploadEnd(last, attempt));
       owner.onBodyDelivered();
     } catch (error) {
       if (this.#receiver.isOver) return; // The worker acknowledges nothing more.
@@ -268,23 +262,56 @@ export class Offer {
       owner.onBodyFailed();
     }
   }
+
+  /**
+   * Sends pieces from this index on, several at a time, each acknowledged. Resolves
+   * with the index of the next one.
+   */
+  async #sendPieces(
+    pieces: Pick<Pieces, "next">,
+    subject: string,
+    firstIndex: number,
+  ): Promise<number> {
+    const { bus } = this.#tools;
+    const { attempt } = this;
+    const sending: Promise<unknown>[] = [];
+    let index = firstIndex;
+    for (;; index += 1) {
+      const bytes = await pieces.next();
+      if (bytes === null || this.#receiver.isOver) break;
+      const piece = encodePiece(bytes, attempt, index);
+      // What the worker has acknowledged is not in a buffer of the bus any more.
+      const sent = bus.sendPiece(subject, piece).then(() => freeBytes(piece));
+      // Its failure is reported by the await below, perhaps some pieces later.
+      sent.catch(() => {});
+      sending.push(sent);
+      if (sending.length >= BUS_LIMITS.piecesInFlight) await sending.shift();
+    }
+    await Promise.all(sending);
+    return index;
+  }
 }
 
-/** A request that is too large for one message. Its pieces are views, no copies. */
+/** A request that is too large for one message. */
 function piecesOf(body: WholeBody): Pieces {
+  return {
+    ...slicesOf(() => body.bytes),
+    end: () => Promise.resolve({ files: [] }),
+  };
+}
+
+/** Bytes in pieces of the bus, which are views, no copies; null once they are gone. */
+function slicesOf(bytes: () => Uint8Array | null): Pick<Pieces, "next"> {
   let sentBytes = 0;
   return {
     next() {
-      const piece = body.bytes?.subarray(
-        sentBytes,
-        sentBytes + BUS_LIMITS.pieceBytes,
-      );
+      const end = sentBytes + BUS_LIMITS.pieceBytes;
+      const piece = bytes()?.subarray(sentBytes, end);
       if (piece === undefined || piece.length === 0) {
         return Promise.resolve(null);
       }
       sentBytes += piece.length;
       return Promise.resolve(piece);
     },
-    end: () => Promise.resolve({ files: [] }),
   };
 }

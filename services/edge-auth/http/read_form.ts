@@ -4,7 +4,7 @@
  */
 import { Buffer } from "node:buffer";
 import type { Readable } from "node:stream";
-import { Busboy, type BusboyFileStream } from "@fastify/busboy";
+import type { Busboy, BusboyFileStream } from "@fastify/busboy";
 import type { UploadEnd } from "@gateway/shared/bus/job";
 import { BODY_PIECES, BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import {
@@ -14,6 +14,7 @@ import {
 } from "@gateway/shared/openai/error";
 import { discard, type Exchange } from "./exchange.ts";
 import { BodyShare } from "./body_budget.ts";
+import { createParser, malformed } from "./form_parser.ts";
 import {
   BodyDeadline,
   type HeldBodyBounds,
@@ -55,15 +56,10 @@ type FormFile = UploadEnd["files"][number];
 
 /** What an edge holds of an upload that runs: the pieces in flight, and the next one. */
 const RUNNING_BYTES = (BUS_LIMITS.piecesInFlight + 1) * BUS_LIMITS.pieceBytes;
-const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
-const FIELD_NAME_BYTES_MAX = 100;
 const FILE_NAME_CHARS_MAX = 200;
+/** What all forms may have besides files without being counted. */
+const FIELDS_FREE_BYTES = 64 * 1024;
 const CONTROLS = /\p{Cc}/gu;
-
-/** Whether a request says that its body is a form. */
-export function isForm(headers: Exchange["headers"]): boolean {
-  return FORM_TYPE.test(headers["content-type"] ?? "");
-}
 
 /**
  * A form that is being read. Call `stop` when nothing more of it is needed.
@@ -91,8 +87,10 @@ export class Form {
   #arrivals = 0;
   /** All bytes that may arrive. */
   readonly #sizeMax: number;
-  /** Those of the fields that have arrived. */
-  #fieldBytes = 0;
+  /** Of these, those of files. */
+  #fileBytes = 0;
+  /** Room for all others, which are kept. */
+  #fieldRoom = FIELDS_FREE_BYTES;
   #isAtEnd = false;
   #isOver = false;
   /** Resolves when something has arrived; null unless somebody waits for that. */
@@ -286,16 +284,32 @@ export class Form {
     if (this.#arrivals > most) return this.#refuse(tooManyPieces());
     this.#deadline.progressed();
     this.#parser.write(piece);
+    if (this.#isOver || !this.#hasRoomForFields()) return;
     if (this.#bytes < BUS_LIMITS.pieceBytes) return;
     this.#body.pause();
     this.#filled.resolve("file");
   }
 
+  /** Takes the room for fields while they arrive; without it, refuses the form. */
+  #hasRoomForFields(): boolean {
+    const held = this.#size - this.#fileBytes;
+    if (held <= this.#fieldRoom) return true;
+    const { fieldsBytesMax } = UPLOAD_LIMITS;
+    if (held > fieldsBytesMax) {
+      this.#refuse(tooLarge(fieldsBytesMax, "upload without its files"));
+      return false;
+    }
+    const more = Math.max(held - this.#fieldRoom, BUS_LIMITS.pieceBytes);
+    const { bodyBudget } = this.#options.budget;
+    const noRoom = bodyBudget.grow(this.#share, more);
+    if (noRoom !== null) this.#refuse(noRoom);
+    this.#fieldRoom += more;
+    return noRoom === null;
+  }
+
   #onField([name, value, isNameCut, isCut]: FieldEvent): void {
-    const { fieldBytesMax } = UPLOAD_LIMITS;
-    this.#fieldBytes += Buffer.byteLength(value);
-    if (isNameCut || isCut || this.#fieldBytes > fieldBytesMax) {
-      const most = `at most ${fieldBytesMax} bytes in all fields`;
+    if (isNameCut || isCut) {
+      const most = `at most ${UPLOAD_LIMITS.fieldBytesMax} bytes`;
       return this.#refuse(invalid("string_above_max_length", name, most));
     }
     const [filesMin = 0] = this.#bounds.files[listName(name)] ?? [];
@@ -323,6 +337,7 @@ export class Form {
     stream.on("data", (piece: Uint8Array) => {
       if (this.#isOver) return;
       file.bytes += piece.length;
+      this.#fileBytes += piece.length;
       if (file.bytes > fileBytesMax) {
         return this.#refuse(uploadTooLarge(fileBytesMax));
       }
@@ -359,35 +374,6 @@ type FileEvent = [
 /** `image[]` and `image` are the same field: the first has several values. */
 export const listName = (name: string): string => name.replace(/\[\]$/, "");
 
-function createParser(headers: Exchange["headers"]): Parser {
-  if (!isForm(headers)) throw wrongType();
-  try {
-    return new Busboy({
-      headers: { "content-type": headers["content-type"] ?? "" },
-      limits: {
-        fieldNameSize: FIELD_NAME_BYTES_MAX,
-        fieldSize: UPLOAD_LIMITS.fieldBytesMax,
-        fields: UPLOAD_LIMITS.fieldsMax,
-        files: UPLOAD_LIMITS.filesMax,
-        parts: UPLOAD_LIMITS.partsMax,
-        headerPairs: UPLOAD_LIMITS.headersMax,
-      },
-    });
-  } catch {
-    throw malformed();
-  }
-}
-
-const wrongType = () =>
-  refusal(
-    "unsupported_media_type",
-    "Unsupported 'Content-Type'. Send the body as 'multipart/form-data'.",
-  );
-const malformed = () =>
-  refusal(
-    "invalid_request",
-    "We could not read the body of your request as multipart/form-data.",
-  );
 const tooManyParts = () =>
   refusal(
     "invalid_request",

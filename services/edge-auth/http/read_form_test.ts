@@ -27,9 +27,13 @@ function encode(parts: readonly Part[], end = `--${BOUNDARY}--\r\n`): Buffer {
   return Buffer.from(text + end, "latin1");
 }
 
-function setup(more: Record<string, string> = {}, given?: PassThrough) {
+function setup(
+  more: Record<string, string> = {},
+  given?: PassThrough,
+  room: { bodiesBytesMax?: number } = {},
+) {
   const type = `multipart/form-data; boundary=${BOUNDARY}`;
-  const { pass, assertIdle, ...budget } = testBudget();
+  const { pass, assertIdle, ...budget } = testBudget(room);
   const headers = { "content-type": type, ...more };
   const { body, exchange } = openExchange(headers, given);
   const files = { file: [1, 1], image: [0, 9] } as const;
@@ -53,7 +57,8 @@ function setup(more: Record<string, string> = {}, given?: PassThrough) {
     form.stop();
     assertIdle();
   };
-  return { body, form, pass, codeOf, drain, finish };
+  const heldBytes = () => budget.bodyBudget.bytes;
+  return { body, form, pass, codeOf, drain, finish, heldBytes };
 }
 
 const SOUND = "\0\x01RIFF\r\n--\r\n".repeat(5_000);
@@ -127,13 +132,23 @@ Deno.test("a client is read only as fast as its pieces are taken", async () => {
 
 const many = (count: number, part: (index: number) => Part): Part[] =>
   Array.from({ length: count }, (_, index) => part(index));
-const { fieldsMax, filesMax, fieldBytesMax, bytesMax } = limits.UPLOAD_LIMITS;
+const {
+  fieldsMax,
+  filesMax,
+  fieldBytesMax,
+  fieldsBytesMax,
+  bytesMax,
+} = limits.UPLOAD_LIMITS;
 const fields = (count: number) =>
   many(count, (i) => ({ name: `f${i}`, value: "v" }));
 const files = (count: number) =>
   many(count, () => ({ name: "image[]", value: "v", file: WAV }));
 const large = "x".repeat(FILE_BYTES_MAX + 1);
 const long = "x".repeat(fieldBytesMax + 1);
+const manyLong = many(
+  fieldsBytesMax / fieldBytesMax + 1,
+  (index) => ({ name: `f${index}`, value: "x".repeat(fieldBytesMax) }),
+);
 const cut = String(encode([RECORDING], ""));
 const REFUSED: [name: string, code: string, parts: Part[] | string][] = [
   ["a file over its bound", "request_too_large", [{
@@ -147,6 +162,7 @@ const REFUSED: [name: string, code: string, parts: Part[] | string][] = [
     name: "prompt",
     value: long,
   }]],
+  ["fields over their bound", "request_too_large", manyLong],
   ["a text instead of a file", "invalid_type", [{
     name: "file",
     value: "path/to/file",
@@ -168,7 +184,7 @@ for (const [name, code, parts] of REFUSED) {
 Deno.test("a form on its bounds is accepted", async () => {
   const { form, body, drain, finish } = setup();
   const others = fieldsMax - 1;
-  const value = "x".repeat(fieldBytesMax - others);
+  const value = "x".repeat(fieldBytesMax);
   const longest = { name: "prompt", value };
   body.end(encode([longest, ...fields(others), ...files(filesMax)]));
   assert.equal((await drain()).length, filesMax);
@@ -223,6 +239,22 @@ Deno.test("a file of any name passes, and names cannot break a line", async () =
     ["file", "ab.wav"],
   ]);
   finish();
+});
+
+Deno.test("fields take room of the edge while they arrive, which there may not be", async () => {
+  const value = "x".repeat(fieldBytesMax);
+  const field = { name: "f", value };
+  const { form, body, drain, finish, heldBytes } = setup();
+  body.end(encode([field, RECORDING]));
+  const drained = drain();
+  await form.filled;
+  assert.ok(heldBytes() >= fieldBytesMax, `${heldBytes()}`);
+  await drained;
+  finish();
+  const small = setup({}, undefined, { bodiesBytesMax: 2_000_000 });
+  small.body.end(encode([field]));
+  assert.equal(await small.codeOf(), "concurrency_limit_exceeded");
+  small.finish();
 });
 
 Deno.test("fields keep their names, their order and each of their values", async () => {

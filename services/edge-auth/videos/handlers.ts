@@ -16,7 +16,7 @@ import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { WholeBody } from "../dispatch/request_body.ts";
 import { keyRevoked } from "../dispatch/run_errors.ts";
-import { isForm } from "../http/read_form.ts";
+import { isForm } from "../http/form_parser.ts";
 import { sendError, sendJson } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
