@@ -74,7 +74,7 @@ const LIBRARY_ROOMS: Record<string, RegExp> = {
   redis: /^shared\/redis\//,
   "@opentelemetry/api": /^shared\/process\/tracing\.ts$/,
   hono: /^services\/key-admin\//,
-  "@fastify/busboy": /^services\/edge-auth\/http\/read_form\.ts$/,
+  "@fastify/busboy": /^services\/edge-auth\/http\/form_parser\.ts$/,
 };
 
 /** Files, and what of each breaks the rule. */

@@ -105,7 +105,9 @@ const DONE = "[DONE]";
  */
 export async function* eventsOf(
   { connection, deadlines, server }: ServerResponse,
-  { bytesMax, eventCharsMax = bytesMax, onHeld }: {
+  { progress, bytesMax, eventCharsMax = bytesMax, onHeld }: {
+    /** Learns of what was skipped. */
+    progress: Pick<AttemptProgress, "onOddity">;
     bytesMax: number;
     eventCharsMax?: number;
     /** Called with the characters that are held from now on; resolves when it may be. */
@@ -115,16 +117,20 @@ export async function* eventsOf(
   const { between_tokens_ms } = server.config.deadlines;
   const found = new EventQueue(server, eventCharsMax);
   connection.bytesLeft = bytesMax;
-  while (!found.isOver) {
-    const piece = await connection.read();
-    if (piece === null) found.end();
-    else found.push(piece);
-    await onHeld?.(found.heldChars);
-    for (const event of found.take()) {
-      deadlines.rest();
-      yield event;
+  try {
+    while (!found.isOver) {
+      const piece = await connection.read();
+      if (piece === null) found.end();
+      else found.push(piece);
+      await onHeld?.(found.heldChars);
+      for (const event of found.take()) {
+        deadlines.rest();
+        yield event;
+      }
+      deadlines.arm("betweenTokens", between_tokens_ms);
     }
-    deadlines.arm("betweenTokens", between_tokens_ms);
+  } finally {
+    if (found.skipped > 0) progress.onOddity("event_skipped", found.skipped);
   }
 }
 
@@ -135,7 +141,8 @@ class EventQueue {
   readonly #server: ModelServer;
   readonly #parser: SseParser;
   readonly #waiting: { data: string; name: string }[] = [];
-  #hasSkipped = false;
+  /** How many were no JSON. */
+  skipped = 0;
   #hasEvents = false;
 
   constructor(server: ModelServer, eventCharsMax: number) {
@@ -176,7 +183,7 @@ class EventQueue {
       if (text === "") continue;
       const data = parseJson(text);
       if (!isJsonObject(data)) {
-        this.#hasSkipped = true;
+        this.skipped += 1;
         continue;
       }
       const type = textOf(data.type) || name;
@@ -187,7 +194,7 @@ class EventQueue {
       this.#hasEvents = true;
       yield { type, data };
     }
-    if (this.isOver && this.#hasSkipped && !this.#hasEvents) {
+    if (this.isOver && this.skipped > 0 && !this.#hasEvents) {
       throw invalidAnswer("Events that are not JSON");
     }
   }

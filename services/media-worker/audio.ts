@@ -5,6 +5,7 @@ import type * as media from "@gateway/shared/openai/media";
 import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
+import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import {
   ask,
   EVENT_STREAM,
@@ -70,6 +71,7 @@ async function passOnSound(
   let done: json.JsonObject = {};
   if (contentType === EVENT_STREAM) {
     done = await readSoundEvents(response, {
+      progress: answer.progress,
       pass,
       other: async (event) => {
         if (request.stream && answer.made > 0) await answer.writeEvent(event);
@@ -98,6 +100,7 @@ const DONE_OF_SOUND = "speech.audio.done";
 
 /** Where the events of an answer go. */
 interface SoundSink {
+  progress: Pick<AttemptProgress, "onOddity">;
   /** Takes the audio of an event. */
   pass(sound: Uint8Array, event: json.JsonObject): Promise<void>;
   /** Takes an event of a type that OpenAI does not have. */
@@ -107,9 +110,10 @@ interface SoundSink {
 /** Passes on events up to the last one, which it returns. */
 async function readSoundEvents(
   response: ServerResponse,
-  { pass, other }: SoundSink,
+  { progress, pass, other }: SoundSink,
 ): Promise<json.JsonObject> {
   const events = eventsOf(response, {
+    progress,
     bytesMax: MEDIA_LIMITS.speechBytesMax,
     eventCharsMax: MEDIA_LIMITS.speechEventCharsMax,
   });
@@ -153,7 +157,6 @@ export function transcribe(
   const { format, fields, stream } = request;
   // Events need JSON: speaches fills them with the requested format.
   const isText = stream && !JSON_FORMAT.test(format);
-  // The model comes first, so that model servers can route what follows.
   const form = encodeForm({
     model: server.config.model,
     response_format: isText ? "json" : format,
@@ -181,7 +184,7 @@ async function passOnText(
   const isEvents = contentType === EVENT_STREAM;
   answer.setTypeIfUnknown(isEvents ? "text/plain" : contentType);
   const parts = isEvents
-    ? readTextEvents(response)
+    ? readTextEvents(response, answer.progress)
     : readDocument(response, isJson);
   let heard = "";
   for await (const { type, data } of parts) {
@@ -233,9 +236,10 @@ async function* readDocument(
 /** The events of an answer, with those of other servers as OpenAI's. */
 async function* readTextEvents(
   response: ServerResponse,
+  progress: AttemptProgress,
 ): AsyncGenerator<ServerEvent> {
   let isForeign = false;
-  const events = eventsOf(response, { bytesMax: BYTES_MAX });
+  const events = eventsOf(response, { progress, bytesMax: BYTES_MAX });
   for await (const event of events) {
     const delta = foreignDelta(event);
     isForeign ||= delta !== null;

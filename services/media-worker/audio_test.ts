@@ -132,6 +132,23 @@ for (const [server, last, expected, more] of dones) {
   });
 }
 
+Deno.test("events that are no JSON are skipped between good ones, and counted", async () => {
+  const noise = [event("ping"), event(": keepalive"), event("null")];
+  await using r = startServer(() =>
+    sse(...noise, delta(SOUND), ...noise, spokenDone({}))
+  );
+  const counts: unknown[] = [];
+  const progress = {
+    hasSent: false,
+    onBegun: () => {},
+    onOddity: (...oddity: unknown[]) => void counts.push(oddity),
+  };
+  const { error, body } = await r.run(SPEECH, recordCall(), progress);
+  assert.equal(error, null);
+  assert.deepEqual(body, SOUND);
+  assert.deepEqual(counts, [["event_skipped", 6]]);
+});
+
 /** Two seconds by its size. */
 const FILE = {
   field: "file",
@@ -289,6 +306,28 @@ for (const [name, reply, usage, said] of streams) {
     assert.equal(whole.made, 2);
   });
 }
+
+/** The members of an answer that say how long a recording is, and what is charged. */
+const lengths: { says: object; seconds: number }[] = [
+  { says: { duration: 4.2 }, seconds: 5 },
+  { says: { usage: { type: "duration", seconds: 7 } }, seconds: 7 },
+  {
+    says: { usage: { type: "tokens", total_tokens: 9 }, duration: 3 },
+    seconds: 3,
+  },
+  { says: { usage: { prompt_audio_seconds: 6 } }, seconds: 6 },
+  { says: { segments: [{ end: 1 }, { end: 8.5 }] }, seconds: 9 },
+  { says: { duration: 2, segments: [{ end: 3 }] }, seconds: 3 },
+  { says: { duration: -1 }, seconds: 2 },
+  { says: { duration: "soon", segments: [null] }, seconds: 2 },
+];
+
+Deno.test("a recording is charged the largest length that its answer states", async () => {
+  for (const { says, seconds } of lengths) {
+    const { made } = await transcribe(jsonResponse({ text: "Hi", ...says }));
+    assert.equal(made, seconds, JSON.stringify(says));
+  }
+});
 
 Deno.test("a WAV file says how long it is", async () => {
   // Players ignore the rate of bytes in the head, so it may claim anything.

@@ -11,12 +11,13 @@ export interface FormFields {
 }
 
 /**
- * Encodes the fields and then the files, in this order, under a random boundary.
+ * Encodes the fields and then the files, in this order, under a random boundary. The
+ * model comes first, so that model servers can route what follows.
  * Quotes and line ends in names are percent-encoded, as browsers do. The body refers to
  * the bytes of the files: it copies none of them.
  */
 export function encodeForm(
-  fields: FormFields,
+  { model, ...fields }: FormFields,
   files: readonly UploadedFile[],
 ): { contentType: string; body: readonly Uint8Array[] } {
   // Its 128 random bits occur in no part.
@@ -25,7 +26,8 @@ export function encodeForm(
   const start = `--${boundary}\r\ncontent-disposition: form-data; `;
   /** What comes before the next file. */
   let text = "";
-  for (const [name, value] of Object.entries(fields)) {
+  const all: [string, unknown][] = [["model", model]];
+  for (const [name, value] of all.concat(Object.entries(fields))) {
     for (const each of [value ?? []].flat()) {
       text += `${start}name="${quoted(name)}"\r\n\r\n${each}\r\n`;
     }

@@ -6,8 +6,13 @@ import { encodeForm } from "./form.ts";
 const content = new Uint8Array(1_000).fill(7);
 const file = { field: "file", name: 'a"b.wav', type: "", content };
 
-Deno.test("encodeForm() writes fields and then files, and percent-encodes their names", async () => {
-  const fields = { model: "m", "include[]": ["x", "y"], language: undefined };
+Deno.test("encodeForm() writes the model, fields and then files, and percent-encodes their names", async () => {
+  const fields = {
+    "0": "z",
+    model: "m",
+    "include[]": ["x", "y"],
+    language: undefined,
+  };
   const { contentType, body } = encodeForm(fields, [file, file]);
   const headers = { "content-type": contentType };
   const form = await new Response(Buffer.concat(body), { headers }).formData();
@@ -16,6 +21,7 @@ Deno.test("encodeForm() writes fields and then files, and percent-encodes their 
   );
   assert.deepEqual(read, [
     ["model", "m"],
+    ["0", "z"],
     ["include[]", "x"],
     ["include[]", "y"],
     ["file", "a%22b.wav", 1_000],

@@ -115,3 +115,18 @@ for (const [name, reply, fault, deadlines = {}] of fetched) {
     assert.equal(r.memory.bytes, 0);
   });
 }
+
+Deno.test("a client that asks for URLs gets that of another server, and data: URLs of this one", async () => {
+  const elsewhere = "https://images.example.org/a.png?sig=1";
+  const { reply, paths } = pointing(() => elsewhere, there);
+  await using other = startServer(reply);
+  const { error, text } = await other.run({ ...IMAGE, format: "url" });
+  assert.equal(error, null);
+  assert.deepEqual(JSON.parse(text).data, [{ url: elsewhere }]);
+  assert.equal(paths.length, 1, "it was not fetched");
+  const own = pointing(() => "/a", there);
+  await using server = startServer(own.reply);
+  const { text: inline } = await server.run({ ...IMAGE, format: "url" });
+  const url = `data:image/png;base64,${PNG.toBase64()}`;
+  assert.deepEqual(JSON.parse(inline).data, [{ url }]);
+});

@@ -166,7 +166,9 @@ async function* partsOf(
   const { contentType } = response.head;
   if (contentType === EVENT_STREAM) {
     const onHeld = (chars: number) => call.held.resize(chars);
-    const events = eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
+    const { progress } = call.answer;
+    const reading = { progress, bytesMax: BYTES_MAX, onHeld };
+    const events = eventsOf(response, reading);
     for await (const { type, data } of events) {
       // The last event of vLLM-Omni is a whole answer.
       if (type === "image") return yield* partsIn(data);

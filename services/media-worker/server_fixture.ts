@@ -9,6 +9,7 @@ import type * as media from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
+import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { WorkerMemory } from "@gateway/shared/worker/memory";
 import {
   backendAt,
@@ -93,8 +94,12 @@ export function startServer(
     server,
     memory,
     /** Runs a request, and says what the client got and how it ended. */
-    async run(request: media.MediaRequest, call: RecordedCall = recordCall()) {
-      const answer = new AttemptAnswer(call, noProgress(), request);
+    async run(
+      request: media.MediaRequest,
+      call: RecordedCall = recordCall(),
+      progress: AttemptProgress = noProgress(),
+    ) {
+      const answer = new AttemptAnswer(call, progress, request);
       const error: unknown = await passOn({ request, server, answer, memory })
         .then(() => null, (thrown) => thrown);
       if (error === null) assert.equal(answer.made, call.tokens);

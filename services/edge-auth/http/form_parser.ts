@@ -1,9 +1,14 @@
 /** The parser of `multipart/form-data`, and what is no such body. */
-import { Busboy } from "@fastify/busboy";
+import { Busboy, type BusboyFileStream } from "@fastify/busboy";
 import { UPLOAD_LIMITS } from "@gateway/shared/limits";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { Exchange } from "./exchange.ts";
 import { refusal } from "./read_body.ts";
+
+/** Emits the fields and files of a form that is written to it. */
+export type Parser = InstanceType<typeof Busboy>;
+/** Emits the bytes of a file. */
+export type FileStream = BusboyFileStream;
 
 const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
 const FIELD_NAME_BYTES_MAX = 100;
@@ -19,7 +24,7 @@ export function isForm(headers: Exchange["headers"]): boolean {
  */
 export function createParser(
   headers: Exchange["headers"],
-): InstanceType<typeof Busboy> {
+): Parser {
   if (!isForm(headers)) throw wrongType();
   try {
     return new Busboy({

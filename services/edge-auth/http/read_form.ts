@@ -4,7 +4,6 @@
  */
 import { Buffer } from "node:buffer";
 import type { Readable } from "node:stream";
-import type { Busboy, BusboyFileStream } from "@fastify/busboy";
 import type { UploadEnd } from "@gateway/shared/bus/job";
 import { BODY_PIECES, BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import {
@@ -14,7 +13,12 @@ import {
 } from "@gateway/shared/openai/error";
 import { discard, type Exchange } from "./exchange.ts";
 import { BodyShare } from "./body_budget.ts";
-import { createParser, malformed } from "./form_parser.ts";
+import {
+  createParser,
+  type FileStream,
+  malformed,
+  type Parser,
+} from "./form_parser.ts";
 import {
   BodyDeadline,
   type HeldBodyBounds,
@@ -51,7 +55,6 @@ export interface FormOptions {
 /** How a part of a form, or all of it, came to an end. */
 export type FormProgress = "file" | "end" | "left";
 
-type Parser = InstanceType<typeof Busboy>;
 type FormFile = UploadEnd["files"][number];
 
 /** What an edge holds of an upload that runs: the pieces in flight, and the next one. */
@@ -365,7 +368,7 @@ type FieldEvent = [
 /** What the parser says of a file. */
 type FileEvent = [
   field: string,
-  stream: BusboyFileStream,
+  stream: FileStream,
   name: string | undefined,
   encoding: string,
   type: string,
