@@ -372,3 +372,15 @@ export const REFUSAL_LOG = {
   /** Clients and codes at a time, 1 kB each. Beyond: summed up together, by code. */
   clientsMax: 1_000,
 } as const;
+
+/**
+ * Requests that only count tokens, for each key at one edge. They cost nothing, and an
+ * editor sends 50 at once when it starts.
+ */
+export const COUNT_LIMITS = {
+  /** 600 a minute. Beyond: 429. */
+  intervalMs: 100,
+  burst: 200,
+  /** Keys that are remembered; 100 bytes each. */
+  keysMax: 10_000,
+} as const;

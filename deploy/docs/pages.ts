@@ -162,7 +162,10 @@ function errorsPage(present: string): string {
 /** One row per field of a dialect, one column per dialect. */
 function dialectsPage(present: string): string {
   const rows = keysOf(DIALECTS.dashscope)
-    .map((field) => [field, ...DIALECT_NAMES.map((is) => DIALECTS[is][field])]);
+    .map((field) => [
+      field,
+      ...DIALECT_NAMES.map((is) => [DIALECTS[is][field]].flat().join(", ")),
+    ]);
   const table = [["dialect", ...DIALECT_NAMES], ...rows];
   return withTable(
     present,

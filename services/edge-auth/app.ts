@@ -2,12 +2,12 @@
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
-import type { ModelObject } from "@gateway/shared/openai/completion";
 import { ApiError, internalError } from "@gateway/shared/openai/error";
 import {
   type ClientAddress,
   siteOf,
 } from "@gateway/shared/process/client_address";
+import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -17,13 +17,14 @@ import {
 } from "@gateway/shared/forward/endpoints";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
 import { forwardTo } from "./forward/endpoint.ts";
+import { noStoredResponse, refuseWebSocket } from "./forward/no_responses.ts";
+import { sendModels } from "./requests/models.ts";
 import {
   allowOrigins,
   BYTES_HEADERS,
   JSON_HEADERS,
   sendBytes,
   sendError,
-  sendJson,
 } from "./http/responses.ts";
 import type { RefusalLog } from "./http/refusal_log.ts";
 import { isForm } from "./http/form_parser.ts";
@@ -38,7 +39,6 @@ import {
   TRANSLATION,
 } from "./media/endpoints.ts";
 import type { EdgeMetrics } from "./metrics.ts";
-import { modelNotFound } from "./requests/parse_request.ts";
 import {
   ANSWERED,
   type Call,
@@ -63,6 +63,7 @@ export interface AppDependencies extends VideoDependencies {
    * response.
    */
   isDraining: () => boolean;
+  wallNow: WallNow;
   metrics: EdgeMetrics;
   refusals: Pick<RefusalLog, "add">;
 }
@@ -115,10 +116,15 @@ export const ROUTES: readonly Route[] = [
   routeOf("chat", "/v1/chat/completions", json(CHAT_ENDPOINT)),
   ...FORWARD_NAMES.map((name) =>
     routeOf(name, forwardEndpoint(name).path, {
-      POST: (call, deps) =>
-        runRequest(call, forwardTo(name, call.exchange), deps),
+      POST: (call, deps) => runRequest(call, forwardTo(name, call, deps), deps),
+      ...name === "responses" && { GET: refuseWebSocket },
     })
   ),
+  routeOf("response", /^\/v1\/responses\/([^/]+)(?:\/.*)?$/, {
+    ...read(noStoredResponse),
+    POST: noStoredResponse,
+    DELETE: noStoredResponse,
+  }),
   routeOf("speech", "/v1/audio/speech", json(SPEECH)),
   routeOf("image", "/v1/images/generations", json(IMAGE)),
   routeOf("image_edit", "/v1/images/edits", { POST: editImage }),
@@ -188,6 +194,11 @@ export function createApp(
     };
     const requestId = publicRequestId(call.requestId);
     response.fixedHeaders["x-request-id"] = requestId;
+    if (isAnthropic(exchange)) {
+      response.envelope = "anthropic";
+      // Where Anthropic's SDKs look for it.
+      response.fixedHeaders["request-id"] = requestId;
+    }
     if (deps.isDraining()) response.fixedHeaders.connection = "close";
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
       const headers = { ...BYTES_HEADERS, "content-type": TEXT };
@@ -252,14 +263,33 @@ function isPublic({ exchange: { path } }: Call, route: Route): boolean {
   return route === REFERENCE || (path !== "/v1" && !path.startsWith("/v1/"));
 }
 
+const MESSAGES = /^\/v1\/messages(\/|$)/;
+
+/** Whether its client speaks Anthropic's dialect. */
+const isAnthropic = ({ path, headers }: Exchange): boolean =>
+  MESSAGES.test(path) ||
+  (headers["anthropic-version"] !== undefined &&
+    /^\/v1\/models(\/|$)/.test(path));
+
 /**
  * Finds whose key it is. A caller without a key cannot even find out which paths exist
  * under `/v1`.
  */
 function identify(call: Call, { keys }: AppDependencies): Promise<Principal> {
   const address = () => siteOf(call.clientAddress);
-  const credential = call.exchange.headers.authorization ?? "";
-  return authenticate(credential, address, keys);
+  return authenticate(credentialOf(call.exchange), address, keys);
+}
+
+/**
+ * The credential of a request. Anthropic's clients send the key in `x-api-key`, or in
+ * both headers; two different ones are none.
+ */
+function credentialOf(exchange: Exchange): string {
+  const { authorization = "", "x-api-key": key = "" } = exchange.headers;
+  if (key === "" || !isAnthropic(exchange)) return authorization;
+  const credential = `Bearer ${key.toString()}`;
+  const isSame = authorization === "" || authorization === credential;
+  return isSame ? credential : "";
 }
 
 async function answer(
@@ -295,24 +325,6 @@ function sendReference({ exchange: { response } }: Call): CallEnd {
   const caching = { "cache-control": "public, max-age=300" };
   const headers = { ...JSON_HEADERS, ...caching };
   sendBytes(response, REFERENCE_BYTES, { headers });
-  return ANSWERED;
-}
-
-async function sendModels(
-  { id, principal, exchange: { response } }: KnownCall,
-  { admission, catalog }: AppDependencies,
-): Promise<CallEnd> {
-  const allowed = await admission.modelsOf(principal, "models");
-  const data = [...catalog.values()]
-    .filter(({ id }) => allowed.length === 0 || allowed.includes(id))
-    .map(({ id, created, owned_by }): ModelObject => (
-      { id, object: "model", created, owned_by }
-    ));
-  const model = data.find((model) => model.id === id);
-  if (id === "") sendJson(response, { object: "list", data });
-  // Also for a model that the key may not use.
-  else if (model === undefined) throw modelNotFound(id);
-  else sendJson(response, model);
   return ANSWERED;
 }
 

@@ -9,6 +9,7 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { type AppDependencies, createApp } from "./app.ts";
+import { CountLimit } from "./forward/count_limit.ts";
 import { BodyBudget } from "./http/body_budget.ts";
 import { RefusedBodies } from "./http/read_body.ts";
 import { RefusalLog } from "./http/refusal_log.ts";
@@ -60,6 +61,8 @@ export async function startApp(
     catalog: CATALOG,
     videos: noVideos,
     now,
+    wallNow,
+    countLimit: new CountLimit(now),
     log,
     deadlines,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,

@@ -19,6 +19,7 @@ import { createApp } from "./app.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";
 import { CONTROL_WAIT_MS } from "./dispatch/edge_bus.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
+import { CountLimit } from "./forward/count_limit.ts";
 import { Deadlines } from "@gateway/shared/process/deadlines";
 import { BodyBudget } from "./http/body_budget.ts";
 import { RefusedBodies } from "./http/read_body.ts";
@@ -60,6 +61,7 @@ interface EdgeParts {
   readonly limiter: Limiter;
   readonly admission: LimitedAdmission;
   readonly refusals: RefusalLog;
+  readonly countLimit: CountLimit;
   readonly failedRequests: FailedRequests;
   readonly videos: VideoKeeper;
 }
@@ -93,6 +95,7 @@ async function start(
       deadlines,
       bodyBudget: new BodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
+      wallNow,
       clientAddress: createClientAddress(config.trustedProxies),
       isDraining: () => isDraining,
     }),
@@ -204,6 +207,7 @@ function createParts(
     limiter,
     admission,
     refusals,
+    countLimit: new CountLimit(monotonicNow),
     failedRequests,
     videos,
   };

@@ -24,7 +24,7 @@ const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 export const EDGE_METRICS = {
   requests: counter("gateway_requests_total", {
     help:
-      "HTTP requests by status. `route`: `chat`, `embeddings`, `rerank`, `speech`, `image`, `image_edit`, `transcription`, `translation`, `video`, `video_job`, `video_content`, `video_remix`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
+      "HTTP requests by status. `route`: `chat`, `messages`, `count_tokens`, `responses`, `response`, `input_tokens`, `compact`, `completions`, `embeddings`, `rerank`, `speech`, `image`, `image_edit`, `transcription`, `translation`, `video`, `video_job`, `video_content`, `video_remix`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
     labels: ["route", "status"],
   }),
   requestSeconds: histogram("gateway_request_duration_seconds", {

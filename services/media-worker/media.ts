@@ -66,7 +66,8 @@ export async function runMedia(
         await passOn({ request, server, answer, memory });
         return answer.made;
       },
-      "backend" in request ? request.backend : undefined,
+      ({ config: { name } }) =>
+        !("backend" in request) || name === request.backend,
     );
     return { usage: null, tokens: made };
   } catch (error) {

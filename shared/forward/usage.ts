@@ -37,7 +37,24 @@ interface Given {
   readonly stated: unknown;
 }
 
-const READERS: Readonly<Record<ForwardName, (given: Given) => WholeAnswer>> = {
+type Reader = (given: Given) => WholeAnswer;
+
+const ofMessage: Reader = ({ stated }) => (
+  { usage: messageUsage(stated), vectors: null }
+);
+const ofResponse: Reader = ({ stated }) => (
+  { usage: responseUsage(stated), vectors: null }
+);
+/** What only counts tokens costs none. */
+const ofCount: Reader = () => ({ usage: usageOfInput(0), vectors: null });
+
+const READERS: Readonly<Record<ForwardName, Reader>> = {
+  messages: ofMessage,
+  count_tokens: ofCount,
+  responses: ofResponse,
+  input_tokens: ofCount,
+  compact: ofResponse,
+  completions: ofResponse,
   embeddings: ({ text, members, stated }) => ({
     usage: inputUsage(stated),
     vectors: lengthOf(text, members, "data"),
@@ -97,4 +114,51 @@ export function countIn(holder: unknown, name: string): number | null {
   const value = isJsonObject(holder) ? holder[name] : undefined;
   if (typeof value !== "number" || !Number.isInteger(value)) return null;
   return value >= 0 && value <= TOKENS_MAX ? value : null;
+}
+
+/** The usage of OpenAI's: of responses, and under its older names of completions. */
+export function responseUsage(stated: unknown): Usage | null {
+  const prompt = countIn(stated, "input_tokens") ??
+    countIn(stated, "prompt_tokens");
+  const completion = countIn(stated, "output_tokens") ??
+    countIn(stated, "completion_tokens");
+  if (prompt === null || completion === null || !isJsonObject(stated)) {
+    return null;
+  }
+  const cached = countIn(stated.input_tokens_details, "cached_tokens") ??
+    countIn(stated.prompt_tokens_details, "cached_tokens");
+  const reasoning = countIn(stated.output_tokens_details, "reasoning_tokens") ??
+    countIn(stated.completion_tokens_details, "reasoning_tokens");
+  const usage: Usage = {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+  };
+  if (cached !== null && cached <= prompt) {
+    usage.prompt_tokens_details = { cached_tokens: cached };
+  }
+  if (reasoning !== null && reasoning <= completion) {
+    usage.completion_tokens_details = { reasoning_tokens: reasoning };
+  }
+  return usage;
+}
+
+/**
+ * Anthropic's usage: unlike OpenAI's, its input does not include what was read from the
+ * cache or written to it.
+ */
+export function messageUsage(stated: unknown): Usage | null {
+  const input = countIn(stated, "input_tokens");
+  const completion = countIn(stated, "output_tokens");
+  if (input === null || completion === null) return null;
+  const cached = countIn(stated, "cache_read_input_tokens") ?? 0;
+  const written = countIn(stated, "cache_creation_input_tokens") ?? 0;
+  const prompt = input + cached + written;
+  const usage: Usage = {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+  };
+  if (cached > 0) usage.prompt_tokens_details = { cached_tokens: cached };
+  return usage;
 }

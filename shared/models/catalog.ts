@@ -12,7 +12,7 @@ import {
   formatPath,
   nameOfType,
 } from "../process/error_text.ts";
-import { dialectMembers, dialectOf } from "./dialects.ts";
+import { DIALECT_DEFAULT, dialectMembers, dialectOf } from "./dialects.ts";
 import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 
 /** The model of the service specification. */
@@ -180,7 +180,8 @@ const isHosted = (
     dialect?: string | undefined;
   },
 ): boolean =>
-  url.startsWith("https:") && /^(openai|dashscope)$/.test(dialect ?? "");
+  url.startsWith("https:") &&
+  /^(openai|dashscope|anthropic)$/.test(dialect ?? "");
 
 const TOKEN_KINDS: readonly ModelKind[] = ["chat", "embedding", "rerank"];
 /** Those whose requests may name addresses, and whose fields may be refused. */
@@ -205,6 +206,7 @@ const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
     "vision",
     "accepts",
     "pass_fields",
+    "stateful",
     "cache_salt",
     ...Object.keys(dialectMembers).filter((name) => name !== "dialect"),
   ].map((name): [string, ModelKind[]] => [name, ["chat"]]),
@@ -255,7 +257,7 @@ const model = members({
     "What parts of messages may be, besides text.",
   ),
   fetches_urls: z.boolean().optional().describe(
-    "Whether requests may name http and https addresses, which the server would fetch. Default: only if all backends are hosted, which means https and the dialect openai or dashscope.",
+    "Whether requests may name http and https addresses, which the server would fetch. Default: only if all backends are hosted, which means https and the dialect openai, dashscope or anthropic.",
   ),
   pass_fields: z.array(passField).max(64).optional().meta({ default: [] })
     .describe(
@@ -267,6 +269,9 @@ const model = members({
     ),
   only_known_fields: z.boolean().optional().meta({ default: false }).describe(
     "Whether request fields that the description of the API does not list are refused.",
+  ),
+  stateful: z.boolean().optional().meta({ default: false }).describe(
+    "Whether POST /v1/responses may name what its only server has stored: previous_response_id, conversation, background. Responses of one caller can then be continued by all others of the model.",
   ),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
 }).superRefine(({ kind, ...model }, context) => {
@@ -286,14 +291,21 @@ const model = members({
   accepts: acceptedMedia(model),
   refuse_fields: model.refuse_fields ?? [],
   only_known_fields: model.only_known_fields ?? false,
+  stateful: model.stateful ?? false,
   backends: model.backends.map((backend, index) => ({
     ...backend,
     name: backend.name ?? `${backend.type}-${index + 1}`,
     dialect: dialectOf(backend),
+    /** The name of the dialect, for messages to operators. */
+    dialect_name: backend.dialect ?? DIALECT_DEFAULT,
   })),
   fetches_urls: model.fetches_urls ?? model.backends.every(isHosted),
 })).superRefine((model, context) => {
   const { context_tokens = Infinity, output_tokens = 0 } = model;
+  if (model.stateful && model.backends.length > 1) {
+    const message = "only for models with one backend, which stores responses";
+    context.addIssue(mistake(message, ["stateful"]));
+  }
   if (output_tokens > context_tokens) {
     context.addIssue(mistake("larger than context_tokens", ["output_tokens"]));
   }

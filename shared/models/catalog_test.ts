@@ -30,6 +30,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
     fetches_urls: false,
     refuse_fields: [],
     only_known_fields: false,
+    stateful: false,
     backends: [{
       ...openai,
       name: "openai-1",
@@ -43,6 +44,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
         total_ms: 600_000,
       },
       dialect: DIALECTS.dashscope,
+      dialect_name: "dashscope",
     }],
   });
   assert.equal(catalog.get("s")?.backends[1]?.name, "openai-2");
@@ -161,7 +163,7 @@ const WRONG_BACKEND: Row[] = [
   [{ type: "anthropic" }, ".type: expected 'openai'"],
   [
     { dialect: "olama" },
-    ".dialect: expected 'dashscope', 'vllm', 'sglang', 'llama.cpp', 'ollama', or 'openai', did you mean 'ollama'?",
+    ".dialect: expected 'dashscope', 'vllm', 'sglang', 'llama.cpp', 'ollama', 'lmstudio', 'openai', or 'anthropic', did you mean 'ollama'?",
   ],
   [
     { api_key: "sk-abc" },

@@ -147,9 +147,13 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
     id,
     owned_by: "simulator",
     ...rest,
-    backends: [
-      { type: "openai", name: "simulator", base_url: baseUrl, model: id },
-    ],
+    backends: [{
+      type: "openai",
+      name: "simulator",
+      base_url: baseUrl,
+      model: id,
+      ...rest.kind === undefined && { speaks: ["chat"] },
+    }],
   });
   return parseCatalog({
     models: [

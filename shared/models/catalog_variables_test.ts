@@ -75,7 +75,7 @@ const WRONG: [env: Env, message: RegExp][] = [
   [{ MODEL_SIMULATOR_URL: "simulator" }, /MODEL_SIMULATOR_URL="simulator"/],
   [{ MODELS_FILE: "/none" }, /MODELS_FILE="\/none"\s+cannot read it/],
   [{ MODELS_FILE: "/broken" }, /in the models file:\s+- it is not valid JSON/],
-  [{ UPSTREAM_DIALECT: "vlm" }, /openai, did you mean 'vllm'\?/],
+  [{ UPSTREAM_DIALECT: "vlm" }, /anthropic, did you mean 'vllm'\?/],
   ...["0", "601", "1.5"].map((UPSTREAM_FIRST_TOKEN_SECONDS): [Env, RegExp] => [
     { UPSTREAM_FIRST_TOKEN_SECONDS },
     /from 1 to 600/,

@@ -5,6 +5,22 @@
 import * as z from "zod";
 import { keysOf } from "../process/env.ts";
 
+/** What a server can be asked for: the endpoints of this API, by their names. */
+export const SERVER_ABILITIES = [
+  "chat",
+  "messages",
+  "count_tokens",
+  "responses",
+  "input_tokens",
+  "compact",
+  "completions",
+  "embeddings",
+  "rerank",
+] as const;
+
+/** A member of {@link SERVER_ABILITIES}. */
+export type ServerAbility = typeof SERVER_ABILITIES[number];
+
 /**
  * The members in `models.json`. `none`: the server has no such field, so it is not
  * sent.
@@ -49,6 +65,12 @@ const fields = z.object({
   stream_usage: z.boolean().describe(
     "Whether the server supports stream_options.include_usage; if not, usage is estimated from the text.",
   ),
+  key_header: z.enum(["authorization", "x-api-key"]).describe(
+    "The header with the API key; authorization: as a bearer token.",
+  ),
+  speaks: z.array(z.enum(SERVER_ABILITIES)).min(1).describe(
+    "The endpoints that the server has: requests for others go to other backends, or are refused.",
+  ),
 });
 
 /** How requests for one server are written. */
@@ -67,12 +89,23 @@ const DASHSCOPE: Dialect = {
   tool_media: "tool",
   choices_per_request: "many",
   stream_usage: true,
+  key_header: "authorization",
+  speaks: ["chat", "completions", "embeddings", "rerank"],
 };
+/** What servers have that speak the dialects of agents, too. */
+const OF_AGENTS: ServerAbility[] = [
+  "chat",
+  "messages",
+  "responses",
+  "completions",
+  "embeddings",
+];
 /** Thinking is an argument of the chat template. */
 const VLLM: Dialect = {
   ...DASHSCOPE,
   thinking_field: "chat_template_kwargs",
   thinking_budget_field: "chat_template_kwargs",
+  speaks: [...OF_AGENTS, "count_tokens", "rerank"],
 };
 
 /**
@@ -89,6 +122,7 @@ export const DIALECTS = {
     repetition_penalty_field: "repeat_penalty",
     thinking_budget_field: "none",
     choices_per_request: "one",
+    speaks: [...OF_AGENTS, "count_tokens", "input_tokens", "rerank"],
   },
   ollama: {
     ...DASHSCOPE,
@@ -97,6 +131,16 @@ export const DIALECTS = {
     thinking_budget_field: "none",
     reasoning_field: "reasoning",
     choices_per_request: "one",
+    speaks: OF_AGENTS,
+  },
+  // Answers 200 to paths that it does not have, so count_tokens is left out.
+  lmstudio: {
+    ...DASHSCOPE,
+    repetition_penalty_field: "repeat_penalty",
+    thinking_field: "none",
+    thinking_budget_field: "none",
+    choices_per_request: "one",
+    speaks: OF_AGENTS,
   },
   // OpenAI refuses unknown fields; its reasoning models refuse max_tokens. Its results
   // of tools have only texts.
@@ -109,6 +153,23 @@ export const DIALECTS = {
     developer_role: true,
     reasoning_field: "as_sent",
     tool_media: "user",
+    speaks: [
+      "chat",
+      "responses",
+      "input_tokens",
+      "compact",
+      "completions",
+      "embeddings",
+    ],
+  },
+  // Its chat completions are a translation of its own, and not for production.
+  anthropic: {
+    ...DASHSCOPE,
+    thinking_field: "none",
+    thinking_budget_field: "none",
+    repetition_penalty_field: "none",
+    key_header: "x-api-key",
+    speaks: ["messages", "count_tokens"],
   },
 } satisfies { [name: string]: Dialect };
 
@@ -131,5 +192,7 @@ export const dialectMembers = {
 };
 
 /** The dialect of a backend: the one that it names, with what it changes of it. */
-export const dialectOf = (members: { dialect?: DialectName | undefined }) =>
+export const dialectOf = (
+  members: { dialect?: DialectName | undefined },
+): Dialect =>
   fields.parse({ ...DIALECTS[members.dialect ?? DIALECT_DEFAULT], ...members });

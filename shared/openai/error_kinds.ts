@@ -170,6 +170,11 @@ export const ERROR_KINDS = {
     status: 405,
     meaning: "The header `allow` lists the methods of this URL.",
   },
+  upgrade_required: {
+    ...INVALID,
+    status: 426,
+    meaning: "WebSockets are not available. Send the request by POST.",
+  },
   request_timeout: {
     ...INVALID,
     status: 408,

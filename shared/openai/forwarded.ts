@@ -4,6 +4,7 @@
  * these may be is decided by the model server.
  */
 import * as z from "zod";
+import { REQUEST_LIMITS } from "../limits.ts";
 import { model } from "./fields.ts";
 
 const count = z.int().min(0);
@@ -30,6 +31,46 @@ export const embeddingList = z.looseObject({
   usage: z.looseObject({ prompt_tokens: count.exactOptional() })
     .exactOptional(),
 }).meta({ id: "EmbeddingList" });
+
+const stream = z.boolean().exactOptional()
+  .describe("Whether the answer is a stream of events.");
+const outputTokens = count.exactOptional().describe(
+  "The longest answer. More than the model allows is lowered to that.",
+);
+
+/** The body of `POST /v1/messages`. */
+export const messageRequest = z.looseObject({
+  model,
+  messages: z.array(z.looseObject({})).exactOptional(),
+  max_tokens: outputTokens,
+  stream,
+}).meta({ id: "MessageRequest" });
+
+/** The body of `POST /v1/responses`. */
+export const responseRequest = z.looseObject({
+  model,
+  input: z.unknown().describe("A text, or a list of items."),
+  max_output_tokens: outputTokens,
+  stream,
+}).meta({ id: "ResponseRequest" });
+
+/** The body of `POST /v1/completions`. */
+export const completionRequest = z.looseObject({
+  model,
+  prompt: z.unknown().describe("A text, or tokens."),
+  suffix: z.string().exactOptional()
+    .describe("What follows the answer, for models that fill gaps."),
+  max_tokens: outputTokens,
+  n: z.int().min(1).max(REQUEST_LIMITS.nMax).exactOptional(),
+  stream,
+}).meta({ id: "CompletionRequest" });
+
+/** An error of `/v1/messages`. */
+export const anthropicError = z.looseObject({
+  type: z.literal("error"),
+  error: z.looseObject({ type: z.string(), message: z.string() }),
+  request_id: z.string(),
+}).meta({ id: "AnthropicError" });
 
 /** The body of `POST /v1/rerank`. */
 export const rerankRequest = z.looseObject({

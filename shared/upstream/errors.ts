@@ -4,6 +4,7 @@ import {
   ApiError,
   type ApiErrorOptions,
   type ErrorCode,
+  type OwnAnswer,
 } from "../openai/error.ts";
 
 /**
@@ -95,6 +96,23 @@ export class UpstreamError extends ApiError {
     );
     this.remedy = remedy;
     this.usage = options.usage ?? null;
+  }
+
+  /** The same error, with the answer by which the server has reported it. */
+  keeping(answer: OwnAnswer): UpstreamError {
+    const { code, message, param, wireCode, type, status, usage } = this;
+    return new UpstreamError(this.fault, {
+      code,
+      message,
+      wireCode,
+      type,
+      status,
+      answer,
+      cause: this.cause,
+      ...param !== null && { param },
+      ...this.retryAfterMs !== null && { retryAfterMs: this.retryAfterMs },
+      ...usage !== null && { usage },
+    });
   }
 
   get logText(): string {

@@ -30,6 +30,8 @@ export interface RequestOptions {
   contentType?: string | null;
   /** Sent besides those of the models file, which were checked with it. */
   headers?: { readonly [name: string]: string };
+  /** Sent where neither the models file nor the call has a header of this name. */
+  defaults?: { readonly [name: string]: string };
 }
 
 /** What a {@link ModelServer} needs to know. */
@@ -97,7 +99,7 @@ export class ModelServer {
   readonly now: MonotonicNow;
   /** Up to and including `/v1`, without a slash at the end. */
   readonly #baseUrl: URL;
-  readonly #credential: { authorization?: string };
+  readonly #credential: { readonly [header: string]: string };
   readonly #client: HttpClient;
   readonly #deadlines;
 
@@ -111,9 +113,7 @@ export class ModelServer {
     // Exact: callers wait, and other backends are tried only afterwards.
     this.#deadlines = new Deadlines(options.now, 0);
     this.#baseUrl = new URL(config.base_url);
-    this.#credential = apiKey === null
-      ? {}
-      : { authorization: `Bearer ${apiKey}` };
+    this.#credential = credentialOf(apiKey, config.dialect.key_header);
     this.#client = new HttpClient(
       options.connect ?? createConnect(this.#baseUrl, {
         proxy: options.proxies ? proxyOf(this.#baseUrl, options.proxies) : null,
@@ -140,6 +140,7 @@ export class ModelServer {
       accept = "application/json",
       contentType = method === "POST" ? "application/json" : null,
       headers,
+      defaults = {},
     }: RequestOptions,
   ): RequestEncoder {
     const url = typeof to === "string"
@@ -168,6 +169,10 @@ export class ModelServer {
       for (const name in more) {
         // The operator's own come first.
         if (!Object.hasOwn(all, name)) head += `${name}: ${more[name]}\r\n`;
+      }
+      for (const name in defaults) {
+        if (Object.hasOwn(all, name) || Object.hasOwn(more, name)) continue;
+        head += `${name}: ${defaults[name]}\r\n`;
       }
       head += "\r\n";
       return typeof body === "string"
@@ -233,6 +238,15 @@ export class ModelServer {
     this.#client.close();
     this.#deadlines.closeWhenIdle();
   }
+}
+
+/** The header that carries the key of a server, if it has one. */
+function credentialOf(
+  apiKey: string | null,
+  header: BackendConfig["dialect"]["key_header"],
+): { readonly [header: string]: string } {
+  if (apiKey === null) return {};
+  return { [header]: header === "authorization" ? `Bearer ${apiKey}` : apiKey };
 }
 
 /** So that a header of the models file replaces the usual one of its name. */

@@ -128,13 +128,13 @@ export class BackendPool<Backend extends PoolBackend> {
   }
 
   /**
-   * Calls `attempt` with one backend after the other until it resolves, or with `only`
-   * this one. Throws an `UpstreamError`, or what aborted it.
+   * Calls `attempt` with one backend after the other until it resolves, of those that
+   * are fit, by default all. Throws an `UpstreamError`, or what aborted it.
    */
   async run<Result>(
     call: BackendCall,
     attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
-    only?: string,
+    isFit: (backend: Backend) => boolean = () => true,
   ): Promise<Result> {
     const { random, sleep } = this.options;
     call.signal.throwIfAborted();
@@ -143,7 +143,7 @@ export class BackendPool<Backend extends PoolBackend> {
     const failures: UpstreamError[] = [];
     let failed: Slot<Backend> | null = null;
     for (const slot of this.#candidates()) {
-      if (only !== undefined && slot.backend.config.name !== only) continue;
+      if (!isFit(slot.backend)) continue;
       if (failures.length === ATTEMPTS_MAX) break;
       const done = await this.#attempt(slot, { call, attempt, failures });
       if (done !== null) return done.result;

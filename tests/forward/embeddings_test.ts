@@ -1,63 +1,9 @@
 // Embeddings and rerankings through edge, bus and worker: bodies and answers pass to the
 // byte, and what they cost is counted.
 import assert from "node:assert/strict";
-import { parseCatalog } from "@gateway/shared/models/catalog";
-import { mintKey } from "@gateway/shared/keys/key";
-import { randomBytes } from "@gateway/shared/process/ids";
-import { startGateway } from "../support/gateway/gateway.ts";
 import { BACKEND_KEY } from "../support/gateway/in_process_worker.ts";
 import { jsonResponse } from "../support/model_servers/model_answers.ts";
-import {
-  type Reply,
-  startScriptedServer,
-} from "../support/model_servers/scripted_server.ts";
-
-const KEY = mintKey(randomBytes);
-/** On a busy machine, no edge may take its worker for lost and offer a job twice. */
-const SLOWER = 20;
-
-/** A gateway with an embedding and a rerank model, each on all of these servers. */
-async function setup(...replies: Reply[]) {
-  await using starting = new AsyncDisposableStack();
-  const servers = replies.map((reply) =>
-    starting.use(startScriptedServer({ reply }))
-  );
-  const backends = servers.map(({ baseUrl }, preference) => ({
-    type: "openai" as const,
-    base_url: baseUrl,
-    model: "BAAI/bge-m3",
-    api_key_env: "KEY",
-    preference,
-  }));
-  const catalog = parseCatalog({
-    models: [
-      { id: "embed", kind: "embedding", backends },
-      { id: "order", kind: "rerank", backends },
-      { id: "talk", backends },
-    ],
-  });
-  const gateway = starting.use(
-    await startGateway("open", { door: { catalog }, slower: SLOWER }),
-  );
-  const baseUrl = servers[0]?.baseUrl ?? "";
-  await gateway.addWorker({ baseUrl }, { catalog });
-  const running = starting.move();
-  return {
-    servers,
-    settlements: () => gateway.edge.settlements(),
-    post: (path: string, body: string, headers: Record<string, string> = {}) =>
-      fetch(`${gateway.baseUrl()}/${path}`, {
-        method: "POST",
-        body,
-        headers: {
-          authorization: `Bearer ${KEY}`,
-          "content-type": "application/json",
-          ...headers,
-        },
-      }),
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
-}
+import { setup } from "./forward_rig.ts";
 
 const VECTORS =
   '{"object":"list", "data":[{"index":0,"embedding":[1.0,-2e-9]},' +

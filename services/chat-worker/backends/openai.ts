@@ -68,7 +68,7 @@ export async function runCompletion(
       const usage = await backend.complete(answer);
       room = answer.end(usage);
       return usage.counted;
-    });
+    }, speaksChat);
     if (!request.stream) await room;
     return { usage, tokens: usage.completion_tokens };
   } finally {
@@ -81,6 +81,9 @@ export interface OpenAiBackendOptions extends ModelServerOptions {
   /** The key of the salts of accounts; null for a random one. */
   cacheSaltKey?: string | null;
 }
+
+const speaksChat = ({ config }: OpenAiBackend) =>
+  config.dialect.speaks.includes("chat");
 
 /** One call of `complete` is one attempt; nothing is repeated. */
 export class OpenAiBackend extends ModelServer {
@@ -284,13 +287,13 @@ function noteOddities(
 }
 
 /** What a body is. */
-type BodyForm = "events" | "json" | "page";
+export type BodyForm = "events" | "json" | "page";
 
 /** Where no form shows in the first bytes, the label of the body decides. */
 const TELLING_BYTES = 16;
 
 /** The first bytes of a body, and what it is. */
-interface BodyStart {
+export interface BodyStart {
   /** Null if the body is empty; valid until the next read. */
   bytes: Uint8Array | null;
   form: BodyForm;
@@ -300,7 +303,7 @@ interface BodyStart {
  * Reads as much of a body as tells what it is: some servers ignore `stream`, in either
  * direction, and some send no content type or another. Only then its label counts.
  */
-async function readStart(
+export async function readStart(
   { connection, head: { contentType } }: ServerResponse,
 ): Promise<BodyStart> {
   let bytes = await connection.read();

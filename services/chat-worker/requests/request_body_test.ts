@@ -122,7 +122,9 @@ const spoken: Record<DialectName, { [name: string]: unknown }> = {
     ...template({ enable_thinking: false }),
   },
   ollama: { messages: system, max_tokens: 7, reasoning_effort: "none" },
+  lmstudio: { messages: system, max_tokens: 7, repeat_penalty: 1.2 },
   openai: { messages: asked.messages, max_completion_tokens: 7 },
+  anthropic: { messages: system, max_tokens: 7 },
 };
 
 const everyDialect = DIALECT_NAMES.map((name): Case => {

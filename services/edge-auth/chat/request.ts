@@ -13,6 +13,7 @@ import {
 import { fieldError } from "@gateway/shared/openai/error";
 import { findRefusedField } from "@gateway/shared/openai/refused_fields";
 import { isJsonObject } from "@gateway/shared/process/error_text";
+import { requireSpeaker } from "../forward/checks.ts";
 import { estimateTokens } from "../limits/cost.ts";
 import {
   parseRequest,
@@ -47,6 +48,7 @@ export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
     models,
   });
   const body: Body = isJsonObject(given) ? given : {};
+  requireSpeaker("chat", model);
   requirePassableFields(body, request, model);
   requireAcceptedParts(request, model);
   requireModelBounds(request, body, model);

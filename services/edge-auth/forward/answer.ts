@@ -1,35 +1,66 @@
 /** The answer to a forwarded request: its model server's headers, and its bytes. */
 import { AnswerHeadReader } from "@gateway/shared/forward/answer_head";
 import type { AnswerHead } from "@gateway/shared/forward/answer_head";
+import type { ForwardName } from "@gateway/shared/forward/endpoints";
+import { errorEvent, signOfLife } from "@gateway/shared/forward/envelope";
 import { ApiError } from "@gateway/shared/openai/error";
-import { BYTES_HEADERS } from "../http/responses.ts";
+import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
+
+const LINE_END = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+
+/** What an answer is to. */
+export interface ForwardedRequest {
+  readonly endpoint: ForwardName;
+  readonly stream: boolean;
+  readonly model: string;
+  readonly requestId: string;
+  /** When it came, in Unix seconds. */
+  readonly created: number;
+}
 
 /**
  * Passes on an answer as it arrives. Until its first byte was sent, a failure is an HTTP
- * error; a whole answer that fails later is cut, which its length shows.
+ * error; a stream that fails later ends with an event of its dialect, and a whole answer
+ * is cut, which its length shows.
  */
 export class ForwardAnswer extends StreamedAnswer {
+  readonly #to: ForwardedRequest;
   #head = new AnswerHeadReader();
+  /** The last byte written ended an event, so that another may follow. */
+  #hasEndedEvent = true;
+  /** The server has answered with one body, though asked for events. */
+  #isWhole = false;
 
-  constructor(options: AnswerOptions, readonly isStream: boolean) {
+  constructor(options: AnswerOptions, to: ForwardedRequest) {
     super(options);
+    this.#to = to;
+  }
+
+  protected override get signOfLife(): Uint8Array {
+    return new TextEncoder().encode(signOfLife(this.#to.endpoint));
   }
 
   protected override get isBetweenEvents(): boolean {
-    return this.isStream;
+    return this.#to.stream && !this.#isWhole && this.#hasEndedEvent;
   }
 
   /** Sends the next bytes. */
   onPayload(payload: Uint8Array, sequence: number): void {
     if (this.isOver) return;
-    if (this.hasStarted) return this.write(payload, sequence);
+    if (this.hasStarted) return this.#send(payload, sequence);
     const read = this.#head.push(payload);
     if (read === null) return this.run.delivered(sequence);
     if (read === "invalid") return this.run.cancel("violation", unreadable());
+    this.#isWhole = read.head.length !== undefined;
+    // It was opened as a stream while the server was silent.
+    if (this.#isWhole && this.options.out.headersSent) {
+      return this.run.cancel("violation", unreadable());
+    }
     this.start();
     this.#open(read.head);
-    this.write(read.rest, sequence);
+    this.#send(read.rest, sequence);
   }
 
   /** Forgets an unfinished head. */
@@ -37,13 +68,38 @@ export class ForwardAnswer extends StreamedAnswer {
     this.#head = new AnswerHeadReader();
   }
 
+  /** The event that ends a stream: the server's own, if it has sent one, or ours. */
+  protected override errorEvent(error: ApiError): string {
+    const { endpoint } = this.#to;
+    const own = error.answer?.body ?? "";
+    // Codex does not read the server's event `error`.
+    const isTold = own !== "" &&
+      !(endpoint === "responses" && own.startsWith("event: error"));
+    if (isTold) return own;
+    return own + errorEvent(endpoint, error, this.#to);
+  }
+
   #open({ content_type: type, length, headers }: AnswerHead): void {
+    if (length === undefined) {
+      return this.open({ ...headers, ...EVENT_STREAM_HEADERS });
+    }
     this.open({
       ...BYTES_HEADERS,
       ...headers,
       "content-type": type,
-      ...length !== undefined && { "content-length": `${length}` },
+      "content-length": `${length}`,
     });
+  }
+
+  #send(bytes: Uint8Array, sequence: number): void {
+    const last = bytes.at(-1);
+    if (last !== undefined) {
+      const before = bytes.at(-2);
+      const isBlank = before === LINE_END ||
+        (before === CARRIAGE_RETURN && bytes.at(-3) === LINE_END);
+      this.#hasEndedEvent = last === LINE_END && isBlank;
+    }
+    this.write(bytes, sequence);
   }
 }
 

@@ -1,60 +1,92 @@
 /** The endpoints whose requests are forwarded as they are. */
 import {
+  edited,
   type ForwardBody,
   readForwardBody,
   spanOf,
 } from "@gateway/shared/forward/body";
 import {
+  type ForwardEndpoint,
   forwardEndpoint,
   type ForwardName,
 } from "@gateway/shared/forward/endpoints";
+import type { Edit } from "@gateway/shared/forward/members";
 import { requestHeaders } from "@gateway/shared/forward/passed_headers";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import { bodyTokens } from "@gateway/shared/forward/size";
 import { inputsIn } from "@gateway/shared/forward/vectors";
-import { TOKEN_LIMITS } from "@gateway/shared/limits";
-import type { Catalog } from "@gateway/shared/models/catalog";
-import { fieldError } from "@gateway/shared/openai/error";
-import { model } from "@gateway/shared/openai/fields";
-import { findRefusedField } from "@gateway/shared/openai/refused_fields";
+import { REQUEST_LIMITS, TOKEN_LIMITS } from "@gateway/shared/limits";
+import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
+import { integer, model, nullable } from "@gateway/shared/openai/fields";
 import * as z from "zod";
-import type { Exchange } from "../http/exchange.ts";
-import type { Estimate } from "../limits/cost.ts";
+import type { WallNow } from "@gateway/shared/process/clock";
+import { publicRequestId } from "@gateway/shared/process/ids";
+import {
+  costsNothing,
+  type Estimate,
+  estimateGeneration,
+  type ModelLengths,
+} from "../limits/cost.ts";
+import type { Call } from "../requests/call.ts";
 import type { Endpoint } from "../requests/endpoint.ts";
 import { parseRequest } from "../requests/parse_request.ts";
 import { ForwardAnswer } from "./answer.ts";
+import { requireAllowed, requireSpeaker } from "./checks.ts";
 
-/**
- * Members that must not be repeated: the server might believe another one than the
- * gateway.
- */
+const MS_PER_SECOND = 1_000;
+/** Members that must not be repeated: a server might believe another one. */
 const SINGLE = ["model", "stream"];
+const outputTokens = integer(0);
 
-const governed = z.object({ model });
+/** What is looked at of a body, whatever its dialect; all else is the server's. */
+const governed = nullable(z.object({
+  model,
+  stream: z.boolean().exactOptional(),
+  n: integer(1, REQUEST_LIMITS.nMax).exactOptional(),
+  max_tokens: outputTokens.exactOptional(),
+  max_output_tokens: outputTokens.exactOptional(),
+}));
+/** Of endpoints that generate nothing, the model alone governs. */
+const governedModel = z.object({ model });
+
+/** What was found of a body that governs. */
+interface Governed {
+  model: string;
+  stream?: boolean;
+  n?: number;
+  max_tokens?: number;
+  max_output_tokens?: number;
+}
 
 /** The endpoint of this name, for one request of it. */
 export function forwardTo(
   name: ForwardName,
-  { headers, query }: Pick<Exchange, "headers" | "query">,
+  { exchange: { headers, query }, requestId }: Call,
+  { wallNow }: { wallNow: WallNow },
 ): Endpoint<ForwardRequest> {
-  const { kind } = forwardEndpoint(name);
+  const endpoint = forwardEndpoint(name);
+  const { kind, outputBound, isFree } = endpoint;
+  const single = outputBound === null ? SINGLE : [...SINGLE, outputBound];
   return {
     kind,
-    decode: (bytes) => new GivenBody(readForwardBody(bytes, SINGLE)),
+    isFree,
+    decode: (bytes) => new GivenBody(readForwardBody(bytes, single)),
     parse(given, models) {
       if (!(given instanceof GivenBody)) throw new TypeError("Not decoded");
-      const { body } = given;
-      const { request } = parseRequest(body.value, {
-        schema: governed,
-        kind,
-        models,
-      });
-      requirePassable(body);
+      const { value } = given.body;
+      const schema: z.ZodType<Governed> = outputBound === null
+        ? governedModel
+        : governed;
+      const parsed = parseRequest(value, { schema, kind, models });
+      const asked = askedOf(endpoint, parsed);
+      requireSpeaker(name, parsed.model);
+      requireAllowed(name, given.body, { model: parsed.model, ...asked });
+      const body = withinBound(given.body, endpoint, parsed.model);
       const modelAt = spanOf(body, "model");
       if (modelAt === null) throw new TypeError("A body without its model");
       return {
-        model: request.model,
-        stream: false,
+        ...asked,
+        model: parsed.request.model,
         forward: name,
         query: query === "" ? "" : `?${query}`,
         headers: requestHeaders(headers),
@@ -63,8 +95,16 @@ export function forwardTo(
         ...sizeOf(name, body),
       };
     },
-    estimate: estimateInput,
-    answer: ({ stream }) => (options) => new ForwardAnswer(options, stream),
+    estimate: (request, catalog) =>
+      isFree ? costsNothing() : estimateOf(endpoint, request, catalog),
+    answer: ({ stream, model }) => (options) =>
+      new ForwardAnswer(options, {
+        endpoint: name,
+        stream,
+        model,
+        requestId: publicRequestId(requestId),
+        created: Math.floor(wallNow() / MS_PER_SECOND),
+      }),
   };
 }
 
@@ -78,10 +118,43 @@ class GivenBody {
   }
 }
 
-function requirePassable({ value }: ForwardBody): void {
-  const field = findRefusedField(value, { maxTokens: undefined });
-  if (field === null) return;
-  throw fieldError("unsupported_parameter", field.param, field.message);
+/** What a request asks for, within the bounds of its model. */
+function askedOf(
+  { streams, outputBound }: ForwardEndpoint,
+  { request, model }: { request: Governed; model: ModelConfig },
+): Pick<ForwardRequest, "stream" | "choices" | "outputTokensMax"> {
+  const bound = outputBound === "max_output_tokens"
+    ? request.max_output_tokens
+    : request.max_tokens;
+  return {
+    stream: streams && request.stream === true,
+    choices: request.n ?? 1,
+    outputTokensMax: bound === undefined
+      ? null
+      : Math.min(bound, longestOf(model)),
+  };
+}
+
+const longestOf = (
+  { output_tokens = Infinity, context_tokens = Infinity }: ModelConfig,
+): number => Math.min(output_tokens, context_tokens);
+
+/**
+ * The body with its bound on output lowered to what the model allows: agents ask for
+ * 32,000 and 64,000 tokens by themselves, so it is no reason to refuse them.
+ */
+function withinBound(
+  body: ForwardBody,
+  { outputBound }: ForwardEndpoint,
+  model: ModelConfig,
+): ForwardBody {
+  if (outputBound === null) return body;
+  const bound = body.value[outputBound];
+  const longest = longestOf(model);
+  const at = spanOf(body, outputBound);
+  if (typeof bound !== "number" || bound <= longest || at === null) return body;
+  const edits: Edit[] = [{ ...at, text: String(longest) }];
+  return edited(body, edits);
 }
 
 /** What a request costs at least, and the vectors that must answer it. */
@@ -89,24 +162,28 @@ function sizeOf(
   name: ForwardName,
   { value, text }: ForwardBody,
 ): Pick<ForwardRequest, "promptTokens" | "vectors"> {
-  if (name === "rerank") {
-    return { promptTokens: bodyTokens(text), vectors: null };
-  }
-  if (!Object.hasOwn(value, "input")) {
-    // vLLM embeds `messages`, too.
+  // vLLM embeds `messages`, too.
+  if (name !== "embeddings" || !Object.hasOwn(value, "input")) {
     return { promptTokens: bodyTokens(text), vectors: null };
   }
   const { count, tokens } = inputsIn(value.input);
   return { promptTokens: Math.max(1, tokens), vectors: count };
 }
 
-/** A model that makes no tokens reserves those of the input. */
-function estimateInput(
-  { model, promptTokens, vectors }: ForwardRequest,
+function estimateOf(
+  { outputBound }: ForwardEndpoint,
+  request: ForwardRequest,
   catalog: Catalog,
 ): Estimate {
+  const { promptTokens, choices, outputTokensMax, vectors } = request;
+  const model: ModelLengths = catalog.get(request.model) ?? {};
+  if (outputBound !== null) {
+    const size = { promptTokens, choices, outputTokensMax };
+    return estimateGeneration(size, model);
+  }
+  // A model that makes no tokens reserves those of the input.
   const { context_tokens: contextTokens = TOKEN_LIMITS.contextTokensMax } =
-    catalog.get(model) ?? {};
+    model;
   return {
     promptTokens,
     totalTokens: promptTokens,

@@ -2,6 +2,7 @@
 import { type IncomingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
+import type { Envelope } from "@gateway/shared/forward/endpoints";
 import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
 
 /** Header fields by name. */
@@ -17,6 +18,8 @@ const KEEP_ALIVE = `timeout=${SERVER_LIMITS.idleMs / 1_000}`;
 export class ApiResponse extends ServerResponse {
   /** Headers that it has, whatever is sent. */
   readonly fixedHeaders: Record<string, string> = {};
+  /** The form of its errors. */
+  envelope: Envelope = "openai";
 
   /**
    * Sends all headers at once, since `node:http` takes three times as long for each one

@@ -1,5 +1,7 @@
 /** Headers and bodies of HTTP responses. */
 import type { Writable } from "node:stream";
+import type { Envelope } from "@gateway/shared/forward/endpoints";
+import { anthropicError } from "@gateway/shared/forward/envelope";
 import type { ApiError, OwnAnswer } from "@gateway/shared/openai/error";
 import {
   CLIENT_CLOSED_REQUEST,
@@ -10,6 +12,10 @@ import {
 /** Where a response goes: an `ApiResponse`, or a stand-in of a test. */
 export interface ResponseOutput extends Writable {
   statusCode: number;
+  /** The form of errors; absent: OpenAI's. */
+  readonly envelope?: Envelope;
+  /** Headers that it has, whatever is sent, with the id of the request. */
+  readonly fixedHeaders?: HeaderFields;
   readonly headersSent: boolean;
   /** Sends the status and all headers, once. */
   sendHead(status: number, headers: HeaderFields): unknown;
@@ -74,13 +80,21 @@ export function sendJson(
  * model server's own answer where that is kept.
  */
 export function sendError(response: ResponseOutput, error: ApiError): void {
-  if (error.answer !== null) {
+  if (error.answer !== null && !isEvent(error.answer)) {
     return sendOwnAnswer(response, error, error.answer);
   }
-  const bytes = new TextEncoder().encode(JSON.stringify(error.toBody()));
+  const { envelope, fixedHeaders } = response;
+  const body = envelope === "anthropic"
+    ? anthropicError(error, fixedHeaders?.["x-request-id"] ?? "")
+    : error.toBody();
+  const bytes = new TextEncoder().encode(JSON.stringify(body));
   const headers = { ...JSON_HEADERS, ...errorHeaders(error), ...error.headers };
   sendBytes(response, bytes, { status: error.status, headers });
 }
+
+/** It is part of a stream, and no body of a response. */
+const isEvent = ({ contentType }: OwnAnswer) =>
+  contentType === "text/event-stream";
 
 function sendOwnAnswer(
   response: ResponseOutput,

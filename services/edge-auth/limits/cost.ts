@@ -84,6 +84,44 @@ export function estimateTokens(
   };
 }
 
+/** What is known of the size of a request that generates tokens. */
+export interface GenerationSize {
+  promptTokens: number;
+  /** How many answers are asked for. */
+  choices: number;
+  /** The longest answer; null: the client has set no bound. */
+  outputTokensMax: number | null;
+}
+
+/** Estimates a request of which only the size is known. */
+export function estimateGeneration(
+  { promptTokens, choices, outputTokensMax }: GenerationSize,
+  { output_tokens = Infinity, context_tokens }: ModelLengths,
+): Estimate {
+  const contextTokens = context_tokens ?? TOKEN_LIMITS.contextTokensMax;
+  const wanted = outputTokensMax ?? OUTPUT_TOKENS_DEFAULT;
+  const longest = Math.min(outputTokensMax ?? contextTokens, contextTokens);
+  return {
+    promptTokens,
+    totalTokens: promptTokens + Math.min(wanted, output_tokens) * choices,
+    believed: {
+      promptTokensMax: Math.max(promptTokens, contextTokens),
+      completionTokensMax: longest * choices,
+    },
+    units: null,
+  };
+}
+
+/** The estimate of a request that costs nothing. */
+export function costsNothing(): Estimate {
+  return {
+    promptTokens: 0,
+    totalTokens: 0,
+    believed: { promptTokensMax: 0, completionTokensMax: 0 },
+    units: null,
+  };
+}
+
 /** The estimate of a request that costs units; a count of 0: not known yet. */
 export function costsOnly(unit: UsageUnit, count = 0): Estimate {
   return {

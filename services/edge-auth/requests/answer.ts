@@ -113,6 +113,11 @@ export abstract class StreamedAnswer extends Answer {
     return true;
   }
 
+  /** What keeps a silent stream open. */
+  protected get signOfLife(): Uint8Array {
+    return KEEP_ALIVE;
+  }
+
   /** Sends what comes after the last payload. */
   onEnd(): void {
     this.#end(this.last);
@@ -129,8 +134,12 @@ export abstract class StreamedAnswer extends Answer {
       return sendError(out, error);
     }
     if (!this.isBetweenEvents) return this.onAbandoned();
-    const data = `data: ${JSON.stringify(error.toBody())}\n\n`;
-    this.#end(new TextEncoder().encode(this.errorHead + data));
+    this.#end(new TextEncoder().encode(this.errorEvent(error)));
+  }
+
+  /** The event that ends a stream which has failed. */
+  protected errorEvent(error: ApiError): string {
+    return `${this.errorHead}data: ${JSON.stringify(error.toBody())}\n\n`;
   }
 
   /** Sends a comment after a silence, and gives up on a client that does not read. */
@@ -147,7 +156,7 @@ export abstract class StreamedAnswer extends Answer {
       : streamHeadMs > 0 && silentMs >= streamHeadMs;
     if (!isSilent || !this.isBetweenEvents) return;
     this.open();
-    this.write(KEEP_ALIVE);
+    this.write(this.signOfLife);
   }
 
   /** Sends the head, unless it was sent. */

@@ -14,6 +14,8 @@ export interface Endpoint<Request extends JobRequest> {
   readonly kind: ModelKind;
   /** The model, where the path decides it: for errors before the body was read. */
   readonly model?: string;
+  /** Whether it costs nothing and has a bound of its own; default: false. */
+  readonly isFree?: boolean;
   /** Reads the bytes of a body. Throws an `ApiError`. Absent: they are parsed as JSON. */
   decode?(bytes: Uint8Array): unknown;
   /**

@@ -42,6 +42,8 @@ export interface RunRequestDependencies
   catalog: Catalog;
   admission: Admission;
   refusedBodies: RefusedBodies;
+  /** Bounds requests that cost nothing. */
+  countLimit: { take(keyId: string): void };
 }
 
 /** A request that was checked. The body is all that is left of its content. */
@@ -52,6 +54,8 @@ interface CheckedRequest extends RunFacts {
   readonly body: WholeBody;
   /** How long parsing and checking took. */
   readonly parseMs: number;
+  /** Whether it costs nothing. */
+  readonly isFree: boolean;
 }
 
 /** A request that may run. */
@@ -123,6 +127,7 @@ async function readRequest<Request extends JobRequest>(
       createAnswer: endpoint.answer(request),
       body: WholeBody.of(request, share),
       parseMs: now() - startedAtMs,
+      isFree: endpoint.isFree ?? false,
     };
   } catch (error) {
     share.release();
@@ -146,6 +151,10 @@ async function runChecked(
 ): Promise<CallEnd> {
   const { kind, model, estimate } = checked;
   try {
+    if (checked.isFree) {
+      await requireMayCount(call, checked, deps);
+      return startRun(call, { ...checked, lease: null }, deps);
+    }
     const ask = { scope: scopeOf(kind), model, estimate };
     const lease = await admit(call, ask, deps);
     if (lease !== null) return startRun(call, { ...checked, lease }, deps);
@@ -161,6 +170,23 @@ async function runChecked(
     if (isKeyRefused) deps.refusedBodies.charge(keyId, checked.parseMs);
     return refused(error, model);
   }
+}
+
+/**
+ * Admits a request that costs nothing: it needs the rights of its key, and takes no
+ * place among its requests. Throws the `ApiError` of a refusal.
+ */
+async function requireMayCount(
+  { principal }: KnownCall,
+  { kind, model }: RunFacts,
+  { admission, countLimit }: RunRequestDependencies,
+): Promise<void> {
+  const allowed = await admission.modelsOf(principal, scopeOf(kind));
+  if (allowed.length > 0 && !allowed.includes(model)) {
+    const message = "You have no access to this model.";
+    throw new ApiError("forbidden", message);
+  }
+  countLimit.take(principal.keyId);
 }
 
 /**

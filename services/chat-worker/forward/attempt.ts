@@ -1,0 +1,16 @@
+/** One attempt of a forwarded request at a model server. */
+import type { ForwardRequest } from "@gateway/shared/forward/request";
+import type { ModelServer } from "@gateway/shared/upstream/model_server";
+import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { JobCall } from "@gateway/shared/worker/job";
+import type { HeldBytes } from "@gateway/shared/worker/memory";
+
+/** The request, the server that is asked, and who gets the answer. */
+export interface ForwardAttempt {
+  readonly request: ForwardRequest;
+  readonly server: ModelServer;
+  readonly call: JobCall;
+  readonly progress: AttemptProgress;
+  /** Counts what is kept of the answer. */
+  readonly held: HeldBytes;
+}

@@ -1,0 +1,206 @@
+/** Passes the events of a model server on as they come, several in one frame. */
+import { Buffer } from "node:buffer";
+import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
+import { EventTap, type FailureEvent } from "@gateway/shared/forward/event_tap";
+import { answerHeaders } from "@gateway/shared/forward/passed_headers";
+import type { Usage } from "@gateway/shared/openai/completion";
+import { frameError } from "@gateway/shared/upstream/error_response";
+import {
+  invalidAnswer,
+  truncatedAnswer,
+  UpstreamError,
+} from "@gateway/shared/upstream/errors";
+import { isJsonObject } from "@gateway/shared/upstream/json";
+import type {
+  ModelServer,
+  ServerResponse,
+} from "@gateway/shared/upstream/model_server";
+import type { ForwardAttempt } from "./attempt.ts";
+
+const EVENT_STREAM = "text/event-stream";
+/** What may follow the end of the answer does not justify a long wait. */
+const AFTER_FINISH_MS = 5_000;
+/** A stream that brings more in one read is a fast one, and does not pause. */
+const PAUSE_READ_BYTES_MAX = 4_096;
+/** Incomplete events from this length on count as memory that the answer holds. */
+const LONG_EVENT_BYTES_MIN = 64 * 1024;
+
+/**
+ * Passes on all events, after the `start` that was read already, and returns the usage.
+ * Until the model has begun, nothing passes, so that another server may still answer.
+ * Rejects with the error that the server reports, or `upstream_truncated`.
+ */
+export async function passEvents(
+  attempt: ForwardAttempt,
+  response: ServerResponse,
+  start: Uint8Array | null,
+): Promise<Usage> {
+  const { request } = attempt;
+  const tap = new EventTap(request.forward);
+  const stream = new EventStream(attempt, response, tap);
+  try {
+    await stream.read(start);
+  } catch (error) {
+    // What is missing of a connection after the end of the answer is no loss.
+    if (!tap.isFinished || !isCut(error)) throw error;
+  }
+  if (!tap.isFinished) throw truncatedAnswer("No end of the answer");
+  const { usage } = tap;
+  const isStated = usage !== null &&
+    (usage.completion_tokens > 0 || !tap.hasText);
+  if (isStated) return usage;
+  const { promptTokens: prompt } = request;
+  const completion = tap.estimatedTokens;
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+  };
+}
+
+/** One stream on its way from its server to its edge. */
+class EventStream {
+  readonly #attempt: ForwardAttempt;
+  readonly #response: ServerResponse;
+  readonly #tap: EventTap;
+  /** What came before the model had begun. */
+  #before: Uint8Array[] = [];
+  /** The memory that an unfinished event takes. */
+  #heldBytes = 0;
+
+  constructor(
+    attempt: ForwardAttempt,
+    response: ServerResponse,
+    tap: EventTap,
+  ) {
+    this.#attempt = attempt;
+    this.#response = response;
+    this.#tap = tap;
+  }
+
+  /** Reads to the end. */
+  async read(start: Uint8Array | null): Promise<void> {
+    const { connection, deadlines } = this.#response;
+    const { call, server } = this.#attempt;
+    const tap = this.#tap;
+    for (
+      let piece = start;
+      piece !== null;
+      piece = await connection.read()
+    ) {
+      const hadBegun = tap.hasBegun;
+      const events = this.#push(piece);
+      const room = this.#pass(events, hadBegun);
+      if (tap.failure !== null) throw failureOf(tap.failure, server);
+      const mayPause = room === undefined && events.length > 0 &&
+        tap.hasBegun && !tap.isFinished &&
+        piece.length <= PAUSE_READ_BYTES_MAX;
+      const rest = room ?? this.#hold() ?? (mayPause && call.pause());
+      if (rest) {
+        deadlines.rest();
+        await rest;
+        deadlines.throwIfEnded();
+      }
+      this.#armNext();
+    }
+  }
+
+  #push(piece: Uint8Array): Uint8Array {
+    try {
+      return this.#tap.push(piece);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      throw invalidAnswer(error.message);
+    }
+  }
+
+  /** Passes events on, the first ones with what came before and with the head. */
+  #pass(events: Uint8Array, hadBegun: boolean): Promise<void> | undefined {
+    const { call, progress } = this.#attempt;
+    const { hasBegun, tokens } = this.#tap;
+    if (hadBegun) return call.write(events, tokens);
+    if (!hasBegun) {
+      // A copy, since the next read takes the buffer.
+      if (events.length > 0) this.#before.push(new Uint8Array(events));
+      return;
+    }
+    progress.onBegun();
+    progress.hasSent = true;
+    const { fields } = this.#response.head;
+    const head = encodeAnswerHead({
+      content_type: EVENT_STREAM,
+      headers: answerHeaders(fields),
+    });
+    const before = this.#before;
+    this.#before = [];
+    return call.write(
+      Buffer.concat([Buffer.from(head), ...before, events]),
+      tokens,
+    );
+  }
+
+  /** Counts the memory that a long event takes until it is complete. */
+  #hold(): Promise<void> | undefined {
+    const { held } = this.#attempt;
+    const { pendingBytes } = this.#tap;
+    const bytes = pendingBytes >= LONG_EVENT_BYTES_MIN ? pendingBytes : 0;
+    const more = bytes - this.#heldBytes;
+    if (more === 0) return;
+    this.#heldBytes = bytes;
+    if (more > 0) return held.grow(more);
+    held.shrink(-more);
+  }
+
+  /** Allows the server the time until its next sign of life. */
+  #armNext(): void {
+    const { deadlines, server } = this.#response;
+    const { between_tokens_ms: betweenMs, first_token_ms: firstMs } =
+      server.config.deadlines;
+    const { hasBegun, isFinished } = this.#tap;
+    if (!hasBegun) return deadlines.arm("firstToken", firstMs);
+    const mostMs = isFinished ? AFTER_FINISH_MS : Infinity;
+    deadlines.arm("betweenTokens", Math.min(betweenMs, mostMs));
+  }
+}
+
+/** The error that a server reports within its answer, with the event that says so. */
+function failureOf(
+  { text, data }: FailureEvent,
+  { redact, scrub }: ModelServer,
+): UpstreamError {
+  // Of a response that failed, the error is a member.
+  const response = isJsonObject(data) && isJsonObject(data.response)
+    ? data.response
+    : data;
+  const error = frameError(response, redact);
+  return error.keeping({
+    status: error.status,
+    contentType: EVENT_STREAM,
+    body: scrubbed(text, data, scrub),
+    headers: {},
+  });
+}
+
+/** An event without secrets: unchanged if it has none. */
+function scrubbed(
+  text: string,
+  data: unknown,
+  scrub: (text: string) => string,
+): string {
+  if (!isJsonObject(data)) return "";
+  let hasSecrets = false;
+  const clean = JSON.stringify(data, (_, value: unknown) => {
+    if (typeof value !== "string") return value;
+    const safe = scrub(value);
+    if (safe !== value) hasSecrets = true;
+    return safe;
+  });
+  if (!hasSecrets) return text;
+  const name = /^event:.*\n/.exec(text)?.[0] ?? "";
+  return `${name}data: ${clean}\n\n`;
+}
+
+/** Whether an answer broke off or stalled, as opposed to being invalid. */
+const isCut = (error: unknown) =>
+  error instanceof UpstreamError &&
+  /^(truncated|timeout|deadline)$/.test(error.fault);

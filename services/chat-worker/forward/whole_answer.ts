@@ -1,0 +1,103 @@
+/** Whole answers to forwarded requests: read, looked into, and passed on. */
+import { Buffer } from "node:buffer";
+import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
+import { answerHeaders } from "@gateway/shared/forward/passed_headers";
+import type { ForwardRequest } from "@gateway/shared/forward/request";
+import { readWholeAnswer, usageOfInput } from "@gateway/shared/forward/usage";
+import type { Usage } from "@gateway/shared/openai/completion";
+import { invalidAnswer } from "@gateway/shared/upstream/errors";
+import type { ServerResponse } from "@gateway/shared/upstream/model_server";
+import type { JobCall } from "@gateway/shared/worker/job";
+import type { HeldBytes } from "@gateway/shared/worker/memory";
+import type { ForwardAttempt } from "./attempt.ts";
+
+/** The largest whole answer: 1,000 vectors of 1,536 numbers in decimal fit. */
+const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
+/** Bytes passed on at a time: a quarter of the credit window. */
+const PIECE_BYTES_MAX = 64 * 1024;
+const BYTES_PER_TOKEN = 4;
+
+/** A whole answer, which has been looked into. */
+export interface ReadAnswer {
+  /** The line that precedes it. */
+  readonly head: string;
+  readonly body: Uint8Array;
+  readonly usage: Usage;
+}
+
+/**
+ * Reads a whole answer, after the `start` that was read already. Rejects with
+ * `upstream_invalid` if it is none, or has another number of vectors than it should.
+ */
+export async function readAnswer(
+  { request, held }: ForwardAttempt,
+  response: ServerResponse,
+  start: Uint8Array | null,
+): Promise<ReadAnswer> {
+  const body = await readWhole(response, { held, start });
+  // Names and numbers are ASCII; read as Latin-1, nothing else has to be decoded.
+  const answer = readWholeAnswer(body.toString("latin1"), request.forward);
+  if (answer === null) throw invalidAnswer("Not a JSON object");
+  const { vectors } = request;
+  if (vectors !== null && answer.vectors !== vectors) {
+    throw invalidAnswer(`${answer.vectors} vectors for ${vectors} inputs`);
+  }
+  const { fields } = response.head;
+  return {
+    head: encodeAnswerHead({
+      content_type: fields.get("content-type") ?? "application/json",
+      length: body.length,
+      headers: answerHeaders(fields),
+    }),
+    body,
+    usage: answer.usage ?? estimatedUsage(request, body.length),
+  };
+}
+
+/** Reads all of a body, of which each byte is counted. */
+async function readWhole(
+  { connection, deadlines, server }: ServerResponse,
+  { held, start }: { held: HeldBytes; start: Uint8Array | null },
+): Promise<Buffer> {
+  const { between_tokens_ms: betweenMs } = server.config.deadlines;
+  connection.bytesLeft = ANSWER_BYTES_MAX;
+  connection.onPiece = (bytes) => held.grow(bytes);
+  // Copies, since the next read takes the buffer.
+  const pieces = start === null ? [] : [new Uint8Array(start)];
+  for (;;) {
+    deadlines.arm("betweenTokens", betweenMs);
+    const piece = await connection.read();
+    if (piece === null) return Buffer.concat(pieces);
+    pieces.push(new Uint8Array(piece));
+  }
+}
+
+/** For a server that states none: its text has a token for every four bytes. */
+function estimatedUsage(
+  { forward, promptTokens: prompt }: ForwardRequest,
+  bytes: number,
+): Usage {
+  const isInput = forward === "embeddings" || forward === "rerank";
+  if (isInput) return usageOfInput(prompt);
+  const completion = Math.ceil(bytes / BYTES_PER_TOKEN);
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+  };
+}
+
+/** Sends an answer to its edge, as fast as the client takes it. */
+export async function passOn(
+  { head, body, usage }: ReadAnswer,
+  call: JobCall,
+): Promise<void> {
+  const { completion_tokens: tokens } = usage;
+  call.write(head, tokens);
+  for (let at = 0; at < body.length; at += PIECE_BYTES_MAX) {
+    const room = call.write(body.subarray(at, at + PIECE_BYTES_MAX), tokens);
+    if (room === undefined) continue;
+    await room;
+    call.signal.throwIfAborted();
+  }
+}

@@ -1,0 +1,140 @@
+/** What a forwarded request must not ask for, and what its model must have for it. */
+import type { ForwardBody } from "@gateway/shared/forward/body";
+import {
+  forwardEndpoint,
+  type ForwardName,
+} from "@gateway/shared/forward/endpoints";
+import type { ForwardRequest } from "@gateway/shared/forward/request";
+import type { ModelConfig } from "@gateway/shared/models/catalog";
+import type { ServerAbility } from "@gateway/shared/models/dialects";
+import { type ApiError, fieldError } from "@gateway/shared/openai/error";
+import { findRefusedField } from "@gateway/shared/openai/refused_fields";
+import { isJsonObject } from "@gateway/shared/process/error_text";
+
+/** Throws a 400 that says what to set, if no server of the model has the endpoint. */
+export function requireSpeaker(
+  ability: ServerAbility,
+  { id, kind, backends }: ModelConfig,
+): void {
+  // Models of other kinds are of no use to anybody whose server lacks their endpoint.
+  if (kind !== "chat") return;
+  if (backends.some(({ dialect }) => dialect.speaks.includes(ability))) return;
+  const { isFree } = ability === "chat" ? NO_COUNT : forwardEndpoint(ability);
+  const names = new Set(backends.map(({ dialect_name: name }) => `'${name}'`));
+  throw fieldError(
+    // Agents count by themselves after 404, and after no other status.
+    isFree ? "not_found" : "unsupported_value",
+    "model",
+    `No server of the model '${id}' is known to have ${pathOf(ability)} ` +
+      `(dialect ${[...names].join(", ")}). If one has it, the operator adds ` +
+      `'${ability}' to the backend's 'speaks'.`,
+  );
+}
+
+const NO_COUNT = { isFree: false };
+
+const pathOf = (ability: ServerAbility): string =>
+  ability === "chat" ? "/v1/chat/completions" : forwardEndpoint(ability).path;
+
+/** Members by which a server is to continue what it has kept. */
+const STATES = ["previous_response_id", "conversation", "background"];
+
+/** Throws the 400 of a member that must not pass. */
+export function requireAllowed(
+  name: ForwardName,
+  { value, text }: ForwardBody,
+  { model, outputTokensMax }:
+    & Pick<ForwardRequest, "outputTokensMax">
+    & { model: ModelConfig },
+): void {
+  const maxTokens = outputTokensMax ?? undefined;
+  const field = findRefusedField(value, { maxTokens });
+  if (field !== null) {
+    throw fieldError("unsupported_parameter", field.param, field.message);
+  }
+  const { refuse_fields: refused } = model;
+  const excluded = refused.find((each) => (value[each] ?? null) !== null);
+  if (excluded !== undefined) {
+    const message = `Unsupported parameter: '${excluded}'. ` +
+      `The model '${model.id}' is configured not to take it.`;
+    throw fieldError("unsupported_parameter", excluded, message);
+  }
+  if (name === "responses" || name === "compact") requireNoState(value, model);
+  if (model.fetches_urls || !/"https?:/i.test(text)) return;
+  const where = addressIn(value, name);
+  if (where !== null) throw mustNotFetch(where, model);
+}
+
+function requireNoState(value: ForwardBody["value"], model: ModelConfig): void {
+  if (model.stateful) return;
+  const member = STATES.find((each) => (value[each] ?? false) !== false);
+  if (member === undefined) return;
+  throw fieldError(
+    "unsupported_value",
+    member,
+    `Unsupported '${member}': nothing is stored here, so send the whole ` +
+      "conversation. If the only server of the model " +
+      `'${model.id}' stores responses, the operator sets the model's 'stateful'.`,
+  );
+}
+
+/** Parts of requests in which a server may be told to fetch something. */
+const FETCHING = ["messages", "input", "tools", "mcp_servers", "system"];
+const ADDRESS = /^https?:/i;
+/** Members that hold an address to fetch, or an object with its `url`. */
+const ADDRESS_MEMBER = /^(image|audio|video|file|server)_url$/;
+
+/** The path of an address that a server would fetch, or null. */
+function addressIn(
+  value: ForwardBody["value"],
+  name: ForwardName,
+): string | null {
+  if (name === "embeddings" || name === "rerank") return null;
+  for (const member of FETCHING) {
+    const where = addressBelow(value[member], member);
+    if (where !== null) return where;
+  }
+  return null;
+}
+
+function addressBelow(value: unknown, path: string): string | null {
+  if (Array.isArray(value)) {
+    for (const [index, each] of value.entries()) {
+      const where = addressBelow(each, `${path}[${index}]`);
+      if (where !== null) return where;
+    }
+    return null;
+  }
+  if (!isJsonObject(value)) return null;
+  for (const [name, member] of Object.entries(value)) {
+    if (SPOKEN.has(name)) continue;
+    const here = `${path}.${name}`;
+    // Anthropic's sources and servers of tools are of the type `url`.
+    const isUrl = name === "url" && value.type === "url";
+    const holds = ADDRESS_MEMBER.test(name) || isUrl;
+    const inner = holds && isJsonObject(member) ? member.url : member;
+    if (holds && typeof inner === "string" && ADDRESS.test(inner)) return here;
+    const where = addressBelow(member, here);
+    if (where !== null) return where;
+  }
+  return null;
+}
+
+/** Members whose content a model reads, and no server fetches: arguments, schemas. */
+const SPOKEN = new Set([
+  "arguments",
+  "input",
+  "input_schema",
+  "parameters",
+  "text",
+]);
+
+function mustNotFetch(param: string, { id }: ModelConfig): ApiError {
+  return fieldError(
+    "unsupported_value",
+    param,
+    `Invalid '${param}': expected data, because the server of the model ` +
+      `'${id}' must not fetch addresses. If it may, the operator sets the ` +
+      "model's 'fetches_urls'.",
+  );
+}

@@ -1,0 +1,55 @@
+/** The list of models, in OpenAI's and in Anthropic's form. */
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ModelObject } from "@gateway/shared/openai/completion";
+import { sendJson } from "../http/responses.ts";
+import type { Admission } from "../limits/admission.ts";
+import { ANSWERED, type CallEnd, type KnownCall } from "./call.ts";
+import { modelNotFound } from "./parse_request.ts";
+
+/** What listing models needs. */
+export interface ModelsDependencies {
+  catalog: Catalog;
+  admission: Pick<Admission, "modelsOf">;
+}
+
+const MS_PER_SECOND = 1_000;
+
+/**
+ * `GET /v1/models` and `GET /v1/models/{id}`: what the key may use, in the form that the
+ * client's dialect has.
+ */
+export async function sendModels(
+  { id, principal, exchange: { response } }: KnownCall,
+  { admission, catalog }: ModelsDependencies,
+): Promise<CallEnd> {
+  const allowed = await admission.modelsOf(principal, "models");
+  const data = [...catalog.values()]
+    .filter(({ id }) => allowed.length === 0 || allowed.includes(id))
+    .map(({ id, created, owned_by }): ModelObject => (
+      { id, object: "model", created, owned_by }
+    ));
+  const model = data.find((model) => model.id === id);
+  const isForAnthropic = response.envelope === "anthropic";
+  if (id === "" && isForAnthropic) sendJson(response, anthropicModels(data));
+  else if (id === "") sendJson(response, { object: "list", data });
+  // Also for a model that the key may not use.
+  else if (model === undefined) throw modelNotFound(id);
+  else sendJson(response, isForAnthropic ? anthropicModel(model) : model);
+  return ANSWERED;
+}
+
+/** A model as https://docs.claude.com/en/api/models-list has it. */
+const anthropicModel = ({ id, created }: ModelObject) => ({
+  type: "model",
+  id,
+  display_name: id,
+  created_at: new Date(created * MS_PER_SECOND).toISOString(),
+});
+
+/** All of them: there are never further pages. */
+const anthropicModels = (models: readonly ModelObject[]) => ({
+  data: models.map(anthropicModel),
+  has_more: false,
+  first_id: models[0]?.id ?? null,
+  last_id: models.at(-1)?.id ?? null,
+});

@@ -1,0 +1,184 @@
+/** What the events of each dialect mean for their gateway. */
+import { Buffer } from "node:buffer";
+import type { Usage } from "../openai/completion.ts";
+import { isJsonObject } from "../process/error_text.ts";
+import type { ForwardName } from "./endpoints.ts";
+import { messageUsage, responseUsage } from "./usage.ts";
+
+/** One event of a stream, as it stands among others. */
+export interface EventPlace {
+  /** The bytes as Latin-1, so that positions are the same in both. */
+  readonly text: string;
+  readonly bytes: Uint8Array;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What readers note of a stream. */
+export interface EventNotes {
+  hasBegun: boolean;
+  isFinished: boolean;
+  usage: Usage | null;
+  /** The counts of a dialect that states them one after the other. */
+  stated: Readonly<Record<string, unknown>>;
+  failure: { readonly text: string; readonly data: unknown } | null;
+  countText(text: string, at: number): void;
+}
+
+/** Notes what one event says. */
+export type EventReader = (notes: EventNotes, event: EventPlace) => void;
+
+/** The readers of the endpoints; those without streams have one that is never called. */
+export const EVENT_READERS: Readonly<Record<ForwardName, EventReader>> = {
+  messages: readMessagesEvent,
+  responses: readResponsesEvent,
+  completions: readCompletionsEvent,
+  count_tokens: ignore,
+  input_tokens: ignore,
+  compact: ignore,
+  embeddings: ignore,
+  rerank: ignore,
+};
+
+function ignore(): void {}
+
+/** Anthropic's: https://docs.claude.com/en/api/messages-streaming, November 2026. */
+function readMessagesEvent(notes: EventNotes, event: EventPlace): void {
+  const { text, from, to } = event;
+  switch (nameOf(event)) {
+    case "":
+    case "ping":
+      return;
+    case "content_block_delta": {
+      notes.hasBegun = true;
+      // `"delta":{"type":"text_delta","text":"Hello"}`
+      const type = text.indexOf('_delta"', text.indexOf('"delta"', from));
+      const colon = type < 0 ? -1 : text.indexOf(":", type);
+      if (colon >= 0 && colon < to) notes.countText(text, colon + 1);
+      return;
+    }
+    case "message_start": {
+      const data = dataOf(event);
+      const message = isJsonObject(data) ? data.message : undefined;
+      noteUsage(notes, isJsonObject(message) ? message.usage : undefined);
+      return;
+    }
+    case "message_delta": {
+      notes.hasBegun = true;
+      const data = dataOf(event);
+      noteUsage(notes, isJsonObject(data) ? data.usage : undefined);
+      return;
+    }
+    case "message_stop":
+      notes.hasBegun = true;
+      notes.isFinished = true;
+      return;
+    case "error":
+      notes.failure = { text: textOf(event), data: dataOf(event) };
+      return;
+    default:
+      notes.hasBegun = true;
+  }
+}
+
+/** Each count that is stated later replaces the one before: they are totals. */
+function noteUsage(notes: EventNotes, stated: unknown): void {
+  if (!isJsonObject(stated)) return;
+  const given = Object.entries(stated).filter(([, count]) => count !== null);
+  notes.stated = { ...notes.stated, ...Object.fromEntries(given) };
+  notes.usage = messageUsage(notes.stated);
+}
+
+/** Before these, nothing of the answer was made. */
+const ANNOUNCEMENTS = new Set([
+  "",
+  "ping",
+  "keepalive",
+  "response.created",
+  "response.in_progress",
+  "response.queued",
+]);
+
+/** OpenAI's: https://platform.openai.com/docs/api-reference/responses-streaming. */
+function readResponsesEvent(notes: EventNotes, event: EventPlace): void {
+  const name = nameOf(event);
+  if (name.endsWith(".delta")) {
+    notes.hasBegun = true;
+    const at = event.text.indexOf('"delta":', event.from);
+    if (at >= 0 && at < event.to) notes.countText(event.text, at + 8);
+    return;
+  }
+  if (ANNOUNCEMENTS.has(name)) return;
+  if (name === "error" || name === "response.failed") {
+    notes.failure = { text: textOf(event), data: dataOf(event) };
+    return;
+  }
+  notes.hasBegun = true;
+  if (name !== "response.completed" && name !== "response.incomplete") return;
+  notes.isFinished = true;
+  const data = dataOf(event);
+  const response = isJsonObject(data) ? data.response : undefined;
+  const usage = responseUsage(isJsonObject(response) ? response.usage : null);
+  if (usage !== null) notes.usage = usage;
+}
+
+/** OpenAI's older form: `data: {…,"choices":[{"text":"Hello",…}]}`. */
+function readCompletionsEvent(notes: EventNotes, event: EventPlace): void {
+  const { text, from, to } = event;
+  const has = (what: string) => {
+    const at = text.indexOf(what, from);
+    return at >= 0 && at < to ? at : -1;
+  };
+  if (has("data:") < 0) return;
+  if (has("[DONE]") >= 0 && to - from < 20) {
+    notes.isFinished = true;
+    return;
+  }
+  const choices = has('"choices"');
+  if (choices < 0) {
+    const data = dataOf(event);
+    if (isJsonObject(data) && isJsonObject(data.error)) {
+      notes.failure = { text: textOf(event), data };
+    }
+  }
+  const piece = has('"text":');
+  if (piece >= 0) {
+    notes.hasBegun = true;
+    notes.countText(text, piece + 7);
+  }
+  if (has('"finish_reason":"') >= 0 || has('"finish_reason": "') >= 0) {
+    notes.isFinished = true;
+  }
+  if (has('"usage":{') < 0 && has('"usage": {') < 0) return;
+  const data = dataOf(event);
+  const usage = responseUsage(isJsonObject(data) ? data.usage : null);
+  if (usage !== null) notes.usage = usage;
+}
+
+/** The name of an event: that of its `event:` line, or the `type` of its data. */
+function nameOf({ text, from, to }: EventPlace): string {
+  if (text.startsWith("event:", from)) {
+    return text.slice(from + 6, text.indexOf("\n", from)).trim();
+  }
+  const at = text.indexOf('"type":', from);
+  if (at < 0 || at >= to) return "";
+  const start = text.indexOf('"', at + 7) + 1;
+  return text.slice(start, text.indexOf('"', start));
+}
+
+function textOf({ bytes, from, to }: EventPlace): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from)
+    .toString("utf8");
+}
+
+/** The data of an event, or undefined if it is no JSON. */
+function dataOf(event: EventPlace): unknown {
+  const lines = textOf(event).split(/\r?\n/)
+    .filter((line) => line.startsWith("data:"))
+    .map((line) => line.slice(5));
+  try {
+    return JSON.parse(lines.join("\n"));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * Looks into the events of a forwarded answer while they pass: where one ends, whether
+ * the model has begun and ended, what was used. Only events with a usage or an error
+ * are parsed; of the others, which are one for each token, a few characters are read.
+ */
+import { Buffer } from "node:buffer";
+import { STREAM_LIMITS } from "../limits.ts";
+import { endOfString } from "../openai/json_body.ts";
+import type { Usage } from "../openai/completion.ts";
+import type { ForwardName } from "./endpoints.ts";
+import { EVENT_READERS, type EventReader } from "./event_readers.ts";
+
+const BYTES_PER_TOKEN = 4;
+/** A piece of text whose estimate is not above this counts as one token: 16 bytes. */
+const ONE_TOKEN_MAX = 4;
+const LF = 0x0a;
+const CR = 0x0d;
+const QUOTE = 0x22;
+const NOTHING = new Uint8Array(0);
+/** The end of an event may be cut after so many of its bytes. */
+const BOUNDARY_BYTES_MAX = 3;
+
+/** An event with which a server reports that it has failed. */
+export interface FailureEvent {
+  /** The event as it came. */
+  readonly text: string;
+  /** What it says, or undefined if that is no JSON. */
+  readonly data: unknown;
+}
+
+/** Reads one stream of events. Must not be used after it has thrown. */
+export class EventTap {
+  /** The model has begun to answer: something besides pings and announcements came. */
+  hasBegun = false;
+  /** The model has said that it has finished. */
+  isFinished = false;
+  /** What the server states of the usage so far. */
+  usage: Usage | null = null;
+  /** The counts of a dialect that states them one after the other. */
+  stated: Readonly<Record<string, unknown>> = {};
+  /** The event that ended the stream with an error; what follows it is dropped. */
+  failure: FailureEvent | null = null;
+  readonly #reader: EventReader;
+  /** An event whose end has not come. */
+  #pieces: Uint8Array[] = [];
+  #pieceBytes = 0;
+  /** The last bytes of that, among which its end may begin. */
+  #tail = "";
+  #textPieces = 0;
+  #estimate = 0;
+  #tokensShown = 0;
+
+  constructor(endpoint: ForwardName) {
+    this.#reader = EVENT_READERS[endpoint];
+  }
+
+  /** Bytes that are kept because their event is not complete. */
+  get pendingBytes(): number {
+    return this.#pieceBytes;
+  }
+
+  /** Tokens so far: the largest of what is stated and what the text shows. */
+  get tokens(): number {
+    const stated = this.usage?.completion_tokens ?? 0;
+    return Math.max(stated, this.#tokensShown);
+  }
+
+  /** Tokens of the answer by its text, for a server that states none. */
+  get estimatedTokens(): number {
+    return Math.max(Math.ceil(this.#estimate), this.#textPieces);
+  }
+
+  /** Whether any text was seen. */
+  get hasText(): boolean {
+    return this.#textPieces > 0;
+  }
+
+  /**
+   * Takes the next bytes, and returns the events that are whole by now, without those
+   * from an error on: a view of `piece` or a copy. Throws a `RangeError` for an event
+   * that is too long.
+   */
+  push(piece: Uint8Array): Uint8Array {
+    let bytes = piece;
+    let text = latin1(piece);
+    if (this.#pieceBytes > 0) {
+      if (endOfEvent(this.#tail + text, 0) < 0) {
+        this.#keep(piece, text);
+        return NOTHING;
+      }
+      bytes = Buffer.concat([...this.#pieces, piece]);
+      text = latin1(bytes);
+      this.#pieces = [];
+      this.#pieceBytes = 0;
+      this.#tail = "";
+    }
+    let from = 0;
+    for (let to = endOfEvent(text, 0); to >= 0; to = endOfEvent(text, from)) {
+      this.#reader(this, { text, bytes, from, to });
+      if (this.failure !== null) return bytes.subarray(0, from);
+      from = to;
+    }
+    if (from === bytes.length) return bytes;
+    this.#keep(bytes.subarray(from), text.slice(from));
+    return bytes.subarray(0, from);
+  }
+
+  /** Counts the string that begins at the first quote after `at`, if one is there. */
+  countText(text: string, at: number): void {
+    let from = at;
+    while (text.charCodeAt(from) === 0x20) from++;
+    if (text.charCodeAt(from) !== QUOTE) return;
+    const bytes = endOfString(text, from + 1) - from - 1;
+    if (bytes <= 0) return;
+    const tokens = bytes / BYTES_PER_TOKEN;
+    this.#textPieces += 1;
+    this.#estimate += tokens;
+    // Servers send a token at a time, and few tokens are long.
+    this.#tokensShown += tokens <= ONE_TOKEN_MAX ? 1 : Math.floor(tokens);
+  }
+
+  #keep(bytes: Uint8Array, text: string): void {
+    // A copy, since the next read takes the buffer.
+    this.#pieces.push(new Uint8Array(bytes));
+    this.#pieceBytes += bytes.length;
+    this.#tail = (this.#tail + text).slice(-BOUNDARY_BYTES_MAX);
+    if (this.#pieceBytes > STREAM_LIMITS.lineBytesMax) {
+      throw new RangeError("An event is too long");
+    }
+  }
+}
+
+function latin1(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+    .toString("latin1");
+}
+
+/** The index after the blank line that ends the event at `from`, or -1. */
+function endOfEvent(text: string, from: number): number {
+  for (
+    let lf = text.indexOf("\n", from);
+    lf >= 0;
+    lf = text.indexOf("\n", lf + 1)
+  ) {
+    const next = text.charCodeAt(lf + 1);
+    if (next === LF) return lf + 2;
+    if (next === CR && text.charCodeAt(lf + 2) === LF) return lf + 3;
+  }
+  return -1;
+}

@@ -1,0 +1,82 @@
+/** An open gateway whose models are on scripted servers, for forwarded requests. */
+import assert from "node:assert/strict";
+import { type CatalogFile, parseCatalog } from "@gateway/shared/models/catalog";
+import { mintKey } from "@gateway/shared/keys/key";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { startGateway } from "../support/gateway/gateway.ts";
+import {
+  type Reply,
+  startScriptedServer,
+  type WholeRequest,
+} from "../support/model_servers/scripted_server.ts";
+
+/** A key that the gateway admits. */
+export const KEY = mintKey(randomBytes);
+/** On a busy machine, no edge may take its worker for lost and offer a job twice. */
+const SLOWER = 20;
+
+type Model = CatalogFile["models"][number];
+type Backend = Model["backends"][number];
+
+/** Starts it with an embedding, a rerank and a chat model, each on all these servers. */
+export const setup = (...replies: Reply[]) => setupWith({}, ...replies);
+
+/** Starts it with changes of its chat model and of its backends. */
+export async function setupWith(
+  { model = {}, backend = {}, streamHeadMs }: {
+    model?: Partial<Model>;
+    backend?: Partial<Backend>;
+    /** Its clock is then not slowed down. */
+    streamHeadMs?: number;
+  },
+  ...replies: Reply[]
+) {
+  await using starting = new AsyncDisposableStack();
+  const servers = replies.map((reply) =>
+    starting.use(startScriptedServer({ reply }))
+  );
+  const backends = servers.map(({ baseUrl }, preference): Backend => ({
+    type: "openai",
+    base_url: baseUrl,
+    model: "BAAI/bge-m3",
+    api_key_env: "KEY",
+    preference,
+  }));
+  const speaking = backends.map((each): Backend => (
+    { ...each, dialect: "vllm", ...backend }
+  ));
+  const catalog = parseCatalog({
+    models: [
+      { id: "embed", kind: "embedding", backends },
+      { id: "order", kind: "rerank", backends },
+      { id: "talk", output_tokens: 1_000, ...model, backends: speaking },
+      { id: "plain", backends },
+    ],
+  });
+  const isTimed = streamHeadMs !== undefined;
+  const door = { catalog, ...isTimed && { streamHeadMs } };
+  const slower = isTimed ? 1 : SLOWER;
+  const gateway = starting.use(await startGateway("open", { door, slower }));
+  const baseUrl = servers[0]?.baseUrl ?? "";
+  await gateway.addWorker({ baseUrl }, { catalog });
+  const running = starting.move();
+  return {
+    servers,
+    gateway,
+    /** The first request of the first server, as soon as it has come. */
+    request: (): Promise<WholeRequest> =>
+      servers[0]?.request(1) ?? assert.fail("no server"),
+    settlements: () => gateway.edge.settlements(),
+    post: (path: string, body: string, headers: Record<string, string> = {}) =>
+      fetch(`${gateway.baseUrl()}/${path}`, {
+        method: "POST",
+        body,
+        headers: {
+          authorization: `Bearer ${KEY}`,
+          "content-type": "application/json",
+          ...headers,
+        },
+      }),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}

@@ -1,0 +1,194 @@
+// Streams of messages, responses and completions that fail, fall silent, or are left.
+import assert from "node:assert/strict";
+import {
+  chunk,
+  CLOSE,
+  lastChunk,
+  PAUSE,
+  STALL,
+  streamHead,
+} from "../support/model_servers/model_answers.ts";
+import type { Step } from "../support/model_servers/scripted_server.ts";
+import { until } from "../support/wait_for.ts";
+import {
+  completion,
+  DIALECTS,
+  MESSAGE,
+  named,
+  RESPONSE,
+  stream,
+} from "./event_streams.ts";
+import { setup, setupWith } from "./forward_rig.ts";
+
+Deno.test("until the model has begun, another server may still answer", async () => {
+  const failures: { path: number; steps: Step[] }[] = [
+    { path: 0, steps: [...stream(MESSAGE.start, MESSAGE.ping), CLOSE] },
+    {
+      path: 0,
+      steps: stream(
+        MESSAGE.start,
+        named("error", {
+          error: { type: "overloaded_error", message: "Overloaded" },
+        }),
+      ),
+    },
+    {
+      path: 1,
+      steps: stream(
+        RESPONSE.created +
+          named("response.failed", {
+            response: { error: { code: "server_error", message: "x" } },
+          }),
+      ),
+    },
+    {
+      path: 2,
+      steps: stream('data: {"error":{"message":"x","code":500}}\n\n'),
+    },
+  ];
+  for (const { path, steps } of failures) {
+    const dialect = DIALECTS[path] ?? assert.fail();
+    await using rig = await setup(
+      () => steps,
+      () => [...stream(dialect.events), lastChunk],
+    );
+    const answer = await rig.post(dialect.path, dialect.body);
+    assert.equal(await answer.text(), dialect.events);
+  }
+});
+
+Deno.test("a stream that breaks off ends with the error of its dialect, never with a normal end", async () => {
+  const cases = [
+    {
+      path: 0,
+      sent: MESSAGE.start + MESSAGE.text("Hello"),
+      ends:
+        /\n\nevent: error\ndata: \{"type":"error","error":\{"type":"api_error",.*"request_id":"req_.*\}\n\n$/,
+      tokens: 1,
+    },
+    {
+      path: 1,
+      sent: RESPONSE.created + RESPONSE.text("Hello"),
+      ends:
+        /\n\nevent: response.failed\ndata: \{"type":"response.failed",.*"error":\{"code":"server_error",.*\n\n$/,
+      tokens: 1,
+    },
+    {
+      path: 2,
+      sent: completion("Hello"),
+      ends: /\n\ndata: \{"error":\{.*"code":"upstream_truncated"\}\}\n\n$/,
+      tokens: 1,
+    },
+  ];
+  for (const { path, sent, ends, tokens } of cases) {
+    const dialect = DIALECTS[path] ?? assert.fail();
+    await using rig = await setup(() => [...stream(sent), PAUSE, CLOSE]);
+    const text = await (await rig.post(dialect.path, dialect.body)).text();
+    assert.ok(text.startsWith(sent), text);
+    assert.match(text, ends);
+    assert.partialDeepStrictEqual(rig.settlements(), [
+      { kind: "failed", completionTokens: tokens },
+    ]);
+  }
+});
+
+Deno.test("an error that a server reports in the middle passes in its own words, without secrets", async () => {
+  const cases = [
+    {
+      path: 0,
+      event: named("error", {
+        error: { type: "overloaded_error", message: "Overloaded" },
+      }),
+      more: false,
+    },
+    {
+      path: 1,
+      event: named("response.failed", {
+        response: {
+          error: { code: "rate_limit_exceeded", message: "try again in 3 s" },
+        },
+      }),
+      more: false,
+    },
+    {
+      path: 1,
+      event: named("error", { code: "server_error", message: "x" }),
+      more: true,
+    },
+    {
+      path: 2,
+      event: 'data: {"error":{"message":"Out of memory"}}\n\n',
+      more: false,
+    },
+  ];
+  const begun = [MESSAGE.text("a"), RESPONSE.text("a"), completion("a")];
+  for (const { path, event, more } of cases) {
+    const dialect = DIALECTS[path] ?? assert.fail();
+    const sent = begun[path] ?? "";
+    await using rig = await setup(() =>
+      stream(sent + event + "data: never\n\n")
+    );
+    const text = await (await rig.post(dialect.path, dialect.body)).text();
+    assert.ok(text.startsWith(sent + event), text);
+    const rest = text.slice(sent.length + event.length);
+    assert.equal(rest.startsWith("event: response.failed\n"), more, rest);
+    assert.ok(more || rest === "", rest);
+    assert.partialDeepStrictEqual(rig.settlements(), [{ kind: "failed" }]);
+  }
+  const secret = named("error", {
+    error: { message: "No upstream-key-0123456789 at 10.0.0.7" },
+  });
+  await using rig = await setup(() => stream(MESSAGE.text("a") + secret));
+  const text = await (await rig.post("messages", DIALECTS[0]?.body ?? ""))
+    .text();
+  assert.match(text, /"message":"No \[redacted\] at \[redacted\]"/);
+});
+
+Deno.test("a silent stream is kept open in the way of its dialect", async () => {
+  const cases = [
+    { path: 0, sign: MESSAGE.ping },
+    { path: 1, sign: ": keep-alive\n\n" },
+  ];
+  for (const { path, sign } of cases) {
+    const dialect = DIALECTS[path] ?? assert.fail();
+    const silence = Promise.withResolvers<void>();
+    await using rig = await setupWith({ streamHeadMs: 1 }, () => [
+      streamHead(),
+      { until: silence.promise },
+      chunk(dialect.events),
+      lastChunk,
+    ]);
+    const answer = await rig.post(dialect.path, dialect.body);
+    const reader = answer.body?.pipeThrough(new TextDecoderStream())
+      .getReader();
+    const first = await reader?.read();
+    assert.equal(first?.value, sign);
+    silence.resolve();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader?.read() ?? { done: true, value: "" };
+      if (done) break;
+      rest += value;
+    }
+    assert.equal(
+      rest.replaceAll(sign, ""),
+      dialect.events.replaceAll(sign, ""),
+    );
+  }
+});
+
+Deno.test("a client that leaves a stream stops its server, and pays for what came", async () => {
+  await using rig = await setup(
+    () => [...stream(MESSAGE.start + MESSAGE.text("Hello")), STALL],
+  );
+  const answer = await rig.post("messages", DIALECTS[0]?.body ?? "");
+  const reader = answer.body?.getReader();
+  await reader?.read();
+  await reader?.cancel();
+  const request = await rig.request();
+  await request.left;
+  await until(() => rig.settlements().length === 1);
+  assert.partialDeepStrictEqual(rig.settlements(), [
+    { kind: "cancelled", completionTokens: 1 },
+  ]);
+});

@@ -1,0 +1,132 @@
+// Messages, responses and completions through edge, bus and worker: events pass to the
+// byte, and what they say of usage, ends and errors is understood.
+import assert from "node:assert/strict";
+import {
+  chunk,
+  CLOSE,
+  jsonResponse,
+  lastChunk,
+  PAUSE,
+} from "../support/model_servers/model_answers.ts";
+import type { Step } from "../support/model_servers/scripted_server.ts";
+import { DIALECTS, stream, WHOLE_MESSAGE } from "./event_streams.ts";
+import { setup, setupWith } from "./forward_rig.ts";
+
+/** How a server may cut its events. */
+const DELIVERIES: { readonly [how: string]: (events: string) => Step[] } = {
+  "in one packet": (events) => [...stream(events), lastChunk],
+  "in pieces of five bytes": (events) => {
+    const bytes = new TextEncoder().encode(events);
+    const pieces = Array.from(
+      { length: Math.ceil(bytes.length / 5) },
+      (_, at) => chunk(bytes.slice(5 * at, 5 * at + 5)),
+    );
+    return [...stream(), ...pieces, lastChunk];
+  },
+  "event by event": (events) => [
+    ...stream(),
+    ...events.split(/(?<=\n\n|\n\r\n)/).flatMap((each) => [chunk(each), PAUSE]),
+    CLOSE,
+  ],
+};
+
+Deno.test("events pass to the byte, however they are cut, and their usage is counted", async () => {
+  for (const { path, body, events, usage } of DIALECTS) {
+    for (const [how, deliver] of Object.entries(DELIVERIES)) {
+      await using rig = await setup(() => deliver(events));
+      const answer = await rig.post(path, body);
+      assert.equal(await answer.text(), events, `${path} ${how}`);
+      assert.equal(answer.status, 200);
+      assert.match(
+        answer.headers.get("content-type") ?? "",
+        /^text\/event-stream/,
+      );
+      assert.equal(answer.headers.get("request-id"), "theirs");
+      const request = await rig.request();
+      assert.equal(request.path, `/v1/${path}`);
+      assert.equal(request.body, body.replace("talk", "BAAI/bge-m3"));
+      assert.partialDeepStrictEqual(
+        rig.settlements(),
+        [{ kind: "complete", usage }],
+        `${path} ${how}`,
+      );
+    }
+  }
+});
+
+Deno.test("whole answers pass to the byte, and their usage is counted", async () => {
+  const cases = [
+    {
+      path: "messages",
+      answer:
+        '{"id":"m", "content":[],"usage":{"input_tokens":3,"output_tokens":4}}',
+    },
+    {
+      path: "responses",
+      answer: '{"usage":{"input_tokens":3,"output_tokens":4},"output":[1.0]}',
+    },
+    {
+      path: "responses/compact",
+      answer: '{"usage":{"input_tokens":3,"output_tokens":4}}',
+      dialect: "openai" as const,
+    },
+    {
+      path: "completions",
+      answer:
+        '{"choices":[{"text":"a"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}',
+    },
+  ];
+  for (const { path, answer: text, dialect = "vllm" } of cases) {
+    await using rig = await setupWith(
+      { backend: { dialect } },
+      () => jsonResponse(text),
+    );
+    const answer = await rig.post(path, '{"model":"talk","input":"a"}');
+    assert.equal(await answer.text(), text, path);
+    assert.partialDeepStrictEqual(rig.settlements(), [
+      { usage: { prompt_tokens: 3, completion_tokens: 4 } },
+    ]);
+  }
+});
+
+Deno.test("a server that answers a streamed request with one body is heard, too", async () => {
+  const text =
+    '{"id":"m","content":[],"usage":{"input_tokens":3,"output_tokens":4}}';
+  await using rig = await setup(() => jsonResponse(text));
+  const answer = await rig.post("messages", DIALECTS[0]?.body ?? "");
+  assert.equal(answer.headers.get("content-type"), "application/json");
+  assert.equal(await answer.text(), text);
+});
+
+Deno.test("headers of agents pass to the server, and a bound above the model's is lowered in place", async () => {
+  await using rig = await setup(() => [...stream(WHOLE_MESSAGE), lastChunk]);
+  const body = '{"max_tokens": 64000,"model":"talk","stream":true,"x":1.0}';
+  const answer = await rig.post("messages?beta=true", body, {
+    "anthropic-version": "2024-01-01",
+    "anthropic-beta": "a-1,b-2",
+    "x-claude-code-session-id": "s1",
+  });
+  assert.equal(await answer.text(), WHOLE_MESSAGE);
+  const { path, body: sent, headers } = await rig.request();
+  assert.equal(path, "/v1/messages?beta=true");
+  assert.equal(
+    sent,
+    body.replace("64000", "1000").replace("talk", "BAAI/bge-m3"),
+  );
+  assert.equal(headers.get("anthropic-version"), "2024-01-01");
+  assert.equal(headers.get("anthropic-beta"), "a-1,b-2");
+  assert.equal(headers.get("x-claude-code-session-id"), "s1");
+});
+
+Deno.test("a server of the dialect 'anthropic' gets its key and version in its own headers", async () => {
+  await using rig = await setupWith(
+    { backend: { dialect: "anthropic" } },
+    () => [...stream(WHOLE_MESSAGE), lastChunk],
+  );
+  const answer = await rig.post("messages", DIALECTS[0]?.body ?? "");
+  await answer.text();
+  const { headers } = await rig.request();
+  assert.match(headers.get("x-api-key") ?? "", /^upstream-key/);
+  assert.equal(headers.get("authorization"), undefined);
+  assert.equal(headers.get("anthropic-version"), "2023-06-01");
+});
