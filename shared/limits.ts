@@ -188,7 +188,7 @@ export const STREAM_LIMITS = {
   /** An END without an acknowledgement is repeated this often, until `endForgetMs`. */
   endRetryMs: 1_000,
   /**
-   * A worker that receives nothing from the edge for this long abandons the attempt,
+   * A worker that receives nothing from the edge for this long abandons the answer,
    * whether it has ended or not.
    */
   endForgetMs: 30_000,

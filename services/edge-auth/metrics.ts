@@ -80,7 +80,8 @@ export const EDGE_METRICS = {
     zeros: [["full"], ["draining"], ["stale"]],
   }),
   retries: counter("gateway_retries_total", {
-    help: "Attempts lost before the first byte and repeated on another worker.",
+    help:
+      "Requests that a worker lost before the first byte, and that were offered to another.",
   }),
   naks: counter("gateway_naks_total", {
     help: "Requests to a worker to send frames of an answer again.",

@@ -7,7 +7,7 @@
  * then for each record
  * 0  u8   type           1 ACK, 2 NAK, 3 CANCEL
  * 1  16   request id     the 32 hex characters as bytes
- * 17 u32  attempt        the attempt; a worker ignores records for any other
+ * 17 u32  attempt        the offer's number; a worker ignores records for any other
  * 21 u32  value          ACK: the client has everything up to this number
  *                        NAK: send again from this number on
  *                        CANCEL: the reason, see CancelReason
@@ -23,8 +23,8 @@ const CONTROL_VERSION = 1;
 export const CONTROL_RECORD_BYTES = 25;
 
 /**
- * Why an attempt is cancelled. The index of a reason is its code on the wire, so new
- * ones are added at the end.
+ * Why the answer to an offer is cancelled. The index of a reason is its code on the
+ * wire, so new ones are added at the end.
  */
 export const CANCEL_REASONS = [
   "other",
@@ -41,8 +41,8 @@ export const CANCEL_REASONS = [
 ] as const;
 
 /**
- * One of {@link CANCEL_REASONS}. `unknown_stream`: the edge does not know the attempt,
- * or has forgotten it. `other`: a reason that only another version knows.
+ * One of {@link CANCEL_REASONS}. `unknown_stream`: the edge does not know the offer, or
+ * has forgotten it. `other`: a reason that only another version knows.
  */
 export type CancelReason = typeof CANCEL_REASONS[number];
 
@@ -55,8 +55,8 @@ export type ControlAction =
   | { type: "cancel"; reason: CancelReason };
 
 /**
- * An action and the stream it is for. `requestId` has 32 hex characters; a worker
- * ignores a record for an `attempt` that it does not run.
+ * An action and the stream it is for. `requestId` has 32 hex characters; `attempt` is
+ * the number of the offer; a worker ignores a record for one that it does not run.
  */
 export type ControlRecord = ControlAction & {
   requestId: string;

@@ -7,13 +7,14 @@
  * 1  u8   type           see FrameType
  * 2  u16  flags          none defined: sent as 0, ignored
  * 4  u32  sequence       1, 2, 3 … over DATA, END and ERR; other types carry the last one sent
- * 8  u32  attempt        which attempt of the request this belongs to, from 1
+ * 8  u32  attempt        the number of the offer that this belongs to, from 1
  * 12 u32  tokens         completion tokens generated up to here
  * 16 …    payload
  * ```
  *
- * Every dispatch of a request has its own attempt number, even one that is rejected:
- * only this number distinguishes a late frame from a current one.
+ * Every offer of a request to a worker has a number of its own (`attempt` on the
+ * wire), even one that is rejected: only this number distinguishes a late frame from a
+ * current one.
  *
  * Concatenated in order, DATA payloads form one stream of lines, each ended by
  * `\n`. A line is one chunk of JSON, or, for a call without `stream`, the one
@@ -66,7 +67,10 @@ export interface FrameHeader {
   type: FrameType;
   /** The frame's own number, from 1; in ACCEPT and BEAT the highest one sent so far. */
   sequence: number;
-  /** Which attempt of the request this belongs to, from 1. */
+  /**
+   * The number of the offer that this belongs to, from 1: each time a request is
+   * offered to a worker counts.
+   */
   attempt: number;
   /** Completion tokens generated up to here. */
   tokens: number;
@@ -255,7 +259,7 @@ export interface EndPayload {
   usage: Usage | null;
 }
 
-/** Why an attempt failed, and its usage up to then. */
+/** Why the answer failed, and its usage up to then. */
 export interface Failure {
   /** The code of the error that the client gets. */
   error: ApiError;

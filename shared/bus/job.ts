@@ -28,7 +28,7 @@ const requestSchema = z.custom<JobRequest>((value) =>
 
 const versionSchema = z.object({
   version: z.int(),
-  /** Which attempt of the request this is, from 1. */
+  /** The number of this offer of the request, from 1. */
   attempt: z.int().min(1),
 });
 
@@ -68,15 +68,15 @@ export function encodeWholeJob(
   return message;
 }
 
-/** The attempt of a job whose version this worker does not know. */
+/** The number of the offer of a job whose version this worker does not know. */
 export interface MismatchedJob {
   mismatchedAttempt: number;
 }
 
 /**
  * Reads a job; null if it is malformed. Of a job of another version, which another
- * worker may understand, it reads only the attempt. Of the request it checks the fields
- * of {@link JobRequest}: edges have checked the others.
+ * worker may understand, it reads only the number of the offer. Of the request it
+ * checks the fields of {@link JobRequest}: edges have checked the others.
  */
 export function decodeJob(
   bytes: Uint8Array,
@@ -98,7 +98,7 @@ const UPLOAD_END_INDEX = 2 ** 32 - 1;
  * NATS request whose empty reply acknowledges it. Numbers are big-endian.
  *
  * ```
- * 0  u32  attempt   which attempt of the request this belongs to
+ * 0  u32  attempt   the number of the offer that this belongs to
  * 4  u32  index     0, 1, 2 …
  * 8  …    bytes
  * ```

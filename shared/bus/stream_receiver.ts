@@ -1,5 +1,5 @@
 /**
- * The edge's end of one attempt's answer: delivers its frames in order and once,
+ * The edge's end of the answer to one offer: delivers its frames in order and once,
  * acknowledges what the client has received, requests lost frames, and detects a
  * worker that does not accept the job or falls silent.
  *
@@ -41,8 +41,8 @@ export type LostReason = "not_accepted" | "silent";
 
 /**
  * How a worker violates the protocol. `payload`: a payload does not match the type of
- * its frame. `window`: it sends more bytes than the window allows. `worker`: two workers
- * answer one attempt.
+ * its frame. `window`: it sends more bytes than the window allows. `worker`: two
+ * workers answer one offer.
  */
 export type Violation = "payload" | "window" | "worker";
 
@@ -50,9 +50,7 @@ export type Violation = "payload" | "window" | "worker";
 export type StreamEvent =
   /** Nothing that the caller must act on. */
   | { type: "nothing" }
-  /**
-   * A frame of another attempt, or after the end: answer it with `answerStrayFrame`.
-   */
+  /** A frame of another offer, or after the end: answer it with `answerStrayFrame`. */
   | { type: "stray" }
   /**
    * The next bytes, a view: copy what you keep. Call `delivered(sequence)` when the
@@ -73,10 +71,10 @@ export type StreamEvent =
 /** Sends a control record to a worker. Must not throw. */
 export type SendControl = (workerId: string, record: ControlRecord) => void;
 
-/** Which attempt is received, and how its worker gets control records. */
+/** The offer whose answer is received, and how its worker gets control records. */
 export interface StreamReceiverOptions {
   requestId: string;
-  /** From 1. Frames of any other attempt are `stray`. */
+  /** The number of the offer, from 1. Frames of any other are `stray`. */
   attempt: number;
   /** The worker the job was sent to, or null if any may accept it. */
   workerId: string | null;
@@ -136,7 +134,7 @@ export class StreamReceiver {
     this.#lastNakMs = options.nowMs;
   }
 
-  /** A frame of this request has arrived, of whichever attempt. */
+  /** A frame of this request has arrived, of whichever offer. */
   onFrame(frame: Frame, nowMs: number): StreamEvent {
     if (this.isOver || frame.attempt !== this.attempt) return STRAY;
     this.#frameMs = nowMs;

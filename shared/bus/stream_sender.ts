@@ -1,5 +1,5 @@
 /**
- * The worker's end of one attempt's answer: numbers its frames, keeps them until
+ * The worker's end of the answer to one offer: numbers its frames, keeps them until
  * the edge has acknowledged them, and sends them again on request.
  *
  * A pure state machine. Events are method calls, each with its time; actions are
@@ -32,9 +32,9 @@ import {
  */
 export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 
-/** Which attempt is sent, by whom. */
+/** The offer whose answer is sent, and by whom. */
 export interface StreamSenderOptions {
-  /** From 1. Records for any other attempt are ignored. */
+  /** The number of the offer, from 1. Records for any other are ignored. */
   readonly attempt: number;
   readonly workerId: string;
   /** When the job arrived, on the clock of all other times. */
@@ -66,7 +66,7 @@ export interface StreamSenderHandlers {
  */
 const REUSE_MS = 1_000;
 
-/** Sends the answer of one attempt, see the top of this file. */
+/** Sends the answer to one offer, see the top of this file. */
 export class StreamSender {
   /** All is over: nothing is sent, and calls do nothing. */
   isFinished = false;
@@ -133,7 +133,7 @@ export class StreamSender {
 
   /**
    * Sends a copy of the next bytes; `tokens` counts all completion tokens up to their
-   * end. Does nothing once the attempt is over, and throws after `end` or `fail`.
+   * end. Does nothing once the answer is over, and throws after `end` or `fail`.
    */
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
     if (this.isFinished) return;
@@ -166,7 +166,7 @@ export class StreamSender {
     this.#sendNew(nowMs);
   }
 
-  /** A record for this request has arrived, for whichever attempt. */
+  /** A record for this request has arrived, for whichever offer. */
   onControl(record: ControlRecord, nowMs: number): void {
     if (record.attempt !== this.options.attempt || this.isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
@@ -175,7 +175,7 @@ export class StreamSender {
     else this.#onNak(record.sequence, nowMs);
   }
 
-  /** Ends the attempt at once: what was not sent is dropped. */
+  /** Ends the answer at once: what was not sent is dropped. */
   cancel(reason: CancelReason): void {
     if (!this.isFinished) this.#finish("cancelled", reason);
   }
