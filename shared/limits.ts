@@ -79,7 +79,9 @@ export const BODY_PIECES = {
  * 429.
  */
 export const REFUSED_BODIES = {
-  /** In the long term: parsing a megabyte of hostile JSON takes up to 29 ms. */
+  /**
+   * The share in the long term: parsing a megabyte of hostile JSON takes up to 29 ms.
+   */
   shareOfCore: 1 / 40,
   burstMs: 50,
   /** A request of a key that owes more waits up to this long, then is refused. */
@@ -96,7 +98,10 @@ export const SERVER_LIMITS = {
   headBytesMax: 32 * KIB,
   /** How long request line and headers may take to arrive. Beyond: 408. */
   headMs: 60_000,
-  /** The same for a whole request, even one answered before its body was read. */
+  /**
+   * How long a whole request may take to arrive, even one answered before its body was
+   * read.
+   */
   requestMs: 120_000,
   /** Unanswered requests of a connection. Beyond: it is closed. */
   callsMax: 100,

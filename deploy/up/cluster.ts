@@ -74,7 +74,7 @@ export class Cluster {
   isReady = false;
   /** One-time link that creates the first owner; null when there is one. */
   setupUrl: string | null = null;
-  /** In the order in which they were started. */
+  /** The processes, in the order in which they were started. */
   readonly #units: Kept[] = [];
   readonly #stopping = new AbortController();
   /**

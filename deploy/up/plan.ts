@@ -70,7 +70,10 @@ export function v8Flags(version: string): string {
   return flags.join();
 }
 
-/** Not inherited: set here, or passed on as the URL that was read from the file. */
+/**
+ * Variables that services do not inherit: they are set here, or passed on as the URL
+ * that was read from the file.
+ */
 const SET_HERE = /^(NATS_URL_FILE|REDIS_URL|REDIS_URL_FILE|HOST|PORT)$/;
 /** Only chat workers call that model server, or send salts. */
 const CHAT_WORKER_ONLY = /^(UPSTREAM_API|CACHE_SALT)_KEY(_FILE)?$/;

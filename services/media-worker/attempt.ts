@@ -90,7 +90,7 @@ export function textIn(
 
 /** An event of an answer with the type `text/event-stream`, parsed. */
 export interface ServerEvent {
-  /** Its `type`, or the name of the event. */
+  /** The `type` of the event's data, or the name of the event. */
   type: string;
   data: JsonObject;
 }

@@ -142,7 +142,7 @@ export function pictureHead(bytes: Uint8Array): PictureHead | null {
 const sized = (head: PictureHead) =>
   head.width > 0 && head.height > 0 ? head : null;
 
-/** By the kind of its first chunk: lossy, lossless or extended. */
+/** Reads the head by the kind of the first chunk: lossy, lossless or extended. */
 function webpHead(view: DataView, chunk: string): PictureHead | null {
   const type = "image/webp";
   const u16 = (at: number) => view.getUint16(at, true);

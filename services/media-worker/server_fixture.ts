@@ -60,7 +60,7 @@ export const IMAGE: media.ImageRequest = {
   format: "b64_json",
   fields: {},
 };
-/** The same as events, with this many images before the final one. */
+/** The request for events, with this many images before the final one. */
 export const partly = (partial_images: number): media.ImageRequest => (
   { ...IMAGE, ...SSE, fields: { partial_images } }
 );

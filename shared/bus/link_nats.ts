@@ -81,7 +81,7 @@ export class BusLink {
   #flowingSinceMs: number | null = null;
   /** When the latest message arrived, on the clock of the options. */
   receivedAtMs = -Infinity;
-  /** The same time on the steady clock. */
+  /** When the latest message arrived, on the steady clock. */
   #receivedSteadyMs = -Infinity;
 
   constructor(options: BusOptions) {

@@ -343,7 +343,7 @@ export class ByteSlab {
   take(bytes: number): Uint8Array {
     if (bytes > SLAB_BYTES_MAX / 4) return new Uint8Array(bytes);
     if (this.#used + bytes > this.#slab.length) {
-      // With room for more: END follows the only frame of a whole answer.
+      // The slab has room for more: END follows the only frame of a whole answer.
       const wanted = 2 * Math.max(this.#slab.length, bytes);
       const size = Math.max(SLAB_BYTES_MIN, Math.min(wanted, SLAB_BYTES_MAX));
       // The first ones come from the pool of `Buffer`, which is faster still.

@@ -51,7 +51,9 @@ export const subjects = {
   edgeBeat: (edgeId: string) => `gw.v1.beat.edge.${edgeId}`,
   /** Beats of all edges. */
   edgeBeats: "gw.v1.beat.edge.*",
-  /** From key-admin to all edges, when the running requests of a key must stop. */
+  /**
+   * Notices from key-admin to all edges that the running requests of a key must stop.
+   */
   keyChanged: "gw.v1.key.changed",
 } as const;
 

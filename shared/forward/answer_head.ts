@@ -11,14 +11,14 @@ const HEAD_BYTES_MAX = 16 * 1024;
 
 const value = z.string().regex(/^[\x20-\x7e]{0,2000}$/);
 const headSchema = z.object({
-  /** As the server stated it. */
+  /** The media type as the server stated it. */
   content_type: value,
   /**
    * The length of the body in bytes; absent for events, of which nobody knows how many
    * follow.
    */
   length: z.int().min(0).exactOptional(),
-  /** Those of the server that pass, by name in lower case. */
+  /** Headers of the server that pass, by name in lower case. */
   headers: z.record(z.string(), value),
 });
 

@@ -15,7 +15,7 @@ export interface ForwardBody {
   readonly text: string;
   /** What it says. Never written again. */
   readonly value: { readonly [name: string]: unknown };
-  /** Its members as they stand in the text. */
+  /** The members as they stand in the text. */
   readonly members: readonly Member[];
 }
 
@@ -53,7 +53,7 @@ export function spanOf({ members }: ForwardBody, name: string): Span | null {
   return members.find((each) => each.name === name) ?? null;
 }
 
-/** The same body with other values for some members. */
+/** The body with other values for some members. */
 export function edited(body: ForwardBody, edits: readonly Edit[]): ForwardBody {
   if (edits.length === 0) return body;
   const text = replaced(body.text, edits);

@@ -4,7 +4,10 @@
  * concerns a connection.
  */
 
-/** By the documents of Anthropic and OpenAI, and what the command lines send. */
+/**
+ * Headers of requests in the documents of Anthropic and OpenAI, and those that the
+ * command lines send.
+ */
 const OF_REQUESTS =
   /^(anthropic-(version|beta|dangerous-direct-browser-access)|openai-beta|x-claude-code-.*|x-codex-.*|x-stainless-.*|x-app|originator|session[-_]id|thread[-_]id|conversation[-_]id|x-session-id|x-client-request-id)$/;
 const OF_ANSWERS =

@@ -10,9 +10,9 @@ const forwardRequestSchema = z.object({
   model: z.string(),
   stream: z.boolean(),
   forward: z.enum(FORWARD_NAMES),
-  /** With its `?`, or empty. */
+  /** The query with its `?`, or empty. */
   query: z.string(),
-  /** Those of the client that pass, by name in lower case. */
+  /** Headers of the client that pass, by name in lower case. */
   headers: z.record(z.string(), z.string()),
   /** The JSON of the client. */
   body: z.string(),

@@ -172,13 +172,13 @@ export type FailureReason = typeof FAILURE_REASONS[number];
  */
 export const failedRequestSchema = z.object({
   timeMs: z.number(),
-  /** As it was sent: 200 for a stream that had started. */
+  /** The status that was sent: 200 for a stream that had started. */
   status: z.number(),
   /** A {@link FailureReason}, or one of a later version. */
   reason: z.string(),
   code: z.string().nullable(),
   param: z.string().nullable(),
-  /** As the client named it, clipped; null if the body was not read. */
+  /** The model as the client named it, clipped; null if the body was not read. */
   model: z.string().nullable(),
   requestId: z.string(),
 });

@@ -184,7 +184,7 @@ const isHosted = (
   /^(openai|dashscope|anthropic)$/.test(dialect ?? "");
 
 const TOKEN_KINDS: readonly ModelKind[] = ["chat", "embedding", "rerank"];
-/** Those whose requests may name addresses, and whose fields may be refused. */
+/** The kinds whose requests may name addresses, and whose fields may be refused. */
 const FORWARDED_KINDS: readonly ModelKind[] = [
   "chat",
   "image",

@@ -19,7 +19,7 @@ const answer = {
 };
 const finishReason = z.enum(["stop", "length", "tool_calls", "content_filter"])
   .describe("`length`: the tokens of the answer were used up.");
-/** As the backend sent them; the gateway does not interpret them. */
+/** Log probabilities as the backend sent them; the gateway does not interpret them. */
 const logprobs = z.record(z.string(), z.unknown());
 const choice = { index: count, logprobs: logprobs.nullable() };
 

@@ -26,7 +26,7 @@ export interface OwnAnswer {
   /** The HTTP status, 400 to 599. */
   readonly status: number;
   readonly contentType: string;
-  /** Without keys or addresses. */
+  /** The body, without keys or addresses. */
   readonly body: string;
   /** Headers of the server that pass, by name in lower case. */
   readonly headers: Readonly<Record<string, string>>;
@@ -51,7 +51,7 @@ export interface ApiErrorOptions {
    * caller.
    */
   reason?: FailureReason | null;
-  /** In whose words forwarded endpoints answer. */
+  /** The answer of a model server whose words forwarded endpoints repeat. */
   answer?: OwnAnswer | undefined;
   cause?: unknown;
 }

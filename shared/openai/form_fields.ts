@@ -11,7 +11,7 @@ export interface Fields {
   readonly [name: string]: unknown;
 }
 
-/** As FastAPI reads them, in which most model servers are written. */
+/** Booleans as FastAPI reads them, in which most model servers are written. */
 const TRUE = /^(true|1|yes|on|t|y)$/i;
 const FALSE = /^(false|0|no|off|f|n)$/i;
 

@@ -59,7 +59,7 @@ export const speechSchema = present(speechBody);
 interface ForServer {
   model: string;
   stream: boolean;
-  /** For the model server, as the client sent it. */
+  /** Fields for the model server, as the client sent them. */
   fields: Fields;
 }
 

@@ -151,7 +151,7 @@ const MEDIA_RULES: Rules = {
   backend: ROUTE,
 };
 
-/** Such as `output_path`, `audio_path`, `frame_interpolation_model_path`. */
+/** Names such as `output_path`, `audio_path`, `frame_interpolation_model_path`. */
 const PATH = /(^|_)(path|dir)$/;
 const FILES: Rule = { reason: "files", harmless: isEmpty };
 

@@ -149,7 +149,7 @@ export function secretUrls(
   return hidden(list(what, (text) => isUrl(text, protocols) ? text : null));
 }
 
-/** The same variable as a secret: never shown, and optionally read from a file. */
+/** Makes a variable a secret: never shown, and optionally read from a file. */
 export function hidden<T>(shown: Variable<T>): Variable<T> {
   return variable(shown, { ...aboutOf(shown), isSecret: true });
 }

@@ -16,7 +16,7 @@ export type { RedisAddress, RedisReply } from "./connection.ts";
 
 /** A Lua script and the hash under which Redis caches it. */
 export interface RedisScript {
-  /** For the log. */
+  /** The name of the script in the log. */
   readonly name: string;
   readonly source: string;
   /** SHA-1 of the source in lower-case hex, for EVALSHA. */
@@ -56,7 +56,7 @@ export interface RedisLinkOptions {
   now: MonotonicNow;
   /** From 0 to 1, for the pauses between attempts to connect. */
   random: () => number;
-  /** For calls without a deadline of their own. Default: 100. */
+  /** The deadline of calls without one of their own. Default: 100. */
   deadlineMs?: number;
   /** Loaded with every connection, so that they are not missing in the first burst. */
   scripts?: readonly RedisScript[];

@@ -60,11 +60,11 @@ export interface AttemptReport {
   backend: string;
   /** `internal`: an error of this worker. */
   outcome: "success" | "aborted" | "internal" | UpstreamFault;
-  /** From the request to the end of the answer, or to the failure. */
+  /** How long it took from the request to the end of the answer, or to the failure. */
   durationMs: number;
-  /** From the request to the first token, if there was one. */
+  /** How long it took from the request to the first token, if there was one. */
   firstTokenMs?: number | undefined;
-  /** For the log: the error that ended it; null for a success. */
+  /** The error that ended it, for the log; null for a success. */
   error: unknown;
 }
 
@@ -91,7 +91,10 @@ export interface BackendPoolOptions<Backend extends PoolBackend> {
 interface Slot<Backend> {
   backend: Backend;
   breaker: CircuitBreaker;
-  /** Until then the server asked not to be called, because of a limit or overload. */
+  /**
+   * The time until which the server asked not to be called, because of a limit or
+   * overload.
+   */
   limitedUntilMs: number;
   /** Its place among backends of the same preference, drawn anew for each request. */
   arrival: number;

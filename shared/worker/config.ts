@@ -87,7 +87,7 @@ export interface WorkerConfig {
   readonly slots: number;
   /** Bytes of bodies and answers that the process may hold. */
   readonly heldBytesMax: number;
-  /** For the salts of accounts; null: a random one. */
+  /** The key of the salts of accounts; null: a random one. */
   readonly cacheSaltKey: string | null;
   /** How long running jobs may take to end after a signal. */
   readonly drainMs: number;
@@ -105,9 +105,9 @@ export function workerConfig(
     env: Env;
     family: WorkerFamily;
     slots: number;
-    /** For `UPSTREAM_BASE_URL`. */
+    /** The key for `UPSTREAM_BASE_URL`. */
     upstreamKey?: string | undefined;
-    /** For backends with `cache_salt`. */
+    /** The key of the salts, for backends with `cache_salt`. */
     cacheSaltKey?: string | null | undefined;
   },
 ): WorkerConfig {

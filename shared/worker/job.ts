@@ -69,7 +69,7 @@ export interface JobOptions extends FrameTarget {
 export interface JobEnvironment {
   family: WorkerFamily;
   workerId: string;
-  /** By the id of the model. */
+  /** What runs the requests for a model, by its id. */
   runners: ReadonlyMap<string, RunRequest>;
   now: MonotonicNow;
   wallNow: WallNow;
@@ -104,7 +104,7 @@ export interface JobReport {
   cancelReason?: CancelReason;
   promptTokens?: number;
   completionTokens: number;
-  /** From the arrival of the job to the first bytes of its answer. */
+  /** How long it took from the arrival of the job to the first bytes of its answer. */
   firstByteMs?: number;
   durationMs: number;
 }

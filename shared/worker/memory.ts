@@ -32,7 +32,7 @@ export class WorkerMemory {
   readonly #bytesMax: number;
   readonly #now: MonotonicNow;
   #bytes = 0;
-  /** In the order of their arrival. */
+  /** Those who wait for room, in the order of their arrival. */
   #waiting: readonly Waiting[] = [];
 
   /** `bytesMax` is the value of `HELD_BYTES_MAX`. */

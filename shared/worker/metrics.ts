@@ -157,7 +157,7 @@ export class WorkerMetrics {
 export interface ObservedWorker {
   worker: { readonly inFlight: number; readonly isDraining: boolean };
   slots: number;
-  /** By the id of the model: the breakers of its backends, by their names. */
+  /** The breakers of the backends of each model, by the names of the backends. */
   backends: ReadonlyMap<
     string,
     { breakerStates(): ReadonlyMap<string, BreakerState> }

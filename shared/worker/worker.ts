@@ -86,7 +86,7 @@ const EMPTY = new Uint8Array(0);
 export class Worker implements JobHost {
   readonly #dependencies: WorkerDependencies;
   readonly #environment: JobEnvironment;
-  /** By request id, until their edges have the whole answers. */
+  /** Jobs by request id, until their edges have the whole answers. */
   readonly #jobs = new LiveMap<Job>();
   readonly #edgeSeenAtMs = new Map<string, number>();
   readonly #jobSubscriptions: BusSubscription[] = [];

@@ -80,7 +80,7 @@ export class ChatAnswer {
   readonly progress: AttemptProgress;
   readonly held: HeldBytes;
   readonly choices: readonly Choice[];
-  /** Those that read responses into the answer. */
+  /** The counters that read responses into the answer. */
   readonly counters: TokenCounter[] = [];
   #lines = "";
   #prefix = "";

@@ -14,7 +14,7 @@ export interface Surroundings {
 
 /** A chunk that was passed on, and may come again with another text. */
 export interface LearnedChunk {
-  /** As the server sent it. */
+  /** The chunk as the server sent it. */
   readonly payload: string;
   /** The only text in it. */
   readonly text: string;

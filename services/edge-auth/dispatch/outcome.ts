@@ -86,9 +86,15 @@ export class RunOutcome {
   workerId: string | null = null;
   /** How many workers were offered it. */
   offers = 0;
-  /** From the start of the run until a worker accepted it; null if none did. */
+  /**
+   * How long it took from the start of the run until a worker accepted it; null if none
+   * did.
+   */
   dispatchMs: number | null = null;
-  /** From the start of the run until the first bytes of its answer, or null. */
+  /**
+   * How long it took from the start of the run to the first bytes of its answer, or
+   * null.
+   */
   firstByteMs: number | null = null;
   durationMs = 0;
   /** Offers that were lost and repeated on another worker. */

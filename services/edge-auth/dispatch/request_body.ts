@@ -12,7 +12,7 @@ export interface Upload {
    * it is refused. Whoever made the upload answers the client.
    */
   end(): Promise<UploadEnd | null>;
-  /** For how long the next piece has been waited for, in ms; 0: the client keeps up. */
+  /** How long the run has waited for the next piece, in ms; 0: the client keeps up. */
   lateMs(): number;
 }
 

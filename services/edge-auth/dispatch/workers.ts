@@ -53,7 +53,7 @@ export interface WorkerTableOptions {
 export class WorkerTable {
   readonly #options: WorkerTableOptions;
   readonly #workers = new Map<string, Worker>();
-  /** Until then, workers may still be reconnecting to the bus. */
+  /** When workers should have reconnected to the bus. */
   #rejoinUntilMs = -Infinity;
 
   constructor(options: WorkerTableOptions) {

@@ -112,7 +112,7 @@ export function forwardTo(
 class GivenBody {
   constructor(readonly body: ForwardBody) {}
 
-  /** As the client named it. */
+  /** The model as the client named it. */
   get model(): unknown {
     return this.body.value.model;
   }

@@ -110,7 +110,7 @@ export class BodyShare {
 export class BodyBudget {
   readonly #processBytesMax: number;
   readonly #keyBytesMax: number;
-  /** For a key while no other holds or wants anything. */
+  /** The bound of a key while no other holds or wants anything. */
   readonly #loneBytesMax: number;
   /** The oldest first. */
   readonly #shares = new Set<BodyShare>();

@@ -49,7 +49,10 @@ export interface Exchange {
   readonly path: string;
   /** What follows `?` in the address; it may contain secrets. */
   readonly query: string;
-  /** By name in lower case; the values of a repeated field are joined by ", ". */
+  /**
+   * Header fields by name in lower case; the values of a repeated one are joined by ",
+   * ".
+   */
   readonly headers: IncomingHttpHeaders;
   readonly response: ApiResponse;
   /** The connection. It is destroyed as soon as the client disconnects. */

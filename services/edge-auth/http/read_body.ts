@@ -24,7 +24,7 @@ export interface HeldBodyBounds {
   now: MonotonicNow;
 }
 
-/** The same for bodies with JSON, which are read as a whole. */
+/** Bounds of bodies with JSON, which are read as a whole. */
 export interface BodyBounds extends HeldBodyBounds {
   bodyBytesMax: number;
   refusedBodies: Pick<RefusedBodies, "charge" | "wait">;
@@ -85,7 +85,7 @@ export async function readBody(
 /** What the reader of one body needs, and whom it tells. */
 interface ReaderOptions extends BodyBounds {
   readonly share: BodyShare;
-  /** As the client stated it; 0: unknown. */
+  /** The length as the client stated it; 0: unknown. */
   readonly length: number;
   readonly resolve: (body: ReadBody | null) => void;
   readonly reject: (error: ApiError) => void;
@@ -226,7 +226,7 @@ const unsupported = (header: string, instead: string) =>
 
 /** How long a body may take, and what happens then. */
 export interface DeadlineOptions {
-  /** From the beginning to the end, in ms. */
+  /** How long the whole body may take, in ms. */
   readonly totalMs: number;
   readonly refuse: (error: ApiError) => void;
 }

@@ -183,7 +183,7 @@ export class Form {
     return piece;
   }
 
-  /** For how long the next piece has been waited for, in ms. */
+  /** How long the form has waited for the next piece, in ms. */
   lateMs(): number {
     const nowMs = this.#options.budget.now();
     return nowMs - (this.#waitingSinceMs ?? nowMs);

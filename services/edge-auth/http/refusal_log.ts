@@ -33,7 +33,7 @@ interface Group {
  */
 export class RefusalLog {
   readonly #log: Pick<Log, "info">;
-  /** By client and code. */
+  /** Refusals by client and code. */
   readonly #groups = new Map<string, Group>();
 
   constructor(log: Pick<Log, "info">) {

@@ -25,7 +25,7 @@ import { RECORD_FAILED } from "./scripts.ts";
 export interface Failure {
   requestId: string;
   error: ApiError;
-  /** As the client named it; null if the body was not read. */
+  /** The model as the client named it; null if the body was not read. */
   model: string | null;
   /** `cut`: it ran, and its stream had started. */
   how: "refused" | "failed" | "cut";

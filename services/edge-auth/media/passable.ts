@@ -53,7 +53,7 @@ export function requirePassable(
 interface Place {
   /** The name of the member, or of the list that it is in. */
   readonly name: string;
-  /** From the top, as `param` of an error. */
+  /** The path from the top of the body, as `param` of an error. */
   readonly path: string;
   readonly model: ModelConfig;
 }

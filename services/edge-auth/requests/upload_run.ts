@@ -114,7 +114,7 @@ export class UploadRun<Request extends JobRequest>
     return this.#form.next();
   }
 
-  /** For how long the next piece has been waited for, in ms. */
+  /** How long the upload has waited for its next piece, in ms. */
   lateMs(): number {
     return this.#form.lateMs();
   }

@@ -6,9 +6,9 @@ import { ApiError, fieldError } from "@gateway/shared/openai/error";
 
 /** How fast the simulator answers. */
 export interface Pace {
-  /** From the request to the first token. */
+  /** How long it takes from the request to the first token. */
   readonly firstTokenMs: number;
-  /** For each choice. 0: no limit. */
+  /** The pace of each choice. 0: no limit. */
   readonly tokensPerSecond: number;
 }
 
