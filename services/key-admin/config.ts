@@ -1,10 +1,19 @@
 /** The one place of this service that reads the environment. */
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { Network } from "@gateway/shared/process/client_address";
+import type { LogLevel } from "@gateway/shared/process/log";
+import type { RedisAddress } from "@gateway/shared/redis/link";
 import * as env from "@gateway/shared/process/env";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import * as serviceVariables from "@gateway/shared/process/service_variables";
 import * as z from "zod";
-import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
+import {
+  type DefaultLimits,
+  defaultLimitsOf,
+  LIMIT_VARIABLES,
+} from "./domain/keys/settings.ts";
 import { parseEmail } from "./domain/owners/email.ts";
+import type { OidcConfig } from "./domain/sign_in/oidc.ts";
 import { isSafeUrl } from "./domain/sign_in/safe_url.ts";
 
 const DEFAULT_PORT = 8081;
@@ -63,11 +72,41 @@ export const CONSOLE_VARIABLES = {
   ...catalogVariables.CATALOG_VARIABLES,
 };
 
-/** The checked configuration, as {@link readConfig} returns it. */
-export type Config = ReturnType<typeof readConfig>;
+/** What the service and the command line read from their environment. */
+export interface ConsoleConfig {
+  logLevel: LogLevel;
+  /** Where the console listens. */
+  hostname: string;
+  port: number;
+  /** Where the operations port is. */
+  ops: { hostname: string; port: number };
+  redis: RedisAddress;
+  bus: serviceVariables.BusAccess;
+  /** The origin of the console; null: the address that it listens on. */
+  publicUrl: URL | null;
+  /** Base URL of the API in examples, without a trailing slash. */
+  apiUrl: string;
+  /** Base URL of the API for the page "Try it", without a trailing slash. */
+  edgeUrl: string;
+  trustedProxies: readonly Network[];
+  /** The provider whose users may sign in; null without one. */
+  oidc: OidcConfig | null;
+  defaultLimits: DefaultLimits;
+  /** Whether the model simulator answers. */
+  isSimulated: boolean;
+  /** The models; undefined if no variable names a model server. */
+  catalog: Catalog | undefined;
+  /** How long running requests may take when the service stops. */
+  drainMs: number;
+}
+
+/** The configuration of the service, which needs the models. */
+export interface Config extends ConsoleConfig {
+  catalog: Catalog;
+}
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
-export function readConfig() {
+export function readConfig(): Config {
   const config = configFrom(Deno.env.toObject(), Deno.readTextFileSync);
   return {
     ...config,
@@ -75,11 +114,11 @@ export function readConfig() {
   };
 }
 
-/** Reads the configuration from any environment. Only the service needs a catalog. */
+/** Reads the configuration from any environment. Throws as {@link readConfig}. */
 export function configFrom(
   variables: env.Env,
   readFile: (path: string) => string,
-) {
+): ConsoleConfig {
   const values = env.parseEnv(CONSOLE_VARIABLES, variables, readFile);
   return {
     logLevel: values.LOG_LEVEL,
@@ -88,9 +127,7 @@ export function configFrom(
     ops: { hostname: values.OPS_HOST, port: values.OPS_PORT },
     redis: serviceVariables.redisAccess(values),
     bus: serviceVariables.busAccess(values),
-    /** Null stands for the address that the console listens on. */
     publicUrl: values.PUBLIC_URL ?? null,
-    /** Neither URL has a trailing slash. */
     apiUrl: values.API_URL.replace(/\/$/, ""),
     edgeUrl: (values.EDGE_URL ?? values.API_URL).replace(/\/$/, ""),
     trustedProxies: values.TRUSTED_PROXIES,
@@ -99,7 +136,7 @@ export function configFrom(
     isSimulated: values.MODEL_SIMULATOR_URL !== undefined &&
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,
-    /** The keys of model servers are not needed here. */
+    // The console needs no keys of model servers.
     catalog: catalogVariables.catalogIfGiven(values, {
       hasUpstreamKey: false,
     }),
@@ -107,7 +144,9 @@ export function configFrom(
   };
 }
 
-function oidcOf(values: env.ConfigOf<typeof CONSOLE_VARIABLES>) {
+function oidcOf(
+  values: env.ConfigOf<typeof CONSOLE_VARIABLES>,
+): OidcConfig | null {
   const { OIDC_ISSUER, OIDC_ALLOWED, OIDC_NAME: name } = values;
   const { OIDC_CLIENT_ID = "", OIDC_CLIENT_SECRET = "" } = values;
   if (OIDC_ISSUER === undefined) return null;

@@ -240,11 +240,29 @@ function checkOptions(values: Record<string, unknown>): Options {
   throw new UsageError([...new Set(mistakes)].join("\n"));
 }
 
-/**
- * A key in the form of `--json`, without its hash. Times are ISO 8601 in UTC; a limit
- * of 0 means none.
- */
-export function toJson(key: KeyRecord, nowMs: number) {
+/** A key as `--json` prints it. Times are ISO 8601 in UTC. */
+export type KeyJson = {
+  id: string;
+  state: KeyRecord["state"];
+  expired: boolean;
+  description: string;
+  hint: string;
+  owner_id: string;
+  scopes: KeyRecord["scopes"];
+  models: readonly string[];
+  /** By the words of their names, `tokens_per_day`; 0 means no limit. */
+  limits: Record<string, number>;
+  created_at: string | null;
+  /** Null: never. */
+  expires_at: string | null;
+  /** The id of the other key of a rotation. */
+  replaces?: string;
+  replaced_by?: string;
+  version: number;
+};
+
+/** A key in the form of `--json`, without its hash. */
+export function toJson(key: KeyRecord, nowMs: number): KeyJson {
   return {
     id: key.id,
     state: key.state,

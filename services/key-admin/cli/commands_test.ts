@@ -9,17 +9,14 @@ import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { PASSWORD, signIn } from "../forms_fixture.ts";
 import {
   type CommandDeps,
+  type KeyJson,
   outputText,
   parseCommand,
-  type toJson,
 } from "./command_line.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 
 const ADA = "ada@example.org";
-/** A key as `--json` prints it. */
-type KeyJson = ReturnType<typeof toJson>;
-
 const AS_DEPLOYED = { redisUser: "key-admin" };
 
 /** Runs a command and returns its output with and without `--json`. */

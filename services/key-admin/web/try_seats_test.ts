@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { ORIGIN, type TestClient } from "../client_fixture.ts";
-import { startConsole } from "../console_fixture.ts";
+import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { upload } from "../forms_fixture.ts";
 import { until } from "../redis_fixture.ts";
 
@@ -43,7 +43,7 @@ function stall(client: TestClient, path: string, type: string) {
 }
 
 /** Answers of the API that arrive when the test lets them. */
-function holdAnswers(site: Awaited<ReturnType<typeof startConsole>>) {
+function holdAnswers(site: TestConsole) {
   const answers: PromiseWithResolvers<Response>[] = [];
   site.deps.askApi = () => {
     const answer = Promise.withResolvers<Response>();
