@@ -32,11 +32,15 @@ const INSTALL = [
 ];
 /** Files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
-/**
- * Started first in their folders, so that the run does not wait for them at the end.
- */
-const SLOW =
-  /e2e\/(faults_process|videos_faults|faults_bus)|cli_test|limiter_pressure/;
+/** Started first, so that the run does not wait for them at the end. */
+const SLOW = new RegExp([
+  "key-admin/(browser|cli_test|domain/sign_in/oidc|web/every_route)",
+  "limits/limiter_pressure",
+  "tests/deploy/proxy",
+  "tests/e2e/(faults_process|faults_bus|videos_faults)",
+  "tests/hostile/costs",
+  "tests/observability",
+].join("|"));
 const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test if it cannot run. */
 const CANNOT_RUN = 77;
