@@ -107,20 +107,37 @@ Deno.test("the media type follows the format, whatever the server says", async (
 /** The last events of servers, and the usage that a client gets. */
 const estimated = { input_tokens: 3, output_tokens: 0, total_tokens: 3 };
 const detailed = { ...usage, input_token_details: {} };
-const dones: [
-  server: string,
-  last: string[],
-  usage: object,
-  more?: object,
-][] = [
-  ["vLLM-Omni", [spokenDone({ usage: detailed })], detailed],
-  ["speaches", [spokenDone({ token_usage: usage })], usage],
-  ["StepFun", [spokenDone({ audio: "" }), event("[DONE]")], estimated, {
-    audio: "",
-  }],
+interface Done {
+  server: string;
+  last: string[];
+  /** The usage that a client gets. */
+  expected: object;
+  /** What else is passed on. */
+  more?: object;
+}
+
+const dones: Done[] = [
+  {
+    server: "vLLM-Omni",
+    last: [spokenDone({ usage: detailed })],
+    expected: detailed,
+  },
+  {
+    server: "speaches",
+    last: [spokenDone({ token_usage: usage })],
+    expected: usage,
+  },
+  {
+    server: "StepFun",
+    last: [spokenDone({ audio: "" }), event("[DONE]")],
+    expected: estimated,
+    more: {
+      audio: "",
+    },
+  },
 ];
 
-for (const [server, last, expected, more] of dones) {
+for (const { server, last, expected, more } of dones) {
   Deno.test(`the events of ${server} become OpenAI's`, async () => {
     await using r = startServer(() => sse(": ping\n\n", delta(SOUND), ...last));
     const { text, error } = await r.run({ ...SPEECH, ...SSE });
@@ -227,40 +244,97 @@ Deno.test("a server is sent a form with the model first and the file last; for e
 const JSON_TYPE = "application/json";
 const verbose = (duration: unknown) => jsonResponse({ text: "Hi", duration });
 const hiInEvents = sse(...deltas, done({ text: "Hi" }), event("[DONE]"));
-const documents: [
-  name: string,
-  reply: Step[],
-  change: Partial<media.TranscriptionRequest>,
-  type: string,
-  body: unknown,
-][] = [
-  ["JSON without usage", hi, {}, JSON_TYPE, { text: "Hi", usage: two }],
-  ["verbose JSON, whose length counts", verbose(4.2), VERBOSE, JSON_TYPE, {
-    text: "Hi",
-    duration: 4.2,
-    usage: five,
-  }],
-  ["verbose JSON, whose length is a text", verbose("4.2"), VERBOSE, JSON_TYPE, {
-    text: "Hi",
-    duration: "4.2",
-    usage: five,
-  }],
-  ["JSON with a length that no recording has", verbose(1e15), {}, JSON_TYPE, {
-    text: "Hi",
-    duration: 1e15,
-    usage: two,
-  }],
-  ["a text instead of JSON", text("text/plain", "Hi"), {}, JSON_TYPE, {
-    text: "Hi",
-    usage: two,
-  }],
-  ["JSON instead of a text", hi, TEXT, "text/plain", "Hi"],
-  ["subtitles", text("text/vtt", "WEBVTT\n"), VTT, "text/vtt", "WEBVTT\n"],
-  ["silence", jsonResponse({ text: "" }), TEXT, "text/plain", ""],
-  ["events", hiInEvents, {}, JSON_TYPE, { text: "Hi", usage: two }],
+interface Document {
+  name: string;
+  reply: Step[];
+  /** Of the request. */
+  change: Partial<media.TranscriptionRequest>;
+  type: string;
+  body: unknown;
+}
+
+const documents: Document[] = [
+  {
+    name: "JSON without usage",
+    reply: hi,
+    change: {},
+    type: JSON_TYPE,
+    body: { text: "Hi", usage: two },
+  },
+  {
+    name: "verbose JSON, whose length counts",
+    reply: verbose(4.2),
+    change: VERBOSE,
+    type: JSON_TYPE,
+    body: {
+      text: "Hi",
+      duration: 4.2,
+      usage: five,
+    },
+  },
+  {
+    name: "verbose JSON, whose length is a text",
+    reply: verbose("4.2"),
+    change: VERBOSE,
+    type: JSON_TYPE,
+    body: {
+      text: "Hi",
+      duration: "4.2",
+      usage: five,
+    },
+  },
+  {
+    name: "JSON with a length that no recording has",
+    reply: verbose(1e15),
+    change: {},
+    type: JSON_TYPE,
+    body: {
+      text: "Hi",
+      duration: 1e15,
+      usage: two,
+    },
+  },
+  {
+    name: "a text instead of JSON",
+    reply: text("text/plain", "Hi"),
+    change: {},
+    type: JSON_TYPE,
+    body: {
+      text: "Hi",
+      usage: two,
+    },
+  },
+  {
+    name: "JSON instead of a text",
+    reply: hi,
+    change: TEXT,
+    type: "text/plain",
+    body: "Hi",
+  },
+  {
+    name: "subtitles",
+    reply: text("text/vtt", "WEBVTT\n"),
+    change: VTT,
+    type: "text/vtt",
+    body: "WEBVTT\n",
+  },
+  {
+    name: "silence",
+    reply: jsonResponse({ text: "" }),
+    change: TEXT,
+    type: "text/plain",
+    body: "",
+  },
+  {
+    name: "events",
+    reply: hiInEvents,
+    change: {},
+    type: JSON_TYPE,
+    body: { text: "Hi", usage: two },
+  },
 ];
 
-for (const [name, reply, change, type, body] of documents) {
+for (const { name, reply, change, type, body } of documents) {
   Deno.test(`a transcription is made of ${name}`, async () => {
     const answer = await transcribe(reply, change);
     assert.equal(answer.type, `${type}; charset=utf-8`);
@@ -281,24 +355,47 @@ const ofVllm = HI.map((content) =>
 );
 const ofSpeaches = HI.map((text) => event({ text }));
 const tokens = { type: "tokens", total_tokens: 9 };
-const streams: [
-  name: string,
-  reply: Step[],
-  usage: object,
-  said: readonly string[],
-][] = [
-  ["events", sse(...deltas, done({ text: "Hi", usage: tokens })), tokens, HI],
-  ["events that say little", sse(...deltas, done({})), two, HI],
-  ["a whole transcription", hi, two, ["Hi"]],
-  ["vLLM's events", sse(...ofVllm, event("[DONE]")), two, HI],
-  ["the events of speaches", sse(...ofSpeaches), two, HI],
+interface Stream {
+  name: string;
+  reply: Step[];
+  usage: object;
+  /** The pieces of the text that a client gets. */
+  deltas: readonly string[];
+}
+
+const streams: Stream[] = [
+  {
+    name: "events",
+    reply: sse(...deltas, done({ text: "Hi", usage: tokens })),
+    usage: tokens,
+    deltas: HI,
+  },
+  {
+    name: "events that say little",
+    reply: sse(...deltas, done({})),
+    usage: two,
+    deltas: HI,
+  },
+  { name: "a whole transcription", reply: hi, usage: two, deltas: ["Hi"] },
+  {
+    name: "vLLM's events",
+    reply: sse(...ofVllm, event("[DONE]")),
+    usage: two,
+    deltas: HI,
+  },
+  {
+    name: "the events of speaches",
+    reply: sse(...ofSpeaches),
+    usage: two,
+    deltas: HI,
+  },
 ];
 
-for (const [name, reply, usage, said] of streams) {
+for (const { name, reply, usage, deltas } of streams) {
   Deno.test(`events, or a document, are made of ${name}`, async () => {
     const stream = await transcribe(reply, SSE);
     assert.deepEqual(eventsIn(stream.text), [
-      ...said.map((delta) => ({ type: DELTA, delta })),
+      ...deltas.map((delta) => ({ type: DELTA, delta })),
       { type: "transcript.text.done", text: "Hi", usage },
     ]);
     const whole = await transcribe(reply);

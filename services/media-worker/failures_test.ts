@@ -210,18 +210,30 @@ const transcriptions: Failures = {
   deadline: [["no text", [STALL], SOON_OVER]],
 };
 
-/** With what is charged for an answer that has begun. */
-const kinds: [string, MediaRequest, made: number, Failures][] = [
-  ["speech", SPEECH, CHARACTERS, speech],
-  ["pictures", IMAGE, 0, pictures],
-  ["transcriptions", TRANSCRIPTION, 2, transcriptions],
+interface Kind {
+  kind: string;
+  request: MediaRequest;
+  /** What is charged for an answer that has begun. */
+  made: number;
+  failures: Failures;
+}
+
+const kinds: Kind[] = [
+  { kind: "speech", request: SPEECH, made: CHARACTERS, failures: speech },
+  { kind: "pictures", request: IMAGE, made: 0, failures: pictures },
+  {
+    kind: "transcriptions",
+    request: TRANSCRIPTION,
+    made: 2,
+    failures: transcriptions,
+  },
 ];
 /** Two seconds by its size. */
 const files = [
   { field: "file", name: "a", type: "", content: Buffer.alloc(16_000) },
 ];
 
-for (const [kind, request, made, failures] of kinds) {
+for (const { kind, request, made, failures } of kinds) {
   for (const [fault, cases] of Object.entries(failures)) {
     for (const [name, reply, more = {}] of cases) {
       Deno.test(`${kind} fail with ${fault} for ${name}`, async () => {

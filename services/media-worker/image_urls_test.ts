@@ -86,26 +86,55 @@ for (const [name, url] of strangers) {
   });
 }
 
-const fetched: [
-  name: string,
-  there: Step[],
-  fault: string,
-  deadlines?: Partial<BackendConfig["deadlines"]>,
-][] = [
-  ["a redirect", [
-    head("302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0"),
-  ], "redirect"],
-  ["a refusal", jsonResponse({ detail: "No" }, { status: 400 }), "invalid"],
-  ["a page", [typed("text/html"), lastChunk], "invalid"],
-  ["nothing", [head("200 OK\r\ncontent-length: 0")], "truncated"],
-  ["a part", [head("200 OK\r\ncontent-length: 9", PNG), CLOSE], "truncated"],
-  ["no answer", [STALL], "deadline", { total_ms: 100 }],
-  ["a stall", [head("200 OK\r\ncontent-length: 9", PNG), STALL], "timeout", {
-    between_tokens_ms: 50,
-  }],
+interface Fetched {
+  name: string;
+  /** What is at the URL. */
+  reply: Step[];
+  fault: string;
+  deadlines?: Partial<BackendConfig["deadlines"]>;
+}
+
+const fetched: Fetched[] = [
+  {
+    name: "a redirect",
+    reply: [
+      head("302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0"),
+    ],
+    fault: "redirect",
+  },
+  {
+    name: "a refusal",
+    reply: jsonResponse({ detail: "No" }, { status: 400 }),
+    fault: "invalid",
+  },
+  { name: "a page", reply: [typed("text/html"), lastChunk], fault: "invalid" },
+  {
+    name: "nothing",
+    reply: [head("200 OK\r\ncontent-length: 0")],
+    fault: "truncated",
+  },
+  {
+    name: "a part",
+    reply: [head("200 OK\r\ncontent-length: 9", PNG), CLOSE],
+    fault: "truncated",
+  },
+  {
+    name: "no answer",
+    reply: [STALL],
+    fault: "deadline",
+    deadlines: { total_ms: 100 },
+  },
+  {
+    name: "a stall",
+    reply: [head("200 OK\r\ncontent-length: 9", PNG), STALL],
+    fault: "timeout",
+    deadlines: {
+      between_tokens_ms: 50,
+    },
+  },
 ];
 
-for (const [name, reply, fault, deadlines = {}] of fetched) {
+for (const { name, reply, fault, deadlines = {} } of fetched) {
   Deno.test(`API7, API10: pictures fail with ${fault} for ${name} at the URL of a picture`, async () => {
     const pointer = pointing(() => "/a", reply);
     await using r = startServer(pointer.reply, { deadlines });

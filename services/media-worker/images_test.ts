@@ -155,49 +155,78 @@ const picture = [
   head("200 OK\r\ncontent-type: image/png\r\ncontent-length: 7", PNG),
 ];
 const untyped = head("200 OK", JSON.stringify({ created: 5, data: one }));
-/** In a document of one image, made at 5. */
-const documents: [name: string, reply: Step[], said: object, n?: number][] = [
-  ["OpenAI's", json(one, { ...about, usage, more: [1] }), {
-    ...about,
-    usage,
-    more: [1],
-  }],
-  [
-    "vLLM-Omni's",
-    json([ofVllm], { output_format: null, size: "64x64", metrics: {} }),
-    { size: "64x64", metrics: {} },
-  ],
-  ["one with a revised prompt", json([revised]), { data: [revised] }],
-  [
-    "SGLang's, without the paths of its files",
-    json([ofSglang], { id: "r1", peak_memory_mb: 9, ...counted }),
-    { ...counted, id: "r1", peak_memory_mb: 9 },
-  ],
-  ["a picture without a document", picture, { created: CREATED }],
-  ["one without a time", jsonResponse({ data: one }), { created: CREATED }],
-  ["one without a type", [untyped, CLOSE], {}],
-  [
-    "data URLs",
-    json([{ b64_json: dataUrl }, { url: dataUrl }]),
-    { data: two },
-    2,
-  ],
-  ["more pictures than requested", json([...two, ...one]), { data: two }, 2],
-  [
-    "events",
-    sse(partial(0), completed({ created_at: 7, ...about, usage })),
-    { created: 7, ...about, usage },
-  ],
+/** A document of one image, made at 5. */
+interface Document {
+  name: string;
+  reply: Step[];
+  /** What else is in it. */
+  members: object;
+  n?: number;
+}
+
+const documents: Document[] = [
+  {
+    name: "OpenAI's",
+    reply: json(one, { ...about, usage, more: [1] }),
+    members: {
+      ...about,
+      usage,
+      more: [1],
+    },
+  },
+  {
+    name: "vLLM-Omni's",
+    reply: json([ofVllm], { output_format: null, size: "64x64", metrics: {} }),
+    members: { size: "64x64", metrics: {} },
+  },
+  {
+    name: "one with a revised prompt",
+    reply: json([revised]),
+    members: { data: [revised] },
+  },
+  {
+    name: "SGLang's, without the paths of its files",
+    reply: json([ofSglang], { id: "r1", peak_memory_mb: 9, ...counted }),
+    members: { ...counted, id: "r1", peak_memory_mb: 9 },
+  },
+  {
+    name: "a picture without a document",
+    reply: picture,
+    members: { created: CREATED },
+  },
+  {
+    name: "one without a time",
+    reply: jsonResponse({ data: one }),
+    members: { created: CREATED },
+  },
+  { name: "one without a type", reply: [untyped, CLOSE], members: {} },
+  {
+    name: "data URLs",
+    reply: json([{ b64_json: dataUrl }, { url: dataUrl }]),
+    members: { data: two },
+    n: 2,
+  },
+  {
+    name: "more pictures than requested",
+    reply: json([...two, ...one]),
+    members: { data: two },
+    n: 2,
+  },
+  {
+    name: "events",
+    reply: sse(partial(0), completed({ created_at: 7, ...about, usage })),
+    members: { created: 7, ...about, usage },
+  },
 ];
 
-for (const [name, reply, said, n = 1] of documents) {
+for (const { name, reply, members, n = 1 } of documents) {
   Deno.test(`a document is made of ${name}`, async () => {
     await using r = startServer(() => reply);
     const drawn = { ...IMAGE, count: n };
     const { error, type, text, made } = await r.run(drawn);
     assert.equal(error, null);
     assert.equal(type, "application/json");
-    assert.deepEqual(JSON.parse(text), { created: 5, data: one, ...said });
+    assert.deepEqual(JSON.parse(text), { created: 5, data: one, ...members });
     assert.equal(made, n);
   });
 }
@@ -207,21 +236,24 @@ const edited = "image_edit.completed";
 const partlyEdited = "image_edit.partial_image";
 const little = { created_at: CREATED, ...presets, usage: estimated, b64_json };
 const webp = { output_format: "webp", size: "64x64" };
-const streams: [
-  name: string,
-  reply: Step[],
-  events: object[],
-  change?: Partial<ImageRequest>,
-][] = [
-  [
-    "OpenAI's",
-    sse(
+interface Stream {
+  name: string;
+  reply: Step[];
+  events: object[];
+  /** Of the request. */
+  change?: Partial<ImageRequest>;
+}
+
+const streams: Stream[] = [
+  {
+    name: "OpenAI's",
+    reply: sse(
       partial(0, { created_at: 7, ...about }),
       ": ping\n\n",
       partial(1, { created_at: 8, ...about }),
       completed({ created_at: 9, ...about, usage }),
     ),
-    [
+    events: [
       ...[7, 8].map((created_at, index) => ({
         type: PARTIAL,
         created_at,
@@ -231,50 +263,62 @@ const streams: [
       })),
       { type: COMPLETED, created_at: 9, ...about, usage, b64_json },
     ],
-    { fields: { partial_images: 2 } },
-  ],
-  ["events that say little", sse(event({ type: COMPLETED, b64_json })), [
-    { ...little, type: COMPLETED, size: "64x64" },
-  ], { fields: { size: "64x64" } }],
-  [
-    "events with a name only, and others",
-    sse(
+    change: { fields: { partial_images: 2 } },
+  },
+  {
+    name: "events that say little",
+    reply: sse(event({ type: COMPLETED, b64_json })),
+    events: [
+      { ...little, type: COMPLETED, size: "64x64" },
+    ],
+    change: { fields: { size: "64x64" } },
+  },
+  {
+    name: "events with a name only, and others",
+    reply: sse(
       "event: image_generation.started\ndata: {}\n\n",
       `event: ${COMPLETED}\n${event({ b64_json })}`,
     ),
-    [{ ...little, type: COMPLETED }],
-  ],
-  [
-    "a document, of a server that does not stream",
-    json(one, { ...about, usage }),
-    [{ type: COMPLETED, created_at: 5, ...about, usage, b64_json }],
-  ],
-  [
-    "vLLM-Omni's of an edit: what it thinks, then a whole answer",
-    sse(
+    events: [{ ...little, type: COMPLETED }],
+  },
+  {
+    name: "a document, of a server that does not stream",
+    reply: json(one, { ...about, usage }),
+    events: [{ type: COMPLETED, created_at: 5, ...about, usage, b64_json }],
+  },
+  {
+    name: "vLLM-Omni's of an edit: what it thinks, then a whole answer",
+    reply: sse(
       event({ type: "ar_delta", delta: "A fox" }),
       event({ type: "image", created: 5, data: one, ...webp }),
       event("[DONE]"),
     ),
-    [{ ...little, type: edited, created_at: 5, ...webp }],
-    EDIT,
-  ],
-  [
-    "an edit",
-    sse(
+    events: [{ ...little, type: edited, created_at: 5, ...webp }],
+    change: EDIT,
+  },
+  {
+    name: "an edit",
+    reply: sse(
       named({ type: partlyEdited, b64_json, ...about }),
       named({ type: edited, b64_json, ...about, usage }),
     ),
-    [{ type: partlyEdited, partial_image_index: 0 }, { type: edited, usage }]
+    events: [{ type: partlyEdited, partial_image_index: 0 }, {
+      type: edited,
+      usage,
+    }]
       .map((event) => ({ created_at: CREATED, b64_json, ...about, ...event })),
-    EDIT,
-  ],
-  ["a picture of 8 MiB", sse(completed({ b64_json: LARGE })), [
-    { ...little, type: COMPLETED, b64_json: LARGE },
-  ]],
+    change: EDIT,
+  },
+  {
+    name: "a picture of 8 MiB",
+    reply: sse(completed({ b64_json: LARGE })),
+    events: [
+      { ...little, type: COMPLETED, b64_json: LARGE },
+    ],
+  },
 ];
 
-for (const [name, reply, events, change] of streams) {
+for (const { name, reply, events, change } of streams) {
   Deno.test(`events are made of ${name}`, async () => {
     await using r = startServer(() => reply);
     const answer = await r.run({ ...IMAGE, ...SSE, ...change });

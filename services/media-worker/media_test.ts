@@ -51,20 +51,47 @@ const elsewhere = jsonResponse({ data: [{ url: "/a" }] });
 
 /** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
 const NOTICED_MS = 100;
-const moments: [
-  name: string,
-  request: MediaRequest,
-  reply: Step[],
-  hasBegun: boolean,
-][] = [
-  ["before the first sound", SPEECH, [], false],
-  ["within sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND)], true],
-  ["within events of sound", spoken, [streamHead(), chunk(delta)], true],
-  ["after a picture", drawn, [streamHead(), chunk(partial)], true],
-  ["while it fetches a picture", IMAGE, elsewhere, false],
+interface Moment {
+  name: string;
+  request: MediaRequest;
+  reply: Step[];
+  hasBegun: boolean;
+}
+
+const moments: Moment[] = [
+  {
+    name: "before the first sound",
+    request: SPEECH,
+    reply: [],
+    hasBegun: false,
+  },
+  {
+    name: "within sound",
+    request: SPEECH,
+    reply: [typed("audio/mpeg"), chunk(SOUND)],
+    hasBegun: true,
+  },
+  {
+    name: "within events of sound",
+    request: spoken,
+    reply: [streamHead(), chunk(delta)],
+    hasBegun: true,
+  },
+  {
+    name: "after a picture",
+    request: drawn,
+    reply: [streamHead(), chunk(partial)],
+    hasBegun: true,
+  },
+  {
+    name: "while it fetches a picture",
+    request: IMAGE,
+    reply: elsewhere,
+    hasBegun: false,
+  },
 ];
 
-for (const [name, request, reply, hasBegun] of moments) {
+for (const { name, request, reply, hasBegun } of moments) {
   Deno.test(`a model server is left within ${NOTICED_MS} ms by a client that leaves ${name}`, async () => {
     await using r = startServer(({ method }) =>
       method === "GET"
@@ -165,23 +192,61 @@ const document = jsonResponse({ data: [{ b64_json }] });
 const noSound = [typed("audio/mpeg"), lastChunk];
 const cutSound = [typed("audio/mpeg"), chunk(SOUND), PAUSE, CLOSE];
 const cutEvents = [streamHead(), chunk(partial), PAUSE, CLOSE];
-/** Without `second`, nothing is repeated. */
-const attempts: [
-  name: string,
-  request: MediaRequest,
-  first: Step[],
-  second: Step[] | null,
-  made: number,
-][] = [
-  ["speech that is refused", SPEECH, [CLOSE], sound, CHARACTERS],
-  ["speech without sound", SPEECH, noSound, sound, CHARACTERS],
-  ["a cut document", IMAGE, [head("200 OK", "{"), CLOSE], document, 1],
-  ["events without a picture", drawn, sse(), sse(completed), 1],
-  ["sound that is cut", SPEECH, cutSound, null, CHARACTERS],
-  ["events that are cut after a picture", drawn, cutEvents, null, 0],
+interface Attempts {
+  name: string;
+  request: MediaRequest;
+  first: Step[];
+  /** Null: nothing is repeated. */
+  second: Step[] | null;
+  made: number;
+}
+
+const attempts: Attempts[] = [
+  {
+    name: "speech that is refused",
+    request: SPEECH,
+    first: [CLOSE],
+    second: sound,
+    made: CHARACTERS,
+  },
+  {
+    name: "speech without sound",
+    request: SPEECH,
+    first: noSound,
+    second: sound,
+    made: CHARACTERS,
+  },
+  {
+    name: "a cut document",
+    request: IMAGE,
+    first: [head("200 OK", "{"), CLOSE],
+    second: document,
+    made: 1,
+  },
+  {
+    name: "events without a picture",
+    request: drawn,
+    first: sse(),
+    second: sse(completed),
+    made: 1,
+  },
+  {
+    name: "sound that is cut",
+    request: SPEECH,
+    first: cutSound,
+    second: null,
+    made: CHARACTERS,
+  },
+  {
+    name: "events that are cut after a picture",
+    request: drawn,
+    first: cutEvents,
+    second: null,
+    made: 0,
+  },
 ];
 
-for (const [name, request, first, second, made] of attempts) {
+for (const { name, request, first, second, made } of attempts) {
   const verb = second === null ? "not " : "";
   Deno.test(`an attempt is ${verb}repeated elsewhere after ${name}`, async () => {
     await using t = startPool(first, second ?? sound);

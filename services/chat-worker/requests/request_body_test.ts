@@ -45,58 +45,60 @@ const EVERY_FIELD = {
   top_logprobs: 0,
 };
 
-type Case = [
-  name: string,
-  request: Partial<ChatRequest>,
-  body: object,
-  dialect?: Partial<Dialect>,
-];
+interface Case {
+  name: string;
+  request: Partial<ChatRequest>;
+  /** What is sent, beside what is in every request. */
+  body: object;
+  dialect?: Partial<Dialect>;
+}
+
 const withUsage = { stream: true, stream_options: { include_usage: true } };
 
 const cases: Case[] = [
-  ["only what was given", {}, {}],
-  ["usage in every stream", { stream: true }, withUsage],
-  [
-    "no request for usage to a server that does not know it",
-    { stream: true },
-    { stream: true },
-    { stream_usage: false },
-  ],
-  ["every known field", EVERY_FIELD, EVERY_FIELD],
-  [
-    "thinking beside other arguments of the chat template",
-    {
+  { name: "only what was given", request: {}, body: {} },
+  { name: "usage in every stream", request: { stream: true }, body: withUsage },
+  {
+    name: "no request for usage to a server that does not know it",
+    request: { stream: true },
+    body: { stream: true },
+    dialect: { stream_usage: false },
+  },
+  { name: "every known field", request: EVERY_FIELD, body: EVERY_FIELD },
+  {
+    name: "thinking beside other arguments of the chat template",
+    request: {
       enable_thinking: true,
       chat_template_kwargs: { x: 1, enable_thinking: false },
     },
-    { chat_template_kwargs: { x: 1, enable_thinking: true } },
-    { thinking_field: "chat_template_kwargs" },
-  ],
-  [
-    "empty text for null content, and an empty object for no arguments",
-    {
+    body: { chat_template_kwargs: { x: 1, enable_thinking: true } },
+    dialect: { thinking_field: "chat_template_kwargs" },
+  },
+  {
+    name: "empty text for null content, and an empty object for no arguments",
+    request: {
       messages: [
         { ...refusing, content: null },
         { ...calling("", '{"a":1}'), content: null },
       ],
     },
-    {
+    body: {
       messages: [
         { ...refusing, content: "" },
         { ...calling("{}", '{"a":1}'), content: "" },
       ],
     },
-  ],
-  [
-    "fields that only the server knows, and other stream options",
-    { top_k: 5, thinking: {}, stream: true, stream_options: { x: 1 } },
-    {
+  },
+  {
+    name: "fields that only the server knows, and other stream options",
+    request: { top_k: 5, thinking: {}, stream: true, stream_options: { x: 1 } },
+    body: {
       top_k: 5,
       thinking: {},
       stream: true,
       stream_options: { x: 1, include_usage: true },
     },
-  ],
+  },
 ];
 
 const asked: Partial<ChatRequest> = {
@@ -129,10 +131,11 @@ const spoken: Record<DialectName, { [name: string]: unknown }> = {
 
 const everyDialect = DIALECT_NAMES.map((name): Case => {
   const body = { ...withUsage, ...spoken[name] };
-  return [`what ${name} knows`, asked, body, DIALECTS[name]];
+  const dialect = DIALECTS[name];
+  return { name: `what ${name} knows`, request: asked, body, dialect };
 });
 
-for (const [name, request, body, dialect] of [...cases, ...everyDialect]) {
+for (const { name, request, body, dialect } of [...cases, ...everyDialect]) {
   Deno.test(`encodeRequestBody() sends ${name}`, () => {
     const text = encodeRequestBody({ ...plain, ...request }, {
       model: "org/upstream",
