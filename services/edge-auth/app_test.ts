@@ -1,3 +1,4 @@
+/** What all routes have in common: keys, headers, refusals, log lines and metrics. */
 import assert from "node:assert/strict";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { randomBytes } from "@gateway/shared/process/ids";

@@ -1,3 +1,4 @@
+/** Which variables an edge takes, and which it refuses. */
 import assert from "node:assert/strict";
 import { ConfigError, parseEnv } from "@gateway/shared/process/env";
 import { EDGE_VARIABLES } from "./config.ts";

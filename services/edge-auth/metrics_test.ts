@@ -1,3 +1,4 @@
+/** What an edge counts. */
 import assert from "node:assert/strict";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";

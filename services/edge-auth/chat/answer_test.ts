@@ -1,3 +1,4 @@
+/** What a client gets of an answer to a chat, and what it is given credit for. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { PassThrough } from "node:stream";

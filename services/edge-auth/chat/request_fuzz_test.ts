@@ -1,3 +1,4 @@
+/** Chat requests made at random: what is accepted, and that nothing is a fault. */
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
 import { errorBodySchema } from "@gateway/shared/openai/completion";

@@ -1,3 +1,4 @@
+/** How lines of an answer become events. */
 import assert from "node:assert/strict";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
 

@@ -1,3 +1,4 @@
+/** In what order requests that wait are offered. */
 import assert from "node:assert/strict";
 import { WaitQueue } from "./wait_queue.ts";
 

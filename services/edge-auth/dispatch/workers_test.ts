@@ -1,3 +1,4 @@
+/** Which worker is picked, by what their beats say. */
 import assert from "node:assert/strict";
 import type { WorkerBeat } from "@gateway/shared/bus/job";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";

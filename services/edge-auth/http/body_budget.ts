@@ -103,9 +103,10 @@ export class BodyShare {
 
 /**
  * Bounds the bytes of bodies. Room is made by bodies that can be done without; a body
- * of known size then waits for a moment. Beyond the share of its key, which is
- * larger while no other key holds or wants anything, it is refused with 429. Beyond the bound of the process the oldest that is being read is, with 503: slow
- * senders keep out nobody.
+ * of known size then waits for a moment. Beyond the share of its key, which is larger
+ * while no other key holds or wants anything, it is refused with 429. Beyond the bound
+ * of the process the oldest that is being read is, with 503: slow senders keep out
+ * nobody.
  */
 export class BodyBudget {
   readonly #processBytesMax: number;

@@ -340,8 +340,8 @@ const tooManyRefused = (waitMs: number) =>
   );
 
 /**
- * The error of a body. Closes the connection, because the rest of the body would be read as the next
- * request.
+ * The error of a body. Closes the connection, because the rest of the body would be
+ * read as the next request.
  */
 export function refusal(
   code: ErrorCode,

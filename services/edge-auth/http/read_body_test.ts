@@ -1,3 +1,4 @@
+/** How bodies are read: whole, in pieces, too slowly, and beyond every bound. */
 import assert from "node:assert/strict";
 import { BODY_PIECES, REFUSED_BODIES } from "@gateway/shared/limits";
 import { openExchange, testBudget } from "./body_fixture.ts";

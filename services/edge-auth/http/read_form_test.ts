@@ -1,3 +1,4 @@
+/** How forms are read while they arrive, and which are refused. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { once } from "node:events";

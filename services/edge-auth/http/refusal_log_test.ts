@@ -1,3 +1,4 @@
+/** Which refusals have log lines of their own, and which are summed up. */
 import assert from "node:assert/strict";
 import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";

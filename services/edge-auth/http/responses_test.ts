@@ -1,3 +1,4 @@
+/** The headers of errors. */
 import assert from "node:assert/strict";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { errorHeaders } from "./responses.ts";

@@ -1,3 +1,4 @@
+/** How the owner of a key is found, and what is remembered. */
 import assert from "node:assert/strict";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey } from "@gateway/shared/keys/record";

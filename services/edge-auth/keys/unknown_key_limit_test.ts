@@ -1,3 +1,4 @@
+/** How many unknown keys an address may try. */
 import assert from "node:assert/strict";
 import { UnknownKeyLimit } from "./unknown_key_limit.ts";
 

@@ -25,8 +25,8 @@ import { LEASE_MS } from "./scripts.ts";
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 /**
- * An edge that has seen replies of Redis late expects its clock to be behind by as much:
- * leases live that much longer.
+ * An edge that has seen replies of Redis late expects its clock to be behind by as
+ * much: leases live that much longer.
  */
 const LATE_MS = 2_000;
 const ASK: Ask = { scope: "chat", model: "m", wantTokens: 100 };

@@ -1,3 +1,4 @@
+/** How refused and failed requests are counted and listed. */
 import assert from "node:assert/strict";
 import {
   failedRequestSchema,

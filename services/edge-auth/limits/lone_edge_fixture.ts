@@ -1,3 +1,4 @@
+/** The limiter of a single edge, for tests. */
 import { type MonotonicNow, monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisWorld } from "../../../tests/support/limits/admission_fixture.ts";

@@ -1,3 +1,4 @@
+/** What callers are told about a refusal. */
 import assert from "node:assert/strict";
 import { UNAUTHORIZED_BODY } from "@gateway/shared/openai/error";
 import * as refusal from "./refusal.ts";

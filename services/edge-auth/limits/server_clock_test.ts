@@ -1,3 +1,4 @@
+/** Which time an edge expects Redis to show. */
 import assert from "node:assert/strict";
 import { ServerClock } from "./server_clock.ts";
 

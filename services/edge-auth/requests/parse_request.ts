@@ -28,18 +28,18 @@ const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
  * (400 with `param`), then what is no clean JSON.
  */
 export function parseRequest<Request>(
-  given: unknown,
+  body: unknown,
   { schema, kind, models }: {
     schema: z.ZodType<Request>;
     kind: ModelKind;
     models: Catalog;
   },
 ): { request: Request; model: ModelConfig } {
-  const id = isJsonObject(given) && typeof given.model === "string"
-    ? given.model
+  const id = isJsonObject(body) && typeof body.model === "string"
+    ? body.model
     : "";
   const model = models.get(id);
-  const { data: request, error } = schema.safeParse(given);
+  const { data: request, error } = schema.safeParse(body);
   // The model comes first, because it decides what else is allowed.
   const [field = "model"] = error?.issues[0]?.path ?? ["body"];
   if (field !== "model") {
@@ -47,7 +47,7 @@ export function parseRequest<Request>(
     if (model.kind !== kind) throw wrongKind(model);
   }
   if (model === undefined || request === undefined) {
-    throw requestFault(given, error);
+    throw requestFault(body, error);
   }
   return { request: cleanJson(request), model };
 }
@@ -55,8 +55,8 @@ export function parseRequest<Request>(
 /** {@link parseRequest} for an endpoint that needs nothing but the request. */
 export const parserOf =
   <Request>(schema: z.ZodType<Request>, kind: ModelKind) =>
-  (given: unknown, models: Catalog): Request =>
-    parseRequest(given, { schema, kind, models }).request;
+  (body: unknown, models: Catalog): Request =>
+    parseRequest(body, { schema, kind, models }).request;
 
 /**
  * Throws the `ApiError` for the first member of a body that the operator excludes from

@@ -3,8 +3,7 @@
  * byte of a file, and takes nothing that others need before enough has arrived.
  */
 import assert from "node:assert/strict";
-import type { Socket } from "node:net";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { once } from "node:events";
 import { mintKey } from "@gateway/shared/keys/key";
 import { BUS_LIMITS } from "@gateway/shared/limits";

@@ -24,10 +24,10 @@ import { admit, left, type RunRequestDependencies } from "./run_request.ts";
  *   it may cost. No worker knows of it, so however slowly it arrives, it holds nothing
  *   that others need.
  * - `running`: a whole piece has arrived, or all of the form; the files go to a worker.
- * - `asked`: the form has ended; the request is checked, and admitted with its cost.
+ * - `checked`: the form has ended; the request is checked, and admitted with its cost.
  * - `ended`: nothing follows.
  */
-type Stage = "reading" | "admitted" | "running" | "asked" | "ended";
+type Stage = "reading" | "admitted" | "running" | "checked" | "ended";
 
 /** What an upload is, as far as it is known at the first byte of its files. */
 export interface UploadStart<Request extends JobRequest> {
@@ -127,7 +127,7 @@ export class UploadRun<Request extends JobRequest>
       this.#end.reject(error);
     }
     // Without a lease nobody would pay for it.
-    if (this.#stage !== "asked" || this.#request === null) return null;
+    if (this.#stage !== "checked" || this.#request === null) return null;
     this.#end.resolve(RUNNING);
     const end = { request: this.#request, files: this.#form.files };
     this.#request = null;
@@ -196,7 +196,7 @@ export class UploadRun<Request extends JobRequest>
    * `ApiError` of a refusal.
    */
   async #confirm(): Promise<void> {
-    if (this.#stage === "asked") return;
+    if (this.#stage === "checked") return;
     const { catalog, now, streamHeadMs } = this.#deps;
     const { kind } = this.#endpoint;
     const request = this.#endpoint.parse(this.#form.fields, catalog);
@@ -215,7 +215,7 @@ export class UploadRun<Request extends JobRequest>
     if (this.#run !== null) this.#answer.attach(this.#run);
     this.#facts = { kind, model, stream };
     this.#request = request;
-    this.#stage = "asked";
+    this.#stage = "checked";
   }
 
   /**
@@ -246,17 +246,17 @@ export class UploadRun<Request extends JobRequest>
 
   #onEnded(outcome: RunOutcome): void {
     if (this.#stage === "ended") return; // Its call was refused.
-    const wasAsked = this.#stage === "asked";
+    const wasChecked = this.#stage === "checked";
     const { cancelReason } = outcome;
     // Who leaves in the middle has held a slot, and pays for the request.
     const isLeft = cancelReason === "client_gone" ||
       cancelReason === "slow_client";
     this.#stage = "ended";
-    if (wasAsked) this.#lease?.settle(outcome);
+    if (wasChecked) this.#lease?.settle(outcome);
     else if (isLeft) this.#lease?.settle(null);
     else this.#lease?.undo();
     this.#lease = null;
-    const isCharged = wasAsked || isLeft;
+    const isCharged = wasChecked || isLeft;
     const end = { ...this.#deps, outcome, isCharged };
     recordRun(this.#call, this.#facts, end);
     this.#end.resolve(RUNNING);

@@ -71,9 +71,9 @@ export const VIDEOS = {
   async remix(call, deps) {
     const job = await findJob(call, deps);
     const { model, backend, engineId } = job;
-    const endpoint = creation(deps, job, (given) => {
-      const asked = cleanJson(checked(videoRemixSchema, given));
-      const { prompt, ...fields } = asked;
+    const endpoint = creation(deps, job, (body) => {
+      const remix = cleanJson(checked(videoRemixSchema, body));
+      const { prompt, ...fields } = remix;
       const config = deps.catalog.get(model);
       if (config !== undefined) requirePassable(fields, REMIX_FIELDS, config);
       const about = { kind: "video", action: "remix", stream: false } as const;
@@ -181,8 +181,8 @@ function creation(
       fileBytesMax: FILE_BYTES_MAX.reference,
     },
     parse,
-    estimate: (asked) => {
-      const { seconds } = factsOf(asked, remixed);
+    estimate: (request) => {
+      const { seconds } = factsOf(request, remixed);
       return costsOnly("videoSeconds", secondsOf(seconds ?? remixed?.seconds));
     },
     least: costsOnly("videoSeconds", secondsOf(null)),
