@@ -17,6 +17,7 @@ const create: VideoRequest = {
   action: "create",
   prompt: "A fox",
   seconds: "8",
+  secondsLeast: 0,
   fields: { seconds: "8" },
 };
 const job = { ...ABOUT, backend: "openai-1", id: "v/1?" } as const;

@@ -232,6 +232,11 @@ export interface VideoCreation extends ForServer {
   prompt: string;
   /** The length that the client asks for. */
   seconds?: string | undefined;
+  /**
+   * The length by frames or other names of `seconds`, 0 without: the model server may
+   * make that and state its default.
+   */
+  secondsLeast: number;
   size?: string | undefined;
   /** The `data:` URL of a JSON body, which the model server gets as a file. */
   reference?: string;

@@ -241,7 +241,7 @@ function videoOf(
     stream: false,
     model: model.id,
     prompt,
-    seconds: longest(body.seconds, fields),
+    ...lengthOf(body.seconds, fields),
     size: typeof size === "string" ? size : undefined,
     fields: without(fields, "prompt"),
   };
@@ -250,21 +250,18 @@ function videoOf(
 /** The rate of a server that gets frames without a rate, such as vLLM-Omni. */
 const FRAMES_PER_SECOND = 24;
 
-/**
- * The length of a video in seconds, also by other names, of which a server may know any;
- * undefined: its default.
- */
-function longest(
+/** The length of a video, also by other names, of which a server may know any. */
+function lengthOf(
   stated: string | undefined,
   fields: Fields,
-): string | undefined {
+): Pick<media.VideoCreation, "seconds" | "secondsLeast"> {
   const { video_params: params } = fields;
   const all: Fields = isJsonObject(params) ? { ...params, ...fields } : fields;
   const numberOf = (name: string) => Number(all[name] ?? NaN) || 0;
   const rate = numberOf("fps") || FRAMES_PER_SECOND;
   const byFrames = Math.ceil(numberOf("num_frames") / rate);
-  const other = Math.max(numberOf("duration"), byFrames);
-  const isLonger = other > Number(stated ?? 0) &&
-    other < MEDIA_LIMITS.secondsMax;
-  return isLonger ? String(other) : stated;
+  const other = Math.max(numberOf("duration"), byFrames, 0);
+  const secondsLeast = other < MEDIA_LIMITS.secondsMax ? other : 0;
+  const isLonger = secondsLeast > Number(stated ?? 0);
+  return { seconds: isLonger ? String(secondsLeast) : stated, secondsLeast };
 }

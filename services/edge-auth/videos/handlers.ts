@@ -160,6 +160,7 @@ type Creation = Extract<VideoRequest, { prompt: string }>;
 /** What is kept of the request for a video while that begins. */
 interface CreationFacts extends Pick<Creation, "model" | "prompt"> {
   readonly seconds: VideoJob["seconds"] | undefined;
+  readonly secondsLeast: number;
   readonly size: VideoJob["size"] | undefined;
   /** The id of the video that is remixed. */
   readonly remixedId: string | null;
@@ -204,11 +205,11 @@ function creation(
 
 /** What is kept of a request for a video; a remix is as long and as large as before. */
 function factsOf(request: Creation, remixed: VideoJob | null): CreationFacts {
-  const { seconds, size } = request.action === "create"
-    ? request
-    : { seconds: remixed?.seconds, size: remixed?.size };
+  const { seconds, secondsLeast = 0, size }: Partial<CreationFacts> =
+    request.action === "create" ? request : remixed ?? {};
   const { model, prompt } = request;
-  return { model, prompt, seconds, size, remixedId: remixed?.id ?? null };
+  const remixedId = remixed?.id ?? null;
+  return { model, prompt, seconds, secondsLeast, size, remixedId };
 }
 
 /**
@@ -217,7 +218,7 @@ function factsOf(request: Creation, remixed: VideoJob | null): CreationFacts {
  */
 async function begin(
   result: Uint8Array | ApiError,
-  { videos, lease, model, prompt, seconds, size, remixedId }:
+  { videos, lease, prompt, remixedId, seconds, size, ...facts }:
     & CreationFacts
     & Pick<VideoDependencies, "videos">
     & { lease: RunLease | null },
@@ -230,8 +231,8 @@ async function begin(
     throw unreadable();
   }
   const job = await videos.begin(video, {
+    ...facts,
     reservation,
-    model,
     seconds: seconds ?? null,
     size: size ?? null,
     remixed_from_video_id: remixedId,

@@ -32,6 +32,8 @@ const jobSchema = z.object({
   /** Since when the model server cannot be reached; null while it can. */
   lostAtMs: z.number().nullable(),
   expires_at: z.number(),
+  /** What it is charged at least: its model server may state a default. */
+  secondsLeast: z.number().default(0),
   /** What else its model server says of it. */
   more: z.record(z.string(), z.unknown()).default({}),
 });

@@ -61,6 +61,10 @@ const NOT_BEGUN = {
 export const secondsOf = (seconds: string | null | undefined): number =>
   Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
 
+/** The seconds that a video costs. */
+const chargedSeconds = ({ seconds, secondsLeast }: VideoJob): number =>
+  Math.max(secondsOf(seconds), Math.ceil(secondsLeast));
+
 const isMissing = (error: unknown): boolean =>
   error instanceof ApiError && error.code === "not_found";
 
@@ -80,7 +84,12 @@ export function engineVideoIn(
 /** What is known of a job besides the first report of its model server. */
 export type NewVideo = Pick<
   VideoJob,
-  "reservation" | "model" | "seconds" | "size" | "remixed_from_video_id"
+  | "reservation"
+  | "model"
+  | "seconds"
+  | "secondsLeast"
+  | "size"
+  | "remixed_from_video_id"
 >;
 
 /**
@@ -158,7 +167,7 @@ export class VideoKeeper {
    */
   async remove(job: VideoJob): Promise<void> {
     const { jobs, limiter } = this.#options;
-    let seconds = secondsOf(job.seconds);
+    let seconds = chargedSeconds(job);
     try {
       if (this.#hasBackend(job)) {
         await this.#ask(job, "delete");
@@ -220,7 +229,7 @@ export class VideoKeeper {
     const { limiter, log, onMade } = this.#options;
     const { id, model, status, error, reservation } = job;
     const isMade = status === "completed";
-    const seconds = isMade ? secondsOf(job.seconds) : 0;
+    const seconds = isMade ? chargedSeconds(job) : 0;
     if (!await limiter.endVideo(reservation, seconds)) return;
     log.info("video", {
       id,

@@ -258,6 +258,16 @@ test("an edge whose clock was ahead leaves no video that nobody asks about", asy
   assert.equal(body.status, "failed");
 });
 
+test("a video that is asked for in frames is charged these, whatever its server states", async ({ world, edge, key }) => {
+  const frames = { num_frames: 2_400, fps: 24 };
+  const asked = { model: MODEL, prompt: PROMPT, ...frames };
+  const { body } = await edge.ask(key, { method: "POST", body: asked });
+  edge.engine.reply = () => ({ status: "completed", seconds: "4" });
+  await edge.ask(key, { path: `/${body.id}` });
+  assert.deepEqual(edge.made, [100]);
+  assert.equal(await secondsCounted(world, key), 100);
+});
+
 test("clients that ask for a video at the same time cost its engine one question", async ({ edge, key }) => {
   const id = await edge.begin(key);
   const job = await edge.videos.find(key.ownerId, id) ?? assert.fail();
