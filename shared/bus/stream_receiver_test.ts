@@ -51,7 +51,7 @@ const reject = () => {
 const broken = (type: FrameType) => frameOf(type, 1, new Uint8Array(0));
 
 /** `ack w1 7`, `cancel w1 client_gone` */
-function said(worker: string, record: ControlRecord): string {
+function recordText(worker: string, record: ControlRecord): string {
   const rest = record.type === "cancel" ? record.reason : record.sequence;
   return `${record.type} ${worker} ${rest}`;
 }
@@ -99,7 +99,7 @@ function play({ after = 0, isSlow = false, steps, ...options }: Case): void {
     attempt: ATTEMPT,
     workerId: "w1",
     nowMs: 0,
-    control: (worker, record) => void actions.push(said(worker, record)),
+    control: (worker, record) => void actions.push(recordText(worker, record)),
     ...options,
   });
   const note = (event: StreamEvent) => {
@@ -244,10 +244,10 @@ Deno.test("a stray frame that names its worker is answered: an end with an ACK, 
     [broken(FrameType.END)],
   ];
   for (const [frame, ...did] of table) {
-    const told: string[] = [];
+    const sent: string[] = [];
     answerStrayFrame("r", frame, (worker, record) => {
-      told.push(said(worker, record));
+      sent.push(recordText(worker, record));
     });
-    assert.deepEqual(told, did);
+    assert.deepEqual(sent, did);
   }
 });

@@ -12,11 +12,11 @@ function valueOf<T>(variable: env.Variable<T>, text: string): T {
 
 function mistakeOf(
   variables: env.Variables,
-  given: env.Env,
+  environment: env.Env,
   readFile = NO_FILES,
 ): string {
   try {
-    env.parseEnv(variables, given, readFile);
+    env.parseEnv(variables, environment, readFile);
   } catch (error) {
     if (error instanceof env.ConfigError) return error.message;
     throw error;
@@ -86,8 +86,8 @@ Deno.test("parseEnv() takes the default of what is absent or empty, and freezes"
     LEVEL: env.choice(["debug", "info"]).default("info"),
     FILE: env.path().optional(),
   };
-  for (const given of [{}, { PORT: "" }, { PORT: "  ", FILE: " " }]) {
-    const config = env.parseEnv(variables, given, NO_FILES);
+  for (const environment of [{}, { PORT: "" }, { PORT: "  ", FILE: " " }]) {
+    const config = env.parseEnv(variables, environment, NO_FILES);
     const port: number = config.PORT;
     const level: "debug" | "info" = config.LEVEL;
     const file: string | undefined = config.FILE;
@@ -151,13 +151,13 @@ Deno.test("parseEnv() reads a secret from the file that _FILE names", () => {
   };
   const files = new Map([["/s", "abc\n"], ["/u", "redis://:x@h"], ["/e", ""]]);
   const readFile = (path: string) => files.get(path) ?? NO_FILES(path);
-  const given = {
+  const environment = {
     IT_FILE: "/s",
     URL_FILE: "/u",
     CA_FILE: "/s",
     PLAIN_FILE: "/s",
   };
-  assert.deepEqual({ ...env.parseEnv(variables, given, readFile) }, {
+  assert.deepEqual({ ...env.parseEnv(variables, environment, readFile) }, {
     IT: "abc",
     URL: "redis://:x@h",
     CA_FILE: "abc",
@@ -169,8 +169,8 @@ Deno.test("parseEnv() reads a secret from the file that _FILE names", () => {
     [{ IT_FILE: "/e" }, /IT_FILE="\/e"\n\s+the file is empty/],
     [{ IT: "a", CA_FILE: "/x" }, /CA_FILE="\/x"\n\s+cannot read it: no file/],
   ];
-  for (const [given, message] of rows) {
-    assert.match(mistakeOf(variables, given, readFile), message);
+  for (const [environment, message] of rows) {
+    assert.match(mistakeOf(variables, environment, readFile), message);
   }
 });
 

@@ -22,7 +22,7 @@ Deno.test("clip() makes caller text fit for a message", () => {
     ["x".repeat(1_000_000), `${"x".repeat(64)}…`],
     [`${"x".repeat(63)}😀`, `${"x".repeat(63)}\ufffd…`],
   ];
-  for (const [given, expected] of rows) assert.equal(clip(given), expected);
+  for (const [text, expected] of rows) assert.equal(clip(text), expected);
   assert.equal(clip("abcdef", 3), "abc…");
 });
 
@@ -59,7 +59,7 @@ Deno.test("nameOfType() names each kind of JSON value", () => {
 
 Deno.test("didYouMean() names the nearest word, if one is near", () => {
   const known = ["vllm", "llama.cpp", "Neutral-3.7-plus", "connect_ms"];
-  const rows: [given: string, named: string | null][] = [
+  const rows: [word: string, named: string | null][] = [
     ["vlm", "vllm"],
     ["VLLM", "vllm"],
     ["llama-cpp", "llama.cpp"],
@@ -71,9 +71,9 @@ Deno.test("didYouMean() names the nearest word, if one is near", () => {
     ["", null],
     ["x".repeat(10_000), null],
   ];
-  for (const [given, named] of rows) {
+  for (const [word, named] of rows) {
     const expected = named === null ? "" : `, did you mean '${named}'?`;
-    assert.equal(didYouMean(given, known), expected, given.slice(0, 30));
+    assert.equal(didYouMean(word, known), expected, word.slice(0, 30));
   }
   assert.equal(didYouMean("vllm", []), "");
 });

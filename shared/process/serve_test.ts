@@ -9,12 +9,12 @@ const options = {
 };
 
 Deno.test("stop() lets a running response end", async () => {
-  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  const { promise: arrived, resolve } = Promise.withResolvers<void>();
   const answered = Promise.withResolvers<Response>();
   const handler = () => (resolve(), answered.promise);
   const server = serve({ ...options, handler });
   const response = fetch(`http://127.0.0.1:${server.port}/`);
-  await asked;
+  await arrived;
   const stopped = server.stop({ graceMs: 5_000, abortMs: 100 });
   answered.resolve(new Response("whole"));
   assert.equal(await (await response).text(), "whole");
@@ -25,7 +25,7 @@ Deno.test("stop() lets a running response end", async () => {
 for (const isStubborn of [false, true]) {
   const does = isStubborn
     ? "does not wait for a stream that ignores"
-    : "waits until a stream has ended that is told of";
+    : "waits until a stream that hears of the stop has ended";
   Deno.test(`stop() ${does} the end of the grace time`, async () => {
     const encoder = new TextEncoder();
     const streaming = (controller: ReadableStreamDefaultController) => {

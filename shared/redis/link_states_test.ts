@@ -46,7 +46,7 @@ interface World {
 interface Row {
   name: string;
   /** What the log says of the failure: the new state, and why. */
-  said: readonly [state: string, why: RegExp];
+  logged: readonly [state: string, why: RegExp];
   spoil(world: World): Promise<unknown>;
   mend(world: World): Promise<unknown>;
 }
@@ -56,31 +56,31 @@ let restart = Promise.resolve();
 const ROWS: Row[] = [
   {
     name: "killed",
-    said: ["offline", /closed|reset|ECONNREFUSED/i],
+    logged: ["offline", /closed|reset|ECONNREFUSED/i],
     spoil: ({ redis }) => redis.kill(),
     mend: ({ redis }) => redis.restart(),
   },
   {
     name: "frozen",
-    said: ["stalled", /^$/],
+    logged: ["stalled", /^$/],
     spoil: ({ redis }) => redis.freeze(),
     mend: ({ redis }) => Promise.resolve(redis.thaw()),
   },
   {
     name: "a replica (READONLY)",
-    said: ["offline", /READONLY/],
+    logged: ["offline", /READONLY/],
     spoil: ({ admin }) => admin("REPLICAOF", "127.0.0.1", String(freePort())),
     mend: ({ admin }) => admin("REPLICAOF", "NO", "ONE"),
   },
   {
     name: "out of memory (OOM)",
-    said: ["refusing", /^refused .*OOM/],
+    logged: ["refusing", /^refused .*OOM/],
     spoil: ({ admin }) => admin("CONFIG", "SET", "maxmemory", "1"),
     mend: ({ admin }) => admin("CONFIG", "SET", "maxmemory", "0"),
   },
   {
     name: "restarted and loading its data for a second (LOADING)",
-    said: ["offline", /LOADING|ECONNREFUSED|closed|reset/i],
+    logged: ["offline", /LOADING|ECONNREFUSED|closed|reset/i],
     async spoil({ admin, redis }) {
       const value = "x".repeat(2_000);
       for (let at = 0; at < 10; at += 1) await admin("SET", `k${at}`, value);
@@ -92,19 +92,19 @@ const ROWS: Row[] = [
   },
   {
     name: "denied a command in a script (NOPERM)",
-    said: ["refusing", /^denied .*(NOPERM|can't|ACL failure)/],
+    logged: ["refusing", /^denied .*(NOPERM|can't|ACL failure)/],
     spoil: ({ admin }) => admin("ACL", "SETUSER", "worker", "-zadd"),
     mend: ({ admin }) => admin("ACL", "SETUSER", "worker", "+zadd"),
   },
   {
     name: "denied every command (NOPERM)",
-    said: ["refusing", /^denied .*NOPERM/],
+    logged: ["refusing", /^denied .*NOPERM/],
     spoil: ({ admin }) => admin("ACL", "SETUSER", "worker", "-@all"),
     mend: ({ admin }) => admin("ACL", "SETUSER", "worker", "+@all"),
   },
   {
     name: "without its user (NOAUTH, WRONGPASS)",
-    said: ["offline", /closed|reset|WRONGPASS/i],
+    logged: ["offline", /closed|reset|WRONGPASS/i],
     spoil: ({ admin }) => admin("ACL", "DELUSER", "worker"),
     mend: ({ admin }) => admin("ACL", "SETUSER", ...USER),
   },
@@ -128,7 +128,7 @@ Deno.test("each change of state is one line, with its reason", async (t) => {
   for (const row of ROWS) await t.step(row.name, () => assertTwoLines(row));
 });
 
-async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
+async function assertTwoLines({ logged, spoil, mend }: Row): Promise<void> {
   await using redis = await startRedisServer({ config: CONFIG });
   const outside = testRedisLink({ url: redis.url }, { deadlineMs: 900 });
   await outside.ready(PATIENT_MS);
@@ -158,7 +158,7 @@ async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
   await sleep(STAYS_MS);
 
   const lines = log.lines.filter(({ event }) => event === "redis_state");
-  const [state, why] = said;
+  const [state, why] = logged;
   const changes = lines.map(({ level, fields }) =>
     `${level} ${fields.from}>${fields.to}`
   );

@@ -42,8 +42,8 @@ async function writesAgain(link: RedisLink): Promise<void> {
 
 async function isReplica(server: LocalServer): Promise<boolean> {
   try {
-    const said = await askPort(server.port, "AUTH health any\r\nROLE\r\n");
-    return said.includes("$5\r\nslave\r\n");
+    const reply = await askPort(server.port, "AUTH health any\r\nROLE\r\n");
+    return reply.includes("$5\r\nslave\r\n");
   } catch (error) {
     // All clients of a master are cut off when it is made a replica.
     if (error instanceof Deno.errors.ConnectionReset) return false;
@@ -64,8 +64,8 @@ Deno.test("a link behind sentinels leaves a frozen master for the new one, and s
   const question = `AUTH edge-auth ${password}\r\nHGET lim:test kept\r\n`;
   await waitFor(async () => {
     const ask = ({ port }: LocalServer) => askPort(port, question);
-    const said = await Promise.all(group.servers.map(ask));
-    return said.every((text) => text.includes("before"));
+    const replies = await Promise.all(group.servers.map(ask));
+    return replies.every((text) => text.includes("before"));
   }, { what: "the replicas to have it" });
   await old.freeze();
   await writesAgain(link);
