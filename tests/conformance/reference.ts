@@ -25,6 +25,7 @@ const ROOT = new URL("../../", import.meta.url);
 const SEEN_ELSEWHERE: Named<string> = {
   forbidden: "tests/hostile/http_test.ts",
   unsupported_value: "services/edge-auth/chat/request_refused_test.ts",
+  upgrade_required: "tests/forward/refusals_test.ts",
   invalid_request: "shared/upstream/error_response_test.ts",
   request_timeout: "services/edge-auth/http/responses_test.ts",
   internal_error: "tests/limits/lost_data_test.ts",
