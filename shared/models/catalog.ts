@@ -149,6 +149,10 @@ const backend = members({
     .meta({ default: "none" }).describe(
       "stream_format: pcm and wav at normal speed are requested with stream_format audio, without which vLLM-Omni sends no audio until all of it is made.",
     ),
+  drop_tool_types: z.array(z.string().min(1).max(100)).max(32).optional()
+    .meta({ default: [] }).describe(
+      "Types of tools that are taken out of forwarded requests, because the server refuses them, such as web_search.",
+    ),
 }).describe("Any server with OpenAI's API.");
 
 const passField = textOf(
@@ -210,6 +214,7 @@ const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
     "cache_salt",
     ...Object.keys(dialectMembers).filter((name) => name !== "dialect"),
   ].map((name): [string, ModelKind[]] => [name, ["chat"]]),
+  ["drop_tool_types", ["chat"]],
   ["image_format_field", ["image"]],
   ["stream_format_field", ["speech"]],
   ["input_characters", ["speech"]],
@@ -298,6 +303,7 @@ const model = members({
     dialect: dialectOf(backend),
     /** The name of the dialect, for messages to operators. */
     dialect_name: backend.dialect ?? DIALECT_DEFAULT,
+    drop_tool_types: backend.drop_tool_types ?? [],
   })),
   fetches_urls: model.fetches_urls ?? model.backends.every(isHosted),
 })).superRefine((model, context) => {

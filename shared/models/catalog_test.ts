@@ -45,6 +45,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
       },
       dialect: DIALECTS.dashscope,
       dialect_name: "dashscope",
+      drop_tool_types: [],
     }],
   });
   assert.equal(catalog.get("s")?.backends[1]?.name, "openai-2");

@@ -12,6 +12,7 @@ export const ODDITIES = {
   finish_replaced: "the finish reason tool_calls without any call",
   usage_refused: "counts of tokens that cannot be true",
   label_ignored: "a body that is not what its content type says",
+  tools_dropped: "types of tools that the models file drops",
   coding_unasked: "a compressed body, although identity was asked for",
 } as const;
 

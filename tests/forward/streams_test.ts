@@ -118,6 +118,21 @@ Deno.test("headers of agents pass to the server, and a bound above the model's i
   assert.equal(headers.get("x-claude-code-session-id"), "s1");
 });
 
+Deno.test("tools that a server refuses are taken out where the models file says so, and named", async () => {
+  await using rig = await setupWith(
+    { backend: { drop_tool_types: ["web_search"] } },
+    () => [...stream(WHOLE_MESSAGE), lastChunk],
+  );
+  const tool = '{"name":"Bash","x":1.0}';
+  const body =
+    `{"model":"talk","stream":true,"tools":[{"type":"web_search"},${tool}]}`;
+  const answer = await rig.post("messages", body);
+  assert.equal(await answer.text(), WHOLE_MESSAGE);
+  assert.equal(answer.headers.get("x-dropped-tool-types"), "web_search");
+  const { body: sent } = await rig.request();
+  assert.equal(sent, `{"model":"BAAI/bge-m3","stream":true,"tools":[${tool}]}`);
+});
+
 Deno.test("a server of the dialect 'anthropic' gets its key and version in its own headers", async () => {
   await using rig = await setupWith(
     { backend: { dialect: "anthropic" } },

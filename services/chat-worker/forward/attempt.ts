@@ -5,12 +5,22 @@ import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { JobCall } from "@gateway/shared/worker/job";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
 
+/** The headers of an answer that say what was taken out of its request. */
+export function dropHeaders(
+  { dropped }: Pick<ForwardAttempt, "dropped">,
+): { readonly [name: string]: string } {
+  if (dropped.length === 0) return {};
+  return { "x-dropped-tool-types": dropped.join(", ") };
+}
+
 /** The request, the server that is asked, and who gets the answer. */
 export interface ForwardAttempt {
   readonly request: ForwardRequest;
   readonly server: ModelServer;
   readonly call: JobCall;
   readonly progress: AttemptProgress;
+  /** Told to the client: types of tools that were taken out of the request. */
+  readonly dropped: readonly string[];
   /** Counts what is kept of the answer. */
   readonly held: HeldBytes;
 }

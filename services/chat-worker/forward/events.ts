@@ -15,7 +15,7 @@ import type {
   ModelServer,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
-import type { ForwardAttempt } from "./attempt.ts";
+import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
 
 const EVENT_STREAM = "text/event-stream";
 /** What may follow the end of the answer does not justify a long wait. */
@@ -129,7 +129,7 @@ class EventStream {
     const { fields } = this.#response.head;
     const head = encodeAnswerHead({
       content_type: EVENT_STREAM,
-      headers: answerHeaders(fields),
+      headers: { ...answerHeaders(fields), ...dropHeaders(this.#attempt) },
     });
     const before = this.#before;
     this.#before = [];

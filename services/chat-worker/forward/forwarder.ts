@@ -1,6 +1,7 @@
 /** Runs forwarded requests: their bodies and answers pass as they are. */
 import { forwardEndpoint } from "@gateway/shared/forward/endpoints";
 import { bodyFor, type ForwardRequest } from "@gateway/shared/forward/request";
+import { withoutTools } from "@gateway/shared/forward/tool_types";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import type {
@@ -59,11 +60,19 @@ export class Forwarder {
   }
 
   /** Asks one server. Events pass on while they come; a whole answer is kept. */
-  #ask(attempt: ForwardAttempt): Promise<Answered> {
-    const { request, server, call, progress } = attempt;
+  #ask(asking: Omit<ForwardAttempt, "dropped">): Promise<Answered> {
+    const { request, server, call, progress } = asking;
+    const { model, drop_tool_types: types } = server.config;
+    const { text, dropped } = types.length === 0
+      ? { text: bodyFor(request, model), dropped: [] }
+      : withoutTools(bodyFor(request, model), types);
+    if (dropped.length > 0) {
+      progress.onOddity("tools_dropped", dropped.length);
+    }
+    const attempt = { ...asking, dropped };
     const sent = {
       encode: this.#encoderOf(server, request),
-      body: bodyFor(request, server.config.model),
+      body: text,
       call: { ...call, headers: request.headers },
       mustBeginSoon: request.stream,
       keepsRefusals: true,

@@ -9,7 +9,7 @@ import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { JobCall } from "@gateway/shared/worker/job";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
-import type { ForwardAttempt } from "./attempt.ts";
+import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
 
 /** The largest whole answer: 1,000 vectors of 1,536 numbers in decimal fit. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
@@ -30,10 +30,11 @@ export interface ReadAnswer {
  * `upstream_invalid` if it is none, or has another number of vectors than it should.
  */
 export async function readAnswer(
-  { request, held }: ForwardAttempt,
+  attempt: ForwardAttempt,
   response: ServerResponse,
   start: Uint8Array | null,
 ): Promise<ReadAnswer> {
+  const { request, held } = attempt;
   const body = await readWhole(response, { held, start });
   // Names and numbers are ASCII; read as Latin-1, nothing else has to be decoded.
   const answer = readWholeAnswer(body.toString("latin1"), request.forward);
@@ -47,7 +48,7 @@ export async function readAnswer(
     head: encodeAnswerHead({
       content_type: fields.get("content-type") ?? "application/json",
       length: body.length,
-      headers: answerHeaders(fields),
+      headers: { ...answerHeaders(fields), ...dropHeaders(attempt) },
     }),
     body,
     usage: answer.usage ?? estimatedUsage(request, body.length),

@@ -1,0 +1,44 @@
+/**
+ * Takes tools out of a body whose types a server does not know. Agents offer some that
+ * only their own makers have, and most servers refuse the whole request for one of them.
+ */
+import { elementsOf, membersOf, replaced } from "./members.ts";
+import { isJsonObject } from "../process/error_text.ts";
+
+/** A body, and which types of tools it has lost, each once. */
+export interface WithoutTools {
+  readonly text: string;
+  readonly dropped: readonly string[];
+}
+
+/** The body without tools of these types. The others stay as they are, to the byte. */
+export function withoutTools(
+  text: string,
+  types: readonly string[],
+): WithoutTools {
+  const unchanged = { text, dropped: [] };
+  const tools = membersOf(text)?.findLast(({ name }) => name === "tools");
+  if (tools === undefined) return unchanged;
+  const all = (elementsOf(text, tools.from) ?? []).map(({ from, to }) => {
+    const json = text.slice(from, to);
+    return { json, type: typeOf(json) };
+  });
+  const dropped = all.filter(({ type }) => types.includes(type));
+  if (dropped.length === 0) return unchanged;
+  const kept = all.filter((each) => !dropped.includes(each));
+  const list = `[${kept.map(({ json }) => json).join(",")}]`;
+  return {
+    text: replaced(text, [{ from: tools.from, to: tools.to, text: list }]),
+    dropped: [...new Set(dropped.map(({ type }) => type))],
+  };
+}
+
+/** The type of a tool, or an empty text. */
+function typeOf(json: string): string {
+  try {
+    const tool: unknown = JSON.parse(json);
+    return isJsonObject(tool) && typeof tool.type === "string" ? tool.type : "";
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { withoutTools } from "./tool_types.ts";
+
+Deno.test("withoutTools() takes out tools of the types that are named, and nothing else", () => {
+  const own = '{"type":"function","name":"a","x":1.0}';
+  const plain = '{ "name":"Bash","input_schema":{"type":"web_search"}}';
+  const search = '{"type":"web_search"}';
+  const cases = [
+    {
+      text: `{"tools":[${own}, ${search} ],"n":1}`,
+      left: `{"tools":[${own}],"n":1}`,
+      dropped: ["web_search"],
+    },
+    {
+      text: `{"tools":[${search},${search}]}`,
+      left: '{"tools":[]}',
+      dropped: ["web_search"],
+    },
+    { text: `{"tools":[${own},${plain}]}`, left: null, dropped: [] },
+    { text: '{"tools":{"type":"web_search"}}', left: null, dropped: [] },
+    {
+      text: '{"input":[{"tools":[{"type":"web_search"}]}]}',
+      left: null,
+      dropped: [],
+    },
+    {
+      text: `{"tools":[{"type":"namespace","tools":[${own}]},${plain}]}`,
+      left: `{"tools":[${plain}]}`,
+      dropped: ["namespace"],
+    },
+  ];
+  for (const { text, left, dropped } of cases) {
+    const result = withoutTools(text, ["web_search", "namespace"]);
+    assert.deepEqual(result, { text: left ?? text, dropped }, text);
+  }
+});
