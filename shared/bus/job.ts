@@ -7,7 +7,8 @@ import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import { WORKER_FAMILIES } from "./subjects.ts";
 import { encodeJson, parsePayload, readU32, writeU32 } from "./frame.ts";
-import { freeBytes } from "./free_bytes.ts";
+
+const MIB = 1024 * 1024;
 
 /** The version of a job. A worker rejects jobs of any other. */
 export const JOB_VERSION = 2;
@@ -174,56 +175,77 @@ export interface UploadedRequest {
 }
 
 /**
- * Joins pieces that own their memory, and frees each as soon as it was copied: what
- * waits for the garbage collector would double the memory of an upload.
+ * Memory that is set aside for an upload, but not taken before its pieces come: more
+ * than any edge lets pass.
  */
-function joined(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Array {
-  const all = new Uint8Array(
-    pieces.reduce((sum, { length }) => sum + length, 0),
-  );
-  let at = 0;
-  for (const piece of pieces) {
-    all.set(piece, at);
-    at += piece.length;
-    freeBytes(piece);
+const RESERVED_BYTES = 256 * MIB;
+
+/** An upload whose pieces have all come. */
+export class CompleteUpload {
+  readonly #buffer: ArrayBuffer;
+  readonly #end: UploadEnd;
+
+  /** `buffer` has the pieces. */
+  constructor(buffer: ArrayBuffer, end: UploadEnd) {
+    this.#buffer = buffer;
+    this.#end = end;
   }
-  return all;
+
+  /** Whether all pieces are those of a request, which is not read yet. */
+  get isJson(): boolean {
+    const { request, files } = this.#end;
+    return request === undefined && files.length === 0;
+  }
+
+  /** Reads the request. Its pieces are freed; files stay where they are. */
+  read(): UploadedRequest {
+    let at = 0;
+    const files = this.#end.files.map(({ bytes, ...file }) => {
+      const content = new Uint8Array(this.#buffer, at, bytes);
+      at += bytes;
+      return { ...file, content };
+    });
+    let { request = null } = this.#end;
+    const rest = new Uint8Array(this.#buffer, at);
+    if (rest.length > 0) request = parsePayload(requestSchema, rest);
+    if (files.length === 0) this.#buffer.resize(0);
+    return { request, files };
+  }
 }
 
 /**
  * Assembles an upload from its pieces, which arrive in order, each once. Its bytes are
- * copied from the messages of the bus, and kept once.
+ * copied from the messages of the bus into one place that grows, and kept there: the
+ * memory of small pieces would not go back to the system.
  */
 export class UploadAssembly {
-  readonly #pieces: Uint8Array<ArrayBuffer>[] = [];
+  readonly #buffer = new ArrayBuffer(0, { maxByteLength: RESERVED_BYTES });
+  #pieces = 0;
 
   /**
    * Takes a copy of the next piece. Returns the upload after its last piece, and
    * `invalid` if a piece is missing or the files have other sizes than they should.
    */
-  add({ index, bytes }: BodyPiece): "more" | "invalid" | UploadedRequest {
+  add({ index, bytes }: BodyPiece): "more" | "invalid" | CompleteUpload {
     if (index === UPLOAD_END_INDEX) return this.#end(bytes);
-    if (index !== this.#pieces.length) return "invalid";
-    this.#pieces.push(new Uint8Array(bytes));
+    const at = this.#buffer.byteLength;
+    const size = at + bytes.length;
+    if (index !== this.#pieces || size > RESERVED_BYTES) return "invalid";
+    this.#pieces += 1;
+    this.#buffer.resize(size);
+    new Uint8Array(this.#buffer, at).set(bytes);
     return "more";
   }
 
-  #end(bytes: Uint8Array): "invalid" | UploadedRequest {
+  #end(bytes: Uint8Array): "invalid" | CompleteUpload {
     const end = parsePayload(uploadEndSchema, bytes);
     if (end === null) return "invalid";
-    const all = joined(this.#pieces.splice(0));
-    let at = 0;
-    const files = end.files.map(({ bytes, ...file }) => {
-      const content = all.subarray(at, at + bytes);
-      at += bytes;
-      return { ...file, content };
-    });
-    if (end.request === undefined && at < all.length) {
-      const rest = all.subarray(at);
-      return { request: parsePayload(requestSchema, rest), files };
-    }
-    const { request = null } = end;
-    return at === all.length ? { request, files } : "invalid";
+    const size = end.files.reduce((sum, file) => sum + file.bytes, 0);
+    const { byteLength } = this.#buffer;
+    const isWhole = end.request === undefined
+      ? size <= byteLength
+      : size === byteLength;
+    return isWhole ? new CompleteUpload(this.#buffer, end) : "invalid";
   }
 }
 

@@ -77,7 +77,7 @@ export interface JobEnvironment {
   steadyClock: Pick<SteadyClock, "now">;
   log: Log;
   /** Where bodies that come in pieces are counted. */
-  memory: Pick<WorkerMemory, "openUpload" | "openRequest" | "tick">;
+  memory: Pick<WorkerMemory, "openUpload" | "openCopies" | "tick">;
 }
 
 /** What a job asks of the worker that gave it a slot, and reports to it. */
@@ -167,7 +167,9 @@ export class Job {
     this.options = options;
     this.#host = host;
     this.#environment = environment;
-    this.#body = upload ? new JobBody(memory) : null;
+    this.#body = upload
+      ? new JobBody(memory, { isJsonOnly: family === "chat" })
+      : null;
     this.#isReceiving = upload === true;
     this.#startedAtMs = now();
     this.#lastPieceAtMs = this.#startedAtMs;
@@ -225,7 +227,7 @@ export class Job {
       acknowledge();
       if (body === "more") return;
       this.#isReceiving = false;
-      void this.#run(body);
+      void this.#run(body.read());
     };
     if (room === undefined) return onRoom();
     room.then(onRoom, (error: ApiError) => {

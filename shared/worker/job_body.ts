@@ -1,15 +1,15 @@
 /** The body of a job that comes in pieces, and the memory that it needs. */
 import {
   type BodyPiece,
+  type CompleteUpload,
   UploadAssembly,
-  type UploadedRequest,
 } from "../bus/job.ts";
 import type { HeldBytes, WorkerMemory } from "./memory.ts";
 
 /** What a piece has made of a body. */
 export interface AddedPiece {
   /** `more`: further pieces follow. */
-  readonly body: "more" | "invalid" | UploadedRequest;
+  readonly body: "more" | "invalid" | CompleteUpload;
   /**
    * Resolves when there is memory for it, and rejects with `overloaded` after a second;
    * undefined: there is.
@@ -21,29 +21,47 @@ export interface AddedPiece {
 export class JobBody {
   readonly #assembly = new UploadAssembly();
   readonly #pieces: HeldBytes;
-  /** What is made of a request in JSON, besides its pieces. */
-  readonly #request: HeldBytes;
+  /** What will be made of a request in JSON, besides its pieces. */
+  readonly #copies: HeldBytes;
+  readonly #isJsonOnly: boolean;
 
-  /** Counts in the memory of the process. */
-  constructor(memory: Pick<WorkerMemory, "openUpload" | "openRequest">) {
+  /**
+   * Counts in the memory of the process. `isJsonOnly`: no files will come, so that each
+   * piece is counted with all that will be made of it.
+   */
+  constructor(
+    memory: Pick<WorkerMemory, "openUpload" | "openCopies">,
+    { isJsonOnly }: { isJsonOnly: boolean },
+  ) {
     this.#pieces = memory.openUpload();
-    this.#request = memory.openRequest();
+    this.#copies = memory.openCopies();
+    this.#isJsonOnly = isJsonOnly;
   }
 
   /** Takes a copy of the next piece. */
   add(piece: BodyPiece): AddedPiece {
     const body = this.#assembly.add(piece);
+    const { length } = piece.bytes;
     if (body === "more") {
-      return { body, room: this.#pieces.grow(piece.bytes.length) };
+      const room = this.#pieces.grow(length);
+      const copies = this.#isJsonOnly ? this.#copies.grow(length) : undefined;
+      return {
+        body,
+        room: room && copies ? all(room, copies) : room ?? copies,
+      };
     }
-    const isJson = typeof body === "object" && body.files.length === 0;
-    const room = isJson ? this.#request.grow(this.#pieces.bytes) : undefined;
-    return { body, room };
+    const isJson = typeof body === "object" && body.isJson;
+    const missing = this.#pieces.bytes - this.#copies.bytes;
+    return { body, room: isJson ? this.#copies.grow(missing) : undefined };
   }
 
   /** Nobody needs the request or its files any more. */
   release(): void {
     this.#pieces.release();
-    this.#request.release();
+    this.#copies.release();
   }
+}
+
+async function all(...rooms: Promise<void>[]): Promise<void> {
+  await Promise.all(rooms);
 }

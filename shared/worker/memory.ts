@@ -15,8 +15,11 @@ const WAIT_MS_MAX = 1_000;
 const RETRY_AFTER_MS = 1_000;
 /** An answer is held as bytes, as text, parsed, and encoded for the client. */
 const COPIES_OF_ANSWER = 4;
-/** Besides its pieces, a request in JSON is held as text and as bytes for the server. */
-const COPIES_OF_REQUEST = 2;
+/**
+ * Besides its pieces, a request in JSON is held as text, parsed, encoded, joined with
+ * its head and as bytes for the server: the first ones until they are collected.
+ */
+const COPIES_OF_REQUEST = 5;
 
 /** Something that needs more memory than is free. */
 interface Waiting {
@@ -65,7 +68,7 @@ export class WorkerMemory {
   }
 
   /** The share of what is made of a request in JSON, besides its pieces. */
-  openRequest(): HeldBytes {
+  openCopies(): HeldBytes {
     return new HeldBytes(this, COPIES_OF_REQUEST);
   }
 
@@ -82,14 +85,19 @@ export class WorkerMemory {
     this.#waiting = [...this.#waiting, { ...waiting, untilMs }];
   }
 
-  /** Holds fewer bytes, which those that wait may get. */
+  /**
+   * Holds fewer bytes, which those that wait may get: first who holds most already and
+   * is soonest complete. If all grew in turn, none would end.
+   */
   give(bytes: number): void {
     this.#bytes -= bytes;
-    this.#waiting = this.#waiting.filter(({ bytes, onRoom }) => {
-      if (!this.take(bytes)) return true;
-      onRoom();
-      return false;
-    });
+    if (this.#waiting.length === 0) return;
+    const order = this.#waiting.toSorted((a, b) =>
+      b.owner.bytes - a.owner.bytes
+    );
+    const served = new Set(order.filter((each) => this.take(each.bytes)));
+    this.#waiting = this.#waiting.filter((each) => !served.has(each));
+    for (const { onRoom } of served) onRoom();
   }
 
   /** The owner needs nothing more: ends its waits. */
@@ -134,7 +142,9 @@ export class HeldBytes {
    */
   grow(bytes: number): Promise<void> | undefined {
     const taken = bytes * this.#copies;
-    if (this.#memory.take(taken)) {
+    // Who holds nothing yet comes after those that wait.
+    const mayTake = this.#bytes > 0 || !this.#memory.isFull;
+    if (mayTake && this.#memory.take(taken)) {
       this.#bytes += bytes;
       return;
     }

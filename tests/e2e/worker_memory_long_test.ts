@@ -1,0 +1,249 @@
+/**
+ * Guarantee: large requests never end a worker in a container of 1 GiB, nor the streams
+ * of others on it.
+ */
+import assert from "node:assert/strict";
+import { makeKey } from "../support/gateway/key_commands.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import {
+  createMemoryCgroup,
+  type MemoryCgroup,
+  residentBytes,
+} from "../support/memory/memory_cgroup.ts";
+import { choiceChunk, event } from "../support/model_servers/model_answers.ts";
+import { owning, print, startProcess } from "../support/process.ts";
+import { startNatsServer } from "../support/servers/nats_server.ts";
+import { startRedisServer } from "../support/servers/redis_server.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
+
+const MIB = 1024 * 1024;
+/** As compose gives it to a worker. */
+const CONTAINER_BYTES = 1024 * MIB;
+const RESIDENT_BYTES_MAX = 700 * MIB;
+/** For the edge, which is not what is tested. */
+const EDGE_BODIES_BYTES_MAX = 8 * 1024 * MIB;
+const START_MS = 30_000;
+/** As the images have them. */
+const TUNING = {
+  DENO_V8_FLAGS:
+    "--max-semi-space-size=4,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000",
+  MALLOC_ARENA_MAX: "1",
+};
+const VICTIM_PARTS = 300;
+const VICTIM_PART_MS = 100;
+/** How long the model server works on each large request. */
+const WORK_MS = 500;
+const DONE = "data: [DONE]\n\n";
+const VICTIM = "victim";
+const PART = "x".repeat(100);
+
+/** A model server: slow for the victim, and soon ready for anything large. */
+function startModelServer() {
+  return Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {} },
+    async (request) => {
+      const { pathname } = new URL(request.url);
+      const body = await request.bytes();
+      const start = new TextDecoder().decode(body.subarray(0, 1_000));
+      if (pathname.endsWith("/audio/speech")) {
+        return new Response(slowly((part) => part), {
+          headers: { "content-type": "audio/mpeg" },
+        });
+      }
+      if (start.includes(VICTIM)) {
+        const ends = event(choiceChunk({}, "stop")) + DONE;
+        const says = (part: string) => event(choiceChunk({ content: part }));
+        return new Response(slowly(says, ends), {
+          headers: { "content-type": "text/event-stream" },
+        });
+      }
+      await sleep(WORK_MS);
+      if (pathname.endsWith("/images/edits")) {
+        return Response.json({ created: 1, data: [{ b64_json: "AAAA" }] });
+      }
+      const message = { role: "assistant", content: "done" };
+      return Response.json({ choices: [{ message, finish_reason: "stop" }] });
+    },
+  );
+}
+
+function slowly(
+  encode: (part: string) => string,
+  end = "",
+): ReadableStream<Uint8Array> {
+  return ReadableStream.from((async function* () {
+    for (let left = VICTIM_PARTS; left > 0; left -= 1) {
+      await sleep(VICTIM_PART_MS);
+      yield new TextEncoder().encode(encode(PART));
+    }
+    yield new TextEncoder().encode(end);
+  })());
+}
+
+/** What is sent at once, and what streams meanwhile. */
+interface Load {
+  worker: "chat-worker" | "media-worker";
+  count: number;
+  path: string;
+  body: (at: number) => BodyInit;
+  victim: { path: string; body: object };
+}
+
+const imageUrl = `data:image/png;base64,${"A".repeat(19_500_000)}`;
+const chats = [true, false].map((stream) =>
+  new TextEncoder().encode(JSON.stringify({
+    model: "chat",
+    stream,
+    messages: [{
+      role: "user",
+      content: [{ type: "image_url", image_url: { url: imageUrl } }],
+    }],
+  }))
+);
+
+/** The head of a PNG of one pixel, and bytes that nobody reads. */
+function picture(bytes: number): Uint8Array<ArrayBuffer> {
+  const head = Uint8Array.fromBase64(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  );
+  const all = new Uint8Array(bytes);
+  all.set(head);
+  return all;
+}
+
+const halves = [0, 1].map(() => new Blob([picture(31_500_000)]));
+
+function uploadForm(): FormData {
+  const form = new FormData();
+  form.set("model", "image");
+  form.set("prompt", "p");
+  halves.forEach((half) => form.append("image[]", half, "a.png"));
+  return form;
+}
+
+const LOADS: Load[] = [
+  {
+    worker: "chat-worker",
+    count: 40,
+    path: "/chat/completions",
+    body: (at) => chats[at % 2] ?? assert.fail(),
+    victim: {
+      path: "/chat/completions",
+      body: {
+        model: "chat",
+        stream: true,
+        messages: [{ role: "user", content: VICTIM }],
+      },
+    },
+  },
+  {
+    worker: "media-worker",
+    count: 16,
+    path: "/images/edits",
+    body: uploadForm,
+    victim: {
+      path: "/audio/speech",
+      body: { model: "speech", input: VICTIM, voice: "alloy" },
+    },
+  },
+];
+
+/** The worker in the group, and all that it needs outside of it. */
+async function startAround(worker: Load["worker"], group: MemoryCgroup) {
+  await using owned = new AsyncDisposableStack();
+  const server = owned.use(startModelServer());
+  const nats = owned.use(await startNatsServer());
+  const redis = owned.use(await startRedisServer());
+  const models = await Deno.makeTempFile({ suffix: ".json" });
+  owned.defer(() => Deno.remove(models));
+  await Deno.writeTextFile(models, modelsAt(server.addr.port));
+  const env = {
+    NATS_URL: `nats://${nats.server}`,
+    REDIS_URL: redis.url,
+    MODELS_FILE: models,
+  };
+  const gateway = owned.use(await startGateway("services", { env }));
+  // An edge for the load, and one that it does not keep from its other streams.
+  for (const _ of ["load", "victim"]) {
+    await gateway.start("edge-auth", {
+      BODIES_BYTES_MAX: String(EDGE_BODIES_BYTES_MAX),
+    });
+  }
+  const main = ["run", "-A", `services/${worker}/main.ts`];
+  const process = owned.use(startProcess({
+    ...group.inside(Deno.execPath(), main),
+    env: { ...env, ...TUNING, NO_COLOR: "1", OPS_PORT: "0" },
+  }));
+  await waitFor(() => /"event":"ready"/.test(process.output()), {
+    what: () => process.output(),
+    timeoutMs: START_MS,
+  });
+  const { key } = await makeKey(env);
+  return owning(owned, { gateway, process, key });
+}
+
+for (const { worker, count, path, body, victim } of LOADS) {
+  Deno.test(`${count} large requests neither kill a ${worker} of 1 GiB nor cut another's stream`, async () => {
+    const group = await createMemoryCgroup({ bytesMax: CONTAINER_BYTES });
+    if (typeof group === "string") {
+      print(`Left out: a ${worker} in a container of 1 GiB: ${group}`);
+      return;
+    }
+    await using _group = group;
+    await using started = await startAround(worker, group);
+    const { gateway, process, key } = started;
+    const ask = (url: string, content: BodyInit, type?: string) =>
+      fetch(url, {
+        method: "POST",
+        body: content,
+        headers: {
+          authorization: `Bearer ${key}`,
+          ...type !== undefined && { "content-type": type },
+        },
+      });
+    const json = "application/json";
+    const type = worker === "chat-worker" ? json : undefined;
+    const streaming = ask(
+      gateway.baseUrl(1) + victim.path,
+      JSON.stringify(victim.body),
+      json,
+    )
+      .then((response) => response.text());
+    const idle = (await residentBytes(process.pid)).now;
+    const statuses = await Promise.all(
+      Array.from({ length: count }, async (_, at) => {
+        const response = await ask(gateway.baseUrl(0) + path, body(at), type);
+        await response.text();
+        return response.status;
+      }),
+    );
+    const { highest } = await residentBytes(process.pid);
+    const counts = Object.entries(Object.groupBy(statuses, String))
+      .map(([status, all]) => `${status}: ${all?.length}`).join(", ");
+    print(
+      `${worker}: idle ${mib(idle)}, highest ${mib(highest)}; ${counts}`,
+    );
+    assert.equal(await group.killCount(), 0);
+    assert.ok(process.isRunning, process.output());
+    assert.ok(highest < RESIDENT_BYTES_MAX, mib(highest));
+    const allowed = new Set([200, 429, 503]);
+    assert.deepEqual(statuses.filter((each) => !allowed.has(each)), []);
+    assert.ok(statuses.includes(200));
+    const text = await streaming;
+    const parts = text.split(PART).length - 1;
+    assert.equal(parts, VICTIM_PARTS, text.slice(-300));
+  });
+}
+
+const mib = (bytes: number) => `${Math.round(bytes / MIB)} MiB`;
+
+function modelsAt(port: number): string {
+  const base_url = `http://127.0.0.1:${port}/v1`;
+  const backends = [{ type: "openai", base_url, model: "theirs" }];
+  const models = [
+    { id: "chat", accepts: ["image"], backends },
+    { id: "image", kind: "image", backends },
+    { id: "speech", kind: "speech", backends },
+  ];
+  return JSON.stringify({ models });
+}
