@@ -83,6 +83,7 @@ export const referenceRoutes: Routes = { "/reference": { GET: showReference } };
 /** An operation, and the schemas that it uses for the first time. */
 function sectionOf(name: string, operation: Operation, names: string[]) {
   const { operationId, summary, description = "", responses } = operation;
+  const { 200: answer, ...errors } = responses;
   const content = operation.requestBody?.content ?? {};
   const examples = Object.values(content).flatMap(({ examples = {} }) =>
     Object.entries(examples)
@@ -94,11 +95,15 @@ function sectionOf(name: string, operation: Operation, names: string[]) {
         <code>{name}</code>
         <Prose text={description} />
         {refs("Request", content)}
-        {refs("Answer", responses[200])}
-        {examples.map(([id, { value }]) => (
+        {refs("Answer", answer)}
+        {refs("Error", errors)}
+        {examples.map(([example, { value }]) => (
           <details>
-            <summary>Example: {id}</summary>
-            <Copyable id={id} label={`Example: ${id}`}>
+            <summary>Example: {example}</summary>
+            <Copyable
+              id={`${operationId}-${example}`}
+              label={`Example: ${example}`}
+            >
               {JSON.stringify(value, null, 2)}
             </Copyable>
           </details>
@@ -151,12 +156,14 @@ const refsIn = (part: unknown): string[] =>
   [...JSON.stringify(part ?? {}).matchAll(/#\/components\/schemas\/(\w+)/g)]
     .map(([, name = ""]) => name);
 const linkTo = (name: string) => <a href={`#${name}`}>{name}</a>;
-const refs = (label: string, part: unknown) =>
-  refsIn(part).length > 0 && (
+const refs = (label: string, part: unknown) => {
+  const names = [...new Set(refsIn(part))];
+  return names.length > 0 && (
     <p>
-      {label}: {listed(refsIn(part).map(linkTo))}
+      {label}: {listed(names.map(linkTo))}
     </p>
   );
+};
 
 /** What a field may be: types or values with their bounds, or other schemas. */
 function valueOf(schema: Schema): Child {
@@ -224,7 +231,7 @@ function reference() {
     <>
       {OPERATIONS.map(([name, operation]) => {
         const { requestBody, responses } = operation;
-        return sectionOf(name, operation, newIn([requestBody, responses[200]]));
+        return sectionOf(name, operation, newIn([requestBody, responses]));
       })}
       <h2 id="errors">Errors</h2>
       <Table
