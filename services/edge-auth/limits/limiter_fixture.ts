@@ -132,14 +132,16 @@ export class LimiterStage {
   }
 }
 
-/** A test with a server and the only edge there is. */
-export function test(
-  name: string,
+/**
+ * A test with a server and the only edge there is. Its file registers it, so that
+ * reports name that file.
+ */
+export function onStage(
   body: (stage: LimiterStage) => Promise<void>,
-): void {
-  Deno.test(name, async () => {
+): () => Promise<void> {
+  return async () => {
     await using world = await startRedisWorld();
     await using edge = await loneEdge(world);
     await body(new LimiterStage(world, edge));
-  });
+  };
 }

@@ -18,14 +18,23 @@ export function findChromium(): string | null {
 }
 
 /**
- * Registers the tests of a file as one test in its own process: the browser's
- * driver needs permissions that no other test gets. Without a browser they are
- * left out.
+ * The tests of a file as one test in its own process: the browser's driver needs
+ * permissions that no other test gets. Null without a browser: they are left out. The
+ * file of the caller registers the test, so that reports name that file.
  */
-export function testInBrowser(shows: string, steps: URL): void {
-  if (findChromium() === null) return leaveOut(shows, "Chromium");
-  Deno.test(shows, async () => {
-    const args = ["test", "--allow-all", "--no-check", fileURLToPath(steps)];
-    await runProcess(Deno.execPath(), args, { env: { NO_COLOR: "1" } });
-  });
+export function inBrowser(
+  shows: string,
+  steps: URL,
+): Pick<Deno.TestDefinition, "name" | "fn"> | null {
+  if (findChromium() === null) {
+    leaveOut(shows, "Chromium");
+    return null;
+  }
+  return {
+    name: shows,
+    fn: async () => {
+      const args = ["test", "--allow-all", "--no-check", fileURLToPath(steps)];
+      await runProcess(Deno.execPath(), args, { env: { NO_COLOR: "1" } });
+    },
+  };
 }

@@ -1,6 +1,6 @@
 /**
  * The console as a server, and a browser that uses it. The steps files that import
- * this run in their own process, see `testInBrowser()`.
+ * this run in their own process, see `inBrowser()`.
  */
 import assert from "node:assert/strict";
 import {
