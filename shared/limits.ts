@@ -28,7 +28,13 @@ export const REQUEST_LIMITS = {
   topLevelKeysMax: 64,
   /** Members of all objects. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
-  /** Bytes outside of strings: a megabyte of brackets takes 17 ms, one of text 1 ms. */
+  /**
+   * Lists and objects: a third of a million empty ones, in a megabyte, would take the
+   * edge, its worker and the model server 50 ms each. 4,096 messages with a tool call
+   * and parts have 25,000.
+   */
+  containersMax: 65_536,
+  /** Bytes outside of strings: a megabyte of them takes 17 ms, one of text 1 ms. */
   structureBytesMax: 2 * MIB,
   messagesMax: 4096,
   contentPartsMax: 1024,

@@ -7,18 +7,24 @@ import { REQUEST_LIMITS } from "../limits.ts";
 import { ApiError } from "./error.ts";
 
 const BACKSLASH = 0x5c;
-const { depthMax, topLevelKeysMax, membersMax, structureBytesMax } =
-  REQUEST_LIMITS;
+const {
+  depthMax,
+  topLevelKeysMax,
+  membersMax,
+  containersMax,
+  structureBytesMax,
+} = REQUEST_LIMITS;
 
 /**
- * Refuses JSON that would be expensive to parse: too deep, too many members, or too
- * much outside of strings, each of which counts as one character. Throws an {@link
+ * Refuses JSON that would be expensive to parse: too deep, too many members, lists or
+ * objects, or too much outside of strings, each of which counts as one character. Throws an {@link
  * ApiError}, 400. Does not check whether the JSON is valid.
  */
 export function guardJson(text: string): void {
   let depth = 0;
   let topLevelKeys = 0;
   let members = 0;
+  let containers = 0;
   let structure = 0;
   for (let at = 0; at < text.length; at++) {
     if (++structure > structureBytesMax) throw tooComplex();
@@ -29,6 +35,7 @@ export function guardJson(text: string): void {
       case 0x5b: // [
       case 0x7b: // {
         if (++depth > depthMax) throw tooComplex();
+        if (++containers > containersMax) throw tooComplex();
         break;
       case 0x5d: // ]
       case 0x7d: // }
@@ -46,7 +53,8 @@ function tooComplex(): ApiError {
     "invalid_request",
     "The JSON body of your request is too complex. Expected at most " +
       `${depthMax} levels, ${topLevelKeysMax} members at the top, ` +
-      `${membersMax} in all, and ${structureBytesMax} bytes outside of strings.`,
+      `${membersMax} in all, ${containersMax} lists and objects, ` +
+      `and ${structureBytesMax} bytes outside of strings.`,
   );
 }
 

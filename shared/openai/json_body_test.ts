@@ -21,6 +21,9 @@ const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
 const keys = (count: number) =>
   `{${Array.from({ length: count }, (_, at) => `"k${at}":1`).join(",")}}`;
 
+/** A list of empty lists; with itself, so many. */
+const lists = (count: number) => `[${Array(count - 1).fill("[]").join(",")}]`;
+
 const MIB = 1024 * 1024;
 /** Besides the digits: two braces, two colons, a comma, and one for each string. */
 const withDigits = (digits: number) =>
@@ -33,6 +36,7 @@ Deno.test("guardJson() refuses what is too deep, has too many members or too muc
     keys(64),
     `{"a":${keys(65_535)}}`,
     `[${keys(100)}]`,
+    lists(65_536),
     withDigits(2 * MIB - 8),
     // Invalid JSON is left to the parser.
     "",
@@ -53,6 +57,8 @@ Deno.test("guardJson() refuses what is too deep, has too many members or too muc
     keys(65),
     `{"a":${keys(65_536)}}`,
     `{"a":"\\"",${keys(100).slice(1)}`,
+    lists(65_537),
+    `[{},${lists(65_535)}]`,
     withDigits(2 * MIB - 7),
   ];
   for (const text of refused) {

@@ -148,8 +148,9 @@ function uncleanPath(value: unknown): PropertyKey[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];
   if (Array.isArray(value)) {
-    for (const [index, member] of value.entries()) {
-      const path = uncleanPath(member);
+    // A body may have half a million lists: entries() would take seven times as long.
+    for (let index = 0; index < value.length; index++) {
+      const path = uncleanPath(value[index]);
       if (path !== null) return [index, ...path];
     }
   } else if (isJsonObject(value)) {
