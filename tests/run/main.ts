@@ -25,6 +25,8 @@ import { addTotals, NO_TESTS, type TestTotals, totalLines } from "./totals.ts";
 const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 /** With the permissions that `deno.json` gives to tests. */
 const DENO_TEST = ["test", "--no-check", "-P"];
+/** The paths of tests that use a browser. */
+const IN_BROWSER = /\/browser\//;
 const INSTALL = [
   "run",
   "--allow-all",
@@ -106,8 +108,6 @@ async function testAll(): Promise<number> {
   );
   return runs.find(({ result: { code } }) => code !== 0)?.result.code ?? 0;
 }
-
-const IN_BROWSER = /\/browser\//;
 
 /** The files whose paths match, and the others. */
 function partition(files: readonly string[], form: RegExp): string[][] {
