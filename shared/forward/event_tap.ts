@@ -9,8 +9,8 @@ import { endOfString } from "../openai/json_body.ts";
 import type { Usage } from "../openai/completion.ts";
 import type { ForwardName } from "./endpoints.ts";
 import { EVENT_READERS, type EventReader } from "./event_readers.ts";
+import { BYTES_PER_TOKEN } from "../openai/tokens.ts";
 
-const BYTES_PER_TOKEN = 4;
 /** A piece of text whose estimate is not above this counts as one token: 16 bytes. */
 const ONE_TOKEN_MAX = 4;
 const LF = 0x0a;

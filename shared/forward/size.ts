@@ -1,8 +1,8 @@
 /** The size of a forwarded request in tokens, estimated without a look at its meaning. */
 import { utf8Length } from "../text/utf8.ts";
 import { endOfString } from "../openai/json_body.ts";
+import { BYTES_PER_TOKEN } from "../openai/tokens.ts";
 
-const BYTES_PER_TOKEN = 4;
 /** An image of the usual size, or another medium: its bytes do not show its tokens. */
 const TOKENS_PER_MEDIUM = 1_000;
 /** A shorter text is counted as one, whatever it is. */

@@ -2,9 +2,7 @@
  * What a request for embeddings asks for: how many vectors, and of how many tokens. The
  * forms of `input` are OpenAI's: a text, a list of texts, tokens, or lists of tokens.
  */
-import { utf8Length } from "../text/utf8.ts";
-
-const BYTES_PER_TOKEN = 4;
+import { textTokens } from "../openai/tokens.ts";
 
 /** The inputs of a request. */
 export interface Inputs {
@@ -33,5 +31,5 @@ function tokensOf(input: unknown): number {
     return input.length;
   }
   const text = typeof input === "string" ? input : JSON.stringify(input) ?? "";
-  return utf8Length(text) / BYTES_PER_TOKEN;
+  return textTokens(text);
 }

@@ -38,11 +38,29 @@ const outputTokens = count.exactOptional().describe(
   "The longest answer. More than the model allows is lowered to that.",
 );
 
+const objects = z.array(z.looseObject({})).exactOptional();
+const tools = objects.describe("Tools that the model may call.");
+const toolChoice = z.unknown()
+  .describe("Whether a tool must be called, or which one.");
+const temperature = z.number().exactOptional()
+  .describe("Higher is more random.");
+const topP = z.number().exactOptional()
+  .describe("The share of the probability from which tokens are taken.");
+
 /** The body of `POST /v1/messages`. */
 export const messageRequest = z.looseObject({
   model,
-  messages: z.array(z.looseObject({})).exactOptional(),
+  messages: objects,
+  system: z.unknown().describe("A text, or a list of parts."),
   max_tokens: outputTokens,
+  tools,
+  tool_choice: toolChoice,
+  thinking: z.unknown().describe("Whether the model thinks first."),
+  temperature,
+  top_p: topP,
+  stop_sequences: z.array(z.string()).exactOptional()
+    .describe("The answer ends before any of these texts."),
+  metadata: z.unknown().describe("What the caller notes of the request."),
   stream,
 }).meta({ id: "MessageRequest" });
 
@@ -50,7 +68,18 @@ export const messageRequest = z.looseObject({
 export const responseRequest = z.looseObject({
   model,
   input: z.unknown().describe("A text, or a list of items."),
+  instructions: z.unknown().describe("What precedes the input."),
   max_output_tokens: outputTokens,
+  tools,
+  tool_choice: toolChoice,
+  parallel_tool_calls: z.unknown()
+    .describe("Whether an answer may call several tools."),
+  reasoning: z.unknown().describe("How long the model thinks."),
+  text: z.unknown().describe("What the text of the answer must be."),
+  temperature,
+  top_p: topP,
+  store: z.unknown().describe("Whether the server keeps the answer."),
+  include: z.unknown().describe("What else the answer has."),
   stream,
 }).meta({ id: "ResponseRequest" });
 
@@ -62,6 +91,11 @@ export const completionRequest = z.looseObject({
     .describe("What follows the answer, for models that fill gaps."),
   max_tokens: outputTokens,
   n: z.int().min(1).max(REQUEST_LIMITS.nMax).exactOptional(),
+  stop: z.unknown().describe("The answer ends before any of these texts."),
+  temperature,
+  top_p: topP,
+  seed: z.unknown().describe("With the same seed, answers repeat."),
+  stream_options: z.unknown().describe("Whether a stream states its usage."),
   stream,
 }).meta({ id: "CompletionRequest" });
 

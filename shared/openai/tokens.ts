@@ -7,7 +7,8 @@
 import { utf8Length } from "../text/utf8.ts";
 import type { ChatMessage, ChatRequest } from "./chat.ts";
 
-const BYTES_PER_TOKEN = 4;
+/** Bytes of UTF-8 that count as one token. */
+export const BYTES_PER_TOKEN = 4;
 /** Tokens for the role of a message and its separators. */
 const TOKENS_PER_MESSAGE = 4;
 /**

@@ -109,6 +109,23 @@ Deno.test("a request to fetch an address is refused, unless the model's server m
   }
 });
 
+Deno.test("a model that is closed to unknown members is so at forwarded endpoints, too", async () => {
+  const model = { only_known_fields: true, refuse_fields: ["top_p"] };
+  const reply = () => jsonResponse(MESSAGE);
+  await using rig = await setupWith({ model }, reply);
+  const cases = [
+    { more: ',"temperature":1,"system":"Be kind"', status: 200 },
+    { more: ',"mystery":1', status: 400 },
+    { more: ',"mystery":null', status: 200 },
+    { more: ',"top_p":1', status: 400 },
+  ];
+  for (const { more, status } of cases) {
+    const answer = await rig.post("messages", ask(more));
+    assert.equal(answer.status, status, more);
+    await answer.body?.cancel();
+  }
+});
+
 Deno.test("an endpoint that no server of a model has is refused, and says what to set", async () => {
   await using rig = await setup(() => jsonResponse(MESSAGE));
   const answer = await rig.post("messages", '{"model":"plain","max_tokens":5}');

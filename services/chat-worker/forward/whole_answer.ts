@@ -10,12 +10,12 @@ import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { JobCall } from "@gateway/shared/worker/job";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
 import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
+import { BYTES_PER_TOKEN } from "@gateway/shared/openai/tokens";
 
 /** The largest whole answer: 1,000 vectors of 1,536 numbers in decimal fit. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 /** Bytes passed on at a time: a quarter of the credit window. */
 const PIECE_BYTES_MAX = 64 * 1024;
-const BYTES_PER_TOKEN = 4;
 
 /** A whole answer, which has been looked into. */
 export interface ReadAnswer {

@@ -16,6 +16,7 @@ import { isJsonObject } from "@gateway/shared/process/error_text";
 import { requireSpeaker } from "../forward/checks.ts";
 import { estimateTokens } from "../limits/cost.ts";
 import {
+  mustNotFetch,
   parseRequest,
   requireAllowedFields,
   requireAtMost,
@@ -115,14 +116,7 @@ function requireAccepted(
   if (model.fetches_urls) return;
   const where = addressIn(part);
   if (where === null) return;
-  const param = `${path}.${where}`;
-  throw fieldError(
-    "unsupported_value",
-    param,
-    `Invalid '${param}': expected a 'data:' URL, because the server of the ` +
-      `model '${model.id}' must not fetch addresses. If it may, the operator ` +
-      "sets the model's 'fetches_urls'.",
-  );
+  throw mustNotFetch(`${path}.${where}`, model);
 }
 
 const ADDRESS = /^https?:/i;

@@ -7,9 +7,20 @@ import {
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import type { ModelConfig } from "@gateway/shared/models/catalog";
 import type { ServerAbility } from "@gateway/shared/models/dialects";
-import { type ApiError, fieldError } from "@gateway/shared/openai/error";
+import { fieldError } from "@gateway/shared/openai/error";
+import {
+  completionRequest,
+  embeddingRequest,
+  messageRequest,
+  rerankRequest,
+  responseRequest,
+} from "@gateway/shared/openai/forwarded";
 import { findRefusedField } from "@gateway/shared/openai/refused_fields";
 import { isJsonObject } from "@gateway/shared/process/error_text";
+import {
+  mustNotFetch,
+  requireAllowedFields,
+} from "../requests/parse_request.ts";
 
 /** Throws a 400 that says what to set, if no server of the model has the endpoint. */
 export function requireSpeaker(
@@ -36,6 +47,22 @@ const NO_COUNT = { isFree: false };
 const pathOf = (ability: ServerAbility): string =>
   ability === "chat" ? "/v1/chat/completions" : forwardEndpoint(ability).path;
 
+/** The members that the description of the API names, for models closed to others. */
+const KNOWN_FIELDS: Readonly<Record<ForwardName, ReadonlySet<string>>> = {
+  messages: namesIn(messageRequest),
+  count_tokens: namesIn(messageRequest),
+  responses: namesIn(responseRequest),
+  input_tokens: namesIn(responseRequest),
+  compact: namesIn(responseRequest),
+  completions: namesIn(completionRequest),
+  embeddings: namesIn(embeddingRequest),
+  rerank: namesIn(rerankRequest),
+};
+
+function namesIn({ shape }: { shape: object }): ReadonlySet<string> {
+  return new Set(Object.keys(shape));
+}
+
 /** Members by which a server is to continue what it has kept. */
 const STATES = ["previous_response_id", "conversation", "background"];
 
@@ -52,13 +79,7 @@ export function requireAllowed(
   if (field !== null) {
     throw fieldError("unsupported_parameter", field.param, field.message);
   }
-  const { refuse_fields: refused } = model;
-  const excluded = refused.find((each) => (value[each] ?? null) !== null);
-  if (excluded !== undefined) {
-    const message = `Unsupported parameter: '${excluded}'. ` +
-      `The model '${model.id}' is configured not to take it.`;
-    throw fieldError("unsupported_parameter", excluded, message);
-  }
+  requireAllowedFields(value, KNOWN_FIELDS[name], model);
   if (name === "responses" || name === "compact") requireNoState(value, model);
   if (model.fetches_urls || !/"https?:/i.test(text)) return;
   const where = addressIn(value, name);
@@ -128,13 +149,3 @@ const SPOKEN = new Set([
   "parameters",
   "text",
 ]);
-
-function mustNotFetch(param: string, { id }: ModelConfig): ApiError {
-  return fieldError(
-    "unsupported_value",
-    param,
-    `Invalid '${param}': expected data, because the server of the model ` +
-      `'${id}' must not fetch addresses. If it may, the operator sets the ` +
-      "model's 'fetches_urls'.",
-  );
-}

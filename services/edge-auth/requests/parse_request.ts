@@ -77,6 +77,17 @@ export function requireAllowedFields(
   throw fieldError("unsupported_parameter", excluded, message);
 }
 
+/** The `ApiError` for an address that the server of a model would fetch. */
+export function mustNotFetch(param: string, { id }: ModelConfig): ApiError {
+  return fieldError(
+    "unsupported_value",
+    param,
+    `Invalid '${param}': expected a 'data:' URL, because the server of the ` +
+      `model '${id}' must not fetch addresses. If it may, the operator sets ` +
+      "the model's 'fetches_urls'.",
+  );
+}
+
 /** Throws the `ApiError` for a number above a bound of its model. */
 export function requireAtMost(
   param: string,
