@@ -1,6 +1,5 @@
 /** Error responses of real servers, and the errors that callers get. */
 import assert from "node:assert/strict";
-import process from "node:process";
 import type { UpstreamError } from "./errors.ts";
 import { createRedact, errorOfResponse, frameError } from "./error_response.ts";
 
@@ -289,7 +288,9 @@ Deno.test("redact() hides secrets, addresses, paths and traces, and nothing else
 });
 
 /** For a message of up to 18 MB. */
-const CPU_MS_MAX = 1_000;
+const MS_MAX = 1_000;
+/** Other test files run in this process, so a time may be too long, but not too short. */
+const TRIES_MAX = 5;
 
 const model = { theirs: "smol+lm2", ours: "neutral" };
 const rename = createRedact({ secrets: [], baseUrl: new URL("a://b"), model });
@@ -297,11 +298,13 @@ const rename = createRedact({ secrets: [], baseUrl: new URL("a://b"), model });
 Deno.test("API10: redact() clips at 500 characters, leaves no part of a secret, and is quick", () => {
   for (const piece of ["a", "a.", "a-", "-/-/-/-/", "input token count "]) {
     const body = openAi({ message: piece.repeat(2 ** 20) });
-    // Processor time: other work on the machine may take the rest.
-    const started = process.cpuUsage();
-    errorOfResponse({ status: 500, body }, rename);
-    const { user, system } = process.cpuUsage(started);
-    assert.ok((user + system) / 1_000 < CPU_MS_MAX, piece);
+    let leastMs = Infinity;
+    for (let tries = 0; leastMs >= MS_MAX && tries < TRIES_MAX; tries++) {
+      const startedAtMs = performance.now();
+      errorOfResponse({ status: 500, body }, rename);
+      leastMs = Math.min(leastMs, performance.now() - startedAtMs);
+    }
+    assert.ok(leastMs < MS_MAX, `${piece}: ${leastMs} ms`);
   }
   for (const chars of [499, 500, 501, 100_000]) {
     const text = redact("x".repeat(chars));
