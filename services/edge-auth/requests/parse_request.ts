@@ -11,6 +11,7 @@ import {
   valueAt,
 } from "@gateway/shared/process/error_text";
 import type * as z from "zod";
+import { keepProtoMembers } from "./proto_members.ts";
 
 const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
   chat: "/v1/chat/completions",
@@ -49,6 +50,7 @@ export function parseRequest<Request>(
   if (model === undefined || request === undefined) {
     throw requestFault(body, error);
   }
+  keepProtoMembers(body, request);
   return { request: cleanJson(request), model };
 }
 
