@@ -259,7 +259,7 @@ const model = members({
   vision: z.boolean().optional().meta({ default: false })
     .describe("The same as image in accepts."),
   accepts: z.array(z.enum(MEDIA)).optional().meta({ default: [] }).describe(
-    "What parts of messages may be, besides text.",
+    "What parts of messages may be, besides text. If absent, none in chat completions; in forwarded requests the server decides.",
   ),
   fetches_urls: z.boolean().optional().describe(
     "Whether requests may name http and https addresses, which the server would fetch. Default: only if all backends are hosted, which means https and the dialect openai, dashscope or anthropic.",
@@ -294,6 +294,8 @@ const model = members({
 }).transform((model) => ({
   ...model,
   accepts: acceptedMedia(model),
+  /** Whether the operator has said what it accepts. */
+  states_media: model.accepts !== undefined || model.vision !== undefined,
   refuse_fields: model.refuse_fields ?? [],
   only_known_fields: model.only_known_fields ?? false,
   stateful: model.stateful ?? false,

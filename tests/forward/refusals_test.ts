@@ -109,6 +109,51 @@ Deno.test("a request to fetch an address is refused, unless the model's server m
   }
 });
 
+Deno.test("media are refused where the operator says what a model accepts, else its server decides", async () => {
+  const image = '{"type":"image","source":{"type":"base64","data":"AAAA"}}';
+  const file = '{"type":"input_file","file_data":"data:a/b;base64,AAAA"}';
+  const user = (content: string) => `[{"role":"user","content":[${content}]}]`;
+  const result = `{"type":"tool_result","content":[${image}]}`;
+  const call = `{"type":"tool_use","input":{"a":[${image}]}}`;
+  const cases = [
+    { path: "messages", more: `,"messages":${user(image)}`, at: "" },
+    {
+      path: "messages",
+      more: `,"messages":${user(result)}`,
+      at: "messages[0].content[0].content[0].type",
+    },
+    { path: "messages", more: `,"messages":${user(call)}`, at: null },
+    {
+      path: "responses",
+      more: `,"input":${user(file)}`,
+      at: "input[0].content[0].type",
+    },
+    {
+      path: "responses",
+      more:
+        `,"input":[{"type":"function_call_output","output":[{"type":"input_image"}]}]`,
+      at: "input[0].output[0].type",
+    },
+  ];
+  const reply = () => jsonResponse(MESSAGE);
+  const models = [{}, { accepts: [] }, { accepts: ["image", "file"] as const }];
+  for (const [index, model] of models.entries()) {
+    const accepts = model.accepts && [...model.accepts];
+    const change = accepts === undefined ? {} : { accepts };
+    await using rig = await setupWith({ model: change }, reply);
+    for (const { path, more, at } of cases) {
+      const answer = await rig.post(path, ask(more));
+      const text = await answer.text();
+      const isRefused = index === 1 && at !== null;
+      assert.equal(answer.status, isRefused ? 400 : 200, more);
+      if (isRefused) assert.match(text, /'accepts'/);
+      if (isRefused && path === "responses") {
+        assert.equal(JSON.parse(text).error.param, at);
+      }
+    }
+  }
+});
+
 Deno.test("a model that is closed to unknown members is so at forwarded endpoints, too", async () => {
   const model = { only_known_fields: true, refuse_fields: ["top_p"] };
   const reply = () => jsonResponse(MESSAGE);

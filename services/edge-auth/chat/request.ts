@@ -15,6 +15,7 @@ import { findRefusedField } from "@gateway/shared/openai/refused_fields";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { requireSpeaker } from "../forward/checks.ts";
 import { estimateTokens } from "../limits/cost.ts";
+import { MEDIUM_OF_PART, notAccepted } from "../requests/accepted_media.ts";
 import {
   mustNotFetch,
   parseRequest,
@@ -69,18 +70,6 @@ function requirePassableFields(
   requireAllowedFields(body, CHAT_FIELDS, model);
 }
 
-/** The medium of each type of part that has one; other types pass. */
-const MEDIUM_OF_PART = new Map<string, Medium>([
-  ["image_url", "image"],
-  ["input_image", "image"],
-  ["input_audio", "audio"],
-  ["audio_url", "audio"],
-  ["video_url", "video"],
-  ["video", "video"],
-  ["file", "file"],
-  ["input_file", "file"],
-]);
-
 /** Refuses media that the model does not take, and addresses it must not fetch. */
 function requireAcceptedParts(
   { messages }: ChatRequest,
@@ -105,13 +94,7 @@ function requireAccepted(
   { path, model }: { path: string; model: ModelConfig },
 ): void {
   if (!model.accepts.has(medium)) {
-    throw fieldError(
-      "unsupported_value",
-      `${path}.type`,
-      `The model '${model.id}' does not accept parts of type '${part.type}'. ` +
-        `If its server does, the operator adds '${medium}' to the model's ` +
-        "'accepts'.",
-    );
+    throw notAccepted({ type: part.type, medium, path }, model);
   }
   if (model.fetches_urls) return;
   const where = addressIn(part);

@@ -21,6 +21,7 @@ import {
   mustNotFetch,
   requireAllowedFields,
 } from "../requests/parse_request.ts";
+import { requireAcceptedBlocks } from "./media_blocks.ts";
 
 /** Throws a 400 that says what to set, if no server of the model has the endpoint. */
 export function requireSpeaker(
@@ -81,6 +82,7 @@ export function requireAllowed(
   }
   requireAllowedFields(value, KNOWN_FIELDS[name], model);
   if (name === "responses" || name === "compact") requireNoState(value, model);
+  requireAcceptedBlocks({ value }, model);
   if (model.fetches_urls || !/"https?:/i.test(text)) return;
   const where = addressIn(value, name);
   if (where !== null) throw mustNotFetch(where, model);
