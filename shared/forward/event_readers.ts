@@ -73,6 +73,9 @@ function readMessagesEvent(notes: EventNotes, event: EventPlace): void {
       notes.hasBegun = true;
       notes.isFinished = true;
       return;
+    case DONE:
+      noteDone(notes);
+      return;
     case "error":
       notes.failure = { text: textOf(event), data: dataOf(event) };
       return;
@@ -109,6 +112,7 @@ function readResponsesEvent(notes: EventNotes, event: EventPlace): void {
     return;
   }
   if (ANNOUNCEMENTS.has(name)) return;
+  if (name === DONE) return noteDone(notes);
   if (name === "error" || name === "response.failed") {
     notes.failure = { text: textOf(event), data: dataOf(event) };
     return;
@@ -155,15 +159,38 @@ function readCompletionsEvent(notes: EventNotes, event: EventPlace): void {
   if (usage !== null) notes.usage = usage;
 }
 
+/** A server that has said so is done, if it has made anything. */
+function noteDone(notes: EventNotes): void {
+  if (notes.hasBegun) notes.isFinished = true;
+}
+
+const DONE = "[DONE]";
+/** How the data of nearly all events without an `event:` line begins. */
+const TYPE_FIRST = ['data: {"type":', 'data:{"type":'];
+
 /** The name of an event: that of its `event:` line, or the `type` of its data. */
-function nameOf({ text, from, to }: EventPlace): string {
+function nameOf(event: EventPlace): string {
+  const { text, from } = event;
   if (text.startsWith("event:", from)) {
     return text.slice(from + 6, text.indexOf("\n", from)).trim();
   }
-  const at = text.indexOf('"type":', from);
-  if (at < 0 || at >= to) return "";
-  const start = text.indexOf('"', at + 7) + 1;
+  const isTypeFirst = TYPE_FIRST.some((start) => text.startsWith(start, from));
+  if (!isTypeFirst) return nameWithin(event);
+  // After the name of the member, whose quotes are the first two.
+  const start = text.indexOf('"', text.indexOf(":", from + 5) + 1) + 1;
   return text.slice(start, text.indexOf('"', start));
+}
+
+/** The same where it has to be looked for: some servers sort the members by name. */
+function nameWithin(event: EventPlace): string {
+  const text = textOf(event);
+  const [, name] = /^event:(.*)$/m.exec(text) ?? [];
+  if (name !== undefined) return name.trim();
+  if (/^data: *\[DONE\]/m.test(text)) return DONE;
+  const data = dataOf(event);
+  if (!isJsonObject(data)) return "";
+  if (typeof data.type === "string") return data.type;
+  return isJsonObject(data.error) ? "error" : "";
 }
 
 function textOf({ bytes, from, to }: EventPlace): string {

@@ -140,3 +140,55 @@ Deno.test("EventTap takes time in proportion to the bytes of a long event, and b
   for (let at = 1; at < pieces; at++) assert.equal(tap.push(piece).length, 0);
   assert.throws(() => tap.push(piece), RangeError);
 });
+
+Deno.test("EventTap finds the name of an event wherever it stands, and [DONE] is an end", () => {
+  const cases: { endpoint: ForwardName; events: string[] }[] = [
+    {
+      endpoint: "messages",
+      events: [
+        'data: {"delta":{"text":"a","type":"text_delta"},"type":"content_block_delta"}\n\n',
+        'data: {"type" : "message_stop"}\n\n',
+      ],
+    },
+    {
+      endpoint: "messages",
+      events: [
+        "id: 1\nevent: content_block_start\ndata: {}\n\n",
+        "data: [DONE]\n\n",
+      ],
+    },
+    {
+      endpoint: "responses",
+      events: [
+        'data: {"item":{"type":"message"},"type":"response.output_item.added"}\n\n',
+        'data: {"response":{"output":[{"type":"message"}],"usage":{"input_tokens":1,"output_tokens":2}},"type":"response.completed"}\n\n',
+      ],
+    },
+    {
+      endpoint: "responses",
+      events: [
+        'data: {"delta":"a","type":"response.output_text.delta"}\n\n',
+        "data: [DONE]\n\n",
+      ],
+    },
+  ];
+  for (const { endpoint, events } of cases) {
+    const tap = new EventTap(endpoint);
+    const [first = "", last = ""] = events;
+    tap.push(encoder.encode(first));
+    assert.ok(tap.hasBegun && !tap.isFinished, first);
+    tap.push(encoder.encode(last));
+    assert.ok(tap.isFinished, last);
+  }
+  const empty = new EventTap("messages");
+  empty.push(encoder.encode('data: {"type":"ping"}\n\ndata: [DONE]\n\n'));
+  assert.ok(!empty.isFinished, "nothing was made");
+});
+
+Deno.test("EventTap knows an error without a type", () => {
+  for (const endpoint of ["messages", "responses"] as const) {
+    const tap = new EventTap(endpoint);
+    tap.push(encoder.encode(data({ error: { message: "No" } })));
+    assert.deepEqual(tap.failure?.data, { error: { message: "No" } });
+  }
+});

@@ -1,7 +1,7 @@
 /** The token counts that an answer to a forwarded request states. */
 import type { Usage } from "../openai/completion.ts";
 import { isJsonObject } from "../process/error_text.ts";
-import { elementsOf, type Member, membersOf } from "./members.ts";
+import { afterSpace, elementsOf, type Member, membersOf } from "./members.ts";
 import type { ForwardName } from "./endpoints.ts";
 
 /** A frame's count has 32 bits. A larger one is a fault of the server. */
@@ -13,21 +13,52 @@ export interface WholeAnswer {
   readonly usage: Usage | null;
   /** How many vectors it has; null if it has no list of them. */
   readonly vectors: number | null;
+  /** It is nothing but an error, whatever its status. */
+  readonly isError: boolean;
 }
+
+/** What a reader says of an answer that is no error. */
+type Stated = Omit<WholeAnswer, "isError">;
 
 /**
  * Looks into a whole answer, of which only the usage is parsed and the vectors are
- * counted. Null if it is no JSON object, or breaks off.
+ * counted. Null if it is neither a JSON object nor a list, or breaks off.
  */
 export function readWholeAnswer(
   text: string,
   endpoint: ForwardName,
 ): WholeAnswer | null {
+  // Rerankers such as Text Embeddings Inference answer with nothing but a list.
+  if (elementsOf(text, afterSpace(text, 0)) !== null) return NOTHING_STATED;
   const members = membersOf(text);
   if (members === null) return null;
   const stated = parsed(text, members, "usage");
   const { usage, vectors } = READERS[endpoint]({ text, members, stated });
-  return { usage, vectors };
+  return { usage, vectors, isError: isError(text, members) };
+}
+
+const NOTHING_STATED: WholeAnswer = {
+  usage: null,
+  vectors: null,
+  isError: false,
+};
+
+/** Members beside which an `error` is only a part of the answer. */
+const ANSWERS = new Set([
+  "usage",
+  "content",
+  "output",
+  "choices",
+  "data",
+  "results",
+]);
+
+function isError(text: string, members: readonly Member[]): boolean {
+  const error = members.find(({ name }) => name === "error");
+  if (error === undefined || members.some(({ name }) => ANSWERS.has(name))) {
+    return false;
+  }
+  return text.slice(error.from, error.to) !== "null";
 }
 
 interface Given {
@@ -37,7 +68,7 @@ interface Given {
   readonly stated: unknown;
 }
 
-type Reader = (given: Given) => WholeAnswer;
+type Reader = (given: Given) => Stated;
 
 const ofMessage: Reader = ({ stated }) => (
   { usage: messageUsage(stated), vectors: null }

@@ -42,17 +42,37 @@ const cases: readonly {
     vectors: null,
   },
   { endpoint: "rerank", text: '{"results":[]}', prompt: null, vectors: null },
+  {
+    endpoint: "rerank",
+    text: ' [{"index":0,"score":0.9}]',
+    prompt: null,
+    vectors: null,
+  },
 ];
 
 Deno.test("readWholeAnswer() finds the usage, and counts vectors without parsing them", () => {
   for (const { endpoint, text, prompt, vectors } of cases) {
     const usage = prompt === null ? null : usageOfInput(prompt);
-    assert.deepEqual(readWholeAnswer(text, endpoint), { usage, vectors }, text);
+    const expected = { usage, vectors, isError: false };
+    assert.deepEqual(readWholeAnswer(text, endpoint), expected, text);
   }
 });
 
-Deno.test("readWholeAnswer() of what is no JSON object, or breaks off, is null", () => {
-  for (const text of ["", "<html>", "[]", '{"data":[{"embedding":[0.1,']) {
+Deno.test("readWholeAnswer() tells an error from an answer that mentions one", () => {
+  const texts: [text: string, isError: boolean][] = [
+    ['{"error":{"message":"No"}}', true],
+    ['{"type":"error","error":{"type":"x"},"request_id":"r"}', true],
+    ['{"error":null}', false],
+    ['{"id":"r","error":{"code":"x"},"output":[]}', false],
+    ['{"content":[],"usage":{},"error":"x"}', false],
+  ];
+  for (const [text, isError] of texts) {
+    assert.equal(readWholeAnswer(text, "responses")?.isError, isError, text);
+  }
+});
+
+Deno.test("readWholeAnswer() of what is neither an object nor a list, or breaks off, is null", () => {
+  for (const text of ["", "<html>", "[1", '{"data":[{"embedding":[0.1,']) {
     assert.equal(readWholeAnswer(text, "embeddings"), null, text);
   }
 });

@@ -4,12 +4,14 @@
  */
 import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
+import { isJsonObject } from "../process/error_text.ts";
 import {
   listOf,
   nameText,
   nullable,
   openUnion,
   plainText,
+  readAs,
   stringOr,
 } from "./fields.ts";
 
@@ -101,6 +103,13 @@ export const toolCall = z.looseObject({
   }),
 }).meta({ id: "ToolCall" });
 
+/** A call of a function whose type is not stated: Mistral's clients leave it out. */
+function withType(call: unknown): unknown {
+  const isFunction = isJsonObject(call) && isJsonObject(call.function);
+  if (!isFunction || (call.type ?? null) !== null) return call;
+  return { ...call, type: "function" };
+}
+
 /** A call of a tool, as the model made it. */
 export interface ToolCall {
   id?: string | undefined;
@@ -123,7 +132,7 @@ export const wireMessage = z.discriminatedUnion("role", [
     refusal: z.string().optional(),
     reasoning_content: z.string().optional(),
     tool_calls: listOf(
-      openUnion<ToolCall>({ function: toolCall }),
+      readAs(openUnion<ToolCall>({ function: toolCall }), withType),
       LIMITS.toolCallsPerMessageMax,
     ).optional(),
   }).meta({ id: "AssistantMessage" }),

@@ -22,6 +22,8 @@ import {
 const USER_AGENT = `chat-completion-gateway/${VERSION}`;
 /** A longer body is sent apart from its head: joining them makes two more copies. */
 const JOINED_CHARS_MAX = 256 * 1024;
+/** Some servers say that they have created the answer, some proxies that it is theirs. */
+const ANSWERED = [200, 201, 203];
 const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
 
 /** The kind of a request, by default `POST` of JSON. */
@@ -75,7 +77,7 @@ export interface ServerRequest {
   mustBeginSoon: boolean;
   /** How long all of it may take. Default: `total_ms`. */
   totalMs?: number | undefined;
-  /** The statuses that are answers, and not refusals. Default: 200. */
+  /** The statuses that are answers, and not refusals. Default: 200, 201 and 203. */
   statuses?: readonly number[] | "all" | undefined;
   /** Whether the error of a refusal keeps what the server has said. */
   keepsRefusals?: boolean;
@@ -200,7 +202,7 @@ export class ModelServer {
   ): Promise<Result> {
     const { encode, body, call, signal = call.signal } = request;
     const { connect_ms, first_token_ms, total_ms } = this.config.deadlines;
-    const { totalMs = total_ms, statuses = [200] } = request;
+    const { totalMs = total_ms, statuses = ANSWERED } = request;
     const deadlines = new AttemptDeadlines({
       deadlines: this.#deadlines,
       now: this.now,

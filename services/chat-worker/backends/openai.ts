@@ -276,7 +276,7 @@ interface EventReading {
 }
 
 /** Counts what shows before the body is read. */
-function noteOddities(
+export function noteOddities(
   { head: { contentType, contentEncoding } }: ServerResponse,
   { form, progress }: { form: BodyForm; progress: AttemptProgress },
 ): void {

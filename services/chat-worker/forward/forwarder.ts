@@ -3,6 +3,7 @@ import { forwardEndpoint } from "@gateway/shared/forward/endpoints";
 import { bodyFor, type ForwardRequest } from "@gateway/shared/forward/request";
 import { withoutTools } from "@gateway/shared/forward/tool_types";
 import type { Usage } from "@gateway/shared/openai/completion";
+import { isPlain } from "@gateway/shared/upstream/content_coding";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import type {
   ModelServer,
@@ -11,7 +12,7 @@ import type {
 import type { JobCall, JobCost } from "@gateway/shared/worker/job";
 import type { WorkerMemory } from "@gateway/shared/worker/memory";
 import type { Pool } from "@gateway/shared/worker/service";
-import { readStart } from "../backends/openai.ts";
+import { noteOddities, readStart } from "../backends/openai.ts";
 import type { ForwardAttempt } from "./attempt.ts";
 import { passEvents } from "./events.ts";
 import { passOn, type ReadAnswer, readAnswer } from "./whole_answer.ts";
@@ -80,6 +81,7 @@ export class Forwarder {
     return server.exchange(sent, async (response): Promise<Answered> => {
       if (request.stream) {
         const { bytes, form } = await readStart(response);
+        noteOddities(response, { form, progress });
         if (form === "page") {
           throw invalidAnswer("A web page instead of an answer");
         }
@@ -88,6 +90,9 @@ export class Forwarder {
           return { whole: null, usage };
         }
         return await readWhole(bytes);
+      }
+      if (!isPlain(response.head.contentEncoding)) {
+        progress.onOddity("coding_unasked", 1);
       }
       return await readWhole(null);
 

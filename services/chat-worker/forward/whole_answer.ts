@@ -5,8 +5,16 @@ import { answerHeaders } from "@gateway/shared/forward/passed_headers";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import { readWholeAnswer, usageOfInput } from "@gateway/shared/forward/usage";
 import type { Usage } from "@gateway/shared/openai/completion";
-import { invalidAnswer } from "@gateway/shared/upstream/errors";
-import type { ServerResponse } from "@gateway/shared/upstream/model_server";
+import { frameError } from "@gateway/shared/upstream/error_response";
+import {
+  invalidAnswer,
+  type UpstreamError,
+} from "@gateway/shared/upstream/errors";
+import { parseJson } from "@gateway/shared/upstream/json";
+import type {
+  ModelServer,
+  ServerResponse,
+} from "@gateway/shared/upstream/model_server";
 import type { JobCall } from "@gateway/shared/worker/job";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
 import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
@@ -14,6 +22,7 @@ import { BYTES_PER_TOKEN } from "@gateway/shared/openai/tokens";
 
 /** The largest whole answer: 1,000 vectors of 1,536 numbers in decimal fit. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 /** Bytes passed on at a time: a quarter of the credit window. */
 const PIECE_BYTES_MAX = 64 * 1024;
 
@@ -37,8 +46,12 @@ export async function readAnswer(
   const { request, held } = attempt;
   const body = await readWhole(response, { held, start });
   // Names and numbers are ASCII; read as Latin-1, nothing else has to be decoded.
-  const answer = readWholeAnswer(body.toString("latin1"), request.forward);
-  if (answer === null) throw invalidAnswer("Not a JSON object");
+  const isMarked = BYTE_ORDER_MARK.every((byte, at) => body[at] === byte);
+  const from = isMarked ? BYTE_ORDER_MARK.length : 0;
+  const text = body.toString("latin1", from);
+  const answer = readWholeAnswer(text, request.forward);
+  if (answer === null) throw invalidAnswer("Neither a JSON object nor a list");
+  if (answer.isError) throw errorOf(body, response.server);
   const { vectors } = request;
   if (vectors !== null && answer.vectors !== vectors) {
     throw invalidAnswer(`${answer.vectors} vectors for ${vectors} inputs`);
@@ -53,6 +66,11 @@ export async function readAnswer(
     body,
     usage: answer.usage ?? estimatedUsage(request, body.length),
   };
+}
+
+/** The error that a body with a status of success reports. */
+function errorOf(body: Buffer, { redact }: ModelServer): UpstreamError {
+  return frameError(parseJson(body.toString("utf8").trimStart()), redact);
 }
 
 /** Reads all of a body, of which each byte is counted. */
