@@ -8,7 +8,12 @@ import {
 } from "@gateway/shared/bus/media_head";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
-import { invalidAnswer } from "@gateway/shared/upstream/errors";
+import { isPlain } from "@gateway/shared/upstream/content_coding";
+import {
+  invalidAnswer,
+  unsupportedAnswer,
+  type UpstreamError,
+} from "@gateway/shared/upstream/errors";
 import {
   isJsonObject,
   type JsonObject,
@@ -48,13 +53,29 @@ interface Ask
 
 /** Sends one request of an attempt, and returns what `read` makes of the response. */
 export function ask<Result>(
-  { server, answer: { call } }: MediaAttempt,
+  { server, answer: { call, progress } }: MediaAttempt,
   { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Ask,
   read: (response: ServerResponse) => Promise<Result>,
 ): Promise<Result> {
   const encode = server.encoder(to, like);
   const sent = { encode, body, call, mustBeginSoon, totalMs, statuses };
-  return server.exchange(sent, read);
+  return server.exchange(sent, (response) => {
+    if (!isPlain(response.head.contentEncoding)) {
+      progress.onOddity("coding_unasked", 1);
+    }
+    return read(response);
+  });
+}
+
+/**
+ * The error for an answer of another type than is `wanted`. A web page is no answer of
+ * the model, and another server may have one; all else has cost its work.
+ */
+export function otherType(contentType: string, wanted: string): UpstreamError {
+  const detail = `${contentType} instead of ${wanted}`;
+  return contentType === "text/html"
+    ? invalidAnswer(detail)
+    : unsupportedAnswer(detail);
 }
 
 /**
@@ -212,15 +233,28 @@ export function throwIfError(
 }
 
 /**
- * The usage that the server states or, since clients rely on this member, an estimate
- * of the input.
+ * The first of these usages that has a total, also under OpenAI's names for images and
+ * audio; if there is none, an estimate of the input, since clients rely on this member.
  */
-export function usageOf(stated: unknown, input: string): JsonObject {
-  if (isJsonObject(stated) && typeof stated.total_tokens === "number") {
-    return stated;
-  }
+export function usageOf(
+  stated: readonly unknown[],
+  input: string,
+): JsonObject {
+  const found = stated.filter(isJsonObject)
+    .find(({ total_tokens: total }) => typeof total === "number");
+  if (found !== undefined) return tokenUsage(found);
   const tokens = Math.ceil(textTokens(input));
   return { input_tokens: tokens, output_tokens: 0, total_tokens: tokens };
+}
+
+/** A usage in tokens, whose names may be those of chat completions. */
+export function tokenUsage(stated: JsonObject): JsonObject {
+  const { prompt_tokens: input, completion_tokens: output } = stated;
+  return {
+    ...typeof input === "number" && { input_tokens: input },
+    ...typeof output === "number" && { output_tokens: output },
+    ...stated,
+  };
 }
 
 /** Bytes passed on at a time: a quarter of the credit window. */

@@ -12,13 +12,16 @@ import {
   eventsOf,
   JSON_FORMAT,
   type MediaAttempt,
+  otherType,
   piecesOf,
   type ServerEvent,
   textIn,
   throwIfError,
+  tokenUsage,
   usageOf,
 } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
+import { usageHeaders, usageInHeaders } from "./usage_headers.ts";
 
 /** The largest body that is read for its error when it should have been audio. */
 const OTHER_BYTES_MAX = 64 * 1024;
@@ -68,30 +71,38 @@ async function passOnSound(
     const audio = sound.toBase64();
     await answer.writeEvent({ ...event, type: DELTA_OF_SOUND, audio });
   };
+  const headers = usageHeaders(response);
   let done: json.JsonObject = {};
-  if (contentType === EVENT_STREAM) {
+  const isEvents = contentType === EVENT_STREAM;
+  if (isEvents !== request.stream) {
+    answer.progress.onOddity("form_converted", 1);
+  }
+  if (isEvents) {
     done = await readSoundEvents(response, {
       progress: answer.progress,
       pass,
       other: async (event) => {
         if (request.stream && answer.made > 0) await answer.writeEvent(event);
+        else answer.progress.onOddity("event_skipped", 1);
       },
     });
   } else if (/json$|^text\//.test(contentType)) {
     // The body may say what is wrong.
     const text = await textIn(response, OTHER_BYTES_MAX);
     throwIfError(Object(json.parseJson(text)), response.server);
-    throw errors.invalidAnswer(`${contentType} instead of audio`);
+    throw otherType(contentType, "audio");
   } else {
     answer.setTypeIfUnknown(contentType);
+    if (!request.stream) answer.head = { ...answer.head, headers };
     const pieces = piecesOf(response, MEDIA_LIMITS.speechBytesMax);
     for await (const sound of pieces) await pass(sound);
   }
   if (answer.made === 0) throw errors.truncatedAnswer("No audio");
   if (!request.stream) return;
   // speaches calls it `token_usage`.
-  const { token_usage: tokenUsage, ...rest } = done;
-  const usage = usageOf(done.usage ?? tokenUsage, request.input);
+  const { token_usage: other, ...rest } = done;
+  const stated = [done.usage, other, usageInHeaders(headers)];
+  const usage = usageOf(stated, request.input);
   await answer.writeEvent({ ...rest, type: DONE_OF_SOUND, usage });
 }
 
@@ -130,7 +141,7 @@ function fromBase64(text: string): Uint8Array {
   try {
     return Uint8Array.fromBase64(text);
   } catch {
-    throw errors.invalidAnswer("Not base64");
+    throw errors.unsupportedAnswer("Sound that is not base64");
   }
 }
 
@@ -182,6 +193,10 @@ async function passOnText(
   const { contentType } = response.head;
   const isJson = JSON_FORMAT.test(request.format);
   const isEvents = contentType === EVENT_STREAM;
+  const isDocument = JSON_FORMAT.test(contentType) === isJson;
+  if (isEvents !== request.stream || !(isEvents || isDocument)) {
+    answer.progress.onOddity("form_converted", 1);
+  }
   answer.setTypeIfUnknown(isEvents ? "text/plain" : contentType);
   const parts = isEvents
     ? readTextEvents(response, answer.progress)
@@ -227,7 +242,7 @@ async function* readDocument(
   const data: json.JsonObject = json.isJsonObject(parsed) ? parsed : { text };
   throwIfError(data, response.server);
   if (isJson && typeof data.text !== "string" && !hasSegments(data)) {
-    throw errors.invalidAnswer("A transcription without text");
+    throw errors.unsupportedAnswer("A transcription without text");
   }
   yield { type: DELTA, data: { delta: json.textOf(data.text) } };
   yield { type: DONE, data };
@@ -239,16 +254,24 @@ async function* readTextEvents(
   progress: AttemptProgress,
 ): AsyncGenerator<ServerEvent> {
   let isForeign = false;
+  let usage: json.JsonObject | undefined;
   const events = eventsOf(response, { progress, bytesMax: BYTES_MAX });
   for await (const event of events) {
     const delta = foreignDelta(event);
     isForeign ||= delta !== null;
-    yield delta === null ? event : { type: DELTA, data: { delta } };
+    if (delta !== null) yield { type: DELTA, data: { delta } };
+    else if (event.type !== "") yield event;
+    else if (!json.isJsonObject(event.data.usage)) {
+      progress.onOddity("event_skipped", 1);
+    }
+    if (json.isJsonObject(event.data.usage)) usage = event.data.usage;
     if (event.type === DONE) return;
   }
   // Such answers have no last event; a broken connection has been noticed already.
   if (!isForeign) throw errors.truncatedAnswer("No last event");
-  yield { type: DONE, data: {} };
+  progress.onOddity("form_converted", 1);
+  const stated = usage && { usage: { type: "tokens", ...tokenUsage(usage) } };
+  yield { type: DONE, data: { ...stated } };
 }
 
 /**

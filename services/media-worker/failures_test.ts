@@ -104,14 +104,16 @@ const speech: Failures = {
   ],
   invalid: [
     ["a page", page],
-    ["JSON without sound", jsonResponse({ ok: true })],
     ["sound in an unknown coding", [
       head("200 OK\r\ncontent-encoding: compress\r\ncontent-length: 1", "a"),
     ]],
     ["an event that is not JSON", sse(event("garbage"))],
-    ["sound that is not base64", sse(sound(), sound("*")), AFTER],
   ],
-  unsupported: [["an event beyond the bound", endlessEvent]],
+  unsupported: [
+    ["JSON without sound", jsonResponse({ ok: true })],
+    ["sound that is not base64", sse(sound(), sound("*")), AFTER],
+    ["an event beyond the bound", endlessEvent],
+  ],
   redirect: [["a redirect", redirect]],
   truncated: [
     ["no sound", [typed("audio/mpeg"), lastChunk]],
@@ -194,9 +196,9 @@ const transcriptions: Failures = {
   ],
   invalid: [
     ["a page", page],
-    ["JSON without a text", jsonResponse({ words: [] })],
   ],
   unsupported: [
+    ["JSON without a text", jsonResponse({ words: [] })],
     ["a text beyond the bound", endless("text/plain")],
     ["an event beyond the bound", endless("text/event-stream"), STREAM],
   ],

@@ -80,7 +80,7 @@ for (const [name, url] of strangers) {
     const { reply, paths } = pointing(url, there);
     await using r = startServer(reply);
     const { error, body } = await r.run(IMAGE);
-    await assertFault(error, "invalid", r);
+    await assertFault(error, "unsupported", r);
     assert.equal(body.length, 0);
     assert.equal(paths.length, 1);
   });
@@ -105,9 +105,13 @@ const fetched: Fetched[] = [
   {
     name: "a refusal",
     reply: jsonResponse({ detail: "No" }, { status: 400 }),
-    fault: "invalid",
+    fault: "unsupported",
   },
-  { name: "a page", reply: [typed("text/html"), lastChunk], fault: "invalid" },
+  {
+    name: "a page",
+    reply: [typed("text/html"), lastChunk],
+    fault: "unsupported",
+  },
   {
     name: "nothing",
     reply: [head("200 OK\r\ncontent-length: 0")],

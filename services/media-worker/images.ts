@@ -11,7 +11,9 @@ import {
   EVENT_STREAM,
   eventsOf,
   type MediaAttempt,
+  otherType,
   piecesOf,
+  type ServerEvent,
   throwIfError,
   usageOf,
 } from "./attempt.ts";
@@ -46,6 +48,10 @@ const OWN_MEMBERS = new Set([
   "created_at",
   "model",
 ]);
+/** What an event of no known type must not tell a client. */
+const HIDDEN_MEMBERS = new Set(["type", "url", "file_path", "model"]);
+/** Types of events that only keep a connection open. */
+const SIGN_OF_LIFE = /^(|ping|keep-?alive|heartbeat)$/;
 /** Events of model servers, whichever of the two endpoints their names refer to. */
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
@@ -174,15 +180,19 @@ async function* partsOf(
       if (type === "image") return yield* partsIn(data);
       const [, kind] = EVENT.exec(type) ?? [];
       if (kind !== undefined) yield { kind, data, about: data };
+      else await passOther({ type, data }, call);
     }
     return;
+  }
+  if (hasPartials(call.request)) {
+    call.answer.progress.onOddity("form_converted", 1);
   }
   if (contentType.startsWith("image/")) {
     const b64_json = (await readBytes(response, call)).toString("base64");
     return yield* partsIn({ data: [{ b64_json }] });
   }
   if (!/^$|json$/.test(contentType)) {
-    throw errors.invalidAnswer(`${contentType} instead of images`);
+    throw otherType(contentType, "images");
   }
   const about = json.parseJson((await readBytes(response, call)).toString());
   if (!json.isJsonObject(about)) {
@@ -190,6 +200,19 @@ async function* partsOf(
   }
   throwIfError(about, response.server);
   yield* partsIn(about);
+}
+
+/** Passes on an event that OpenAI does not have, such as one of progress. */
+async function passOther(
+  { type, data }: ServerEvent,
+  { request, answer }: Call,
+): Promise<void> {
+  if (!request.stream || SIGN_OF_LIFE.test(type)) {
+    return answer.progress.onOddity("event_skipped", 1);
+  }
+  const isShown = ([name]: [string, unknown]) => !HIDDEN_MEMBERS.has(name);
+  const shown = Object.fromEntries(Object.entries(data).filter(isShown));
+  await answer.writeEvent({ type, ...shown });
 }
 
 function partsIn(about: json.JsonObject): Part[] {
@@ -228,6 +251,7 @@ async function pictureOf(part: Part, call: Call): Promise<Picture> {
     const isPassed = call.request.format === "url" &&
       /^https:\/\//.test(given) && call.server.ownUrl(given) === null;
     if (isPassed) return { ...part, base64: "", address: given };
+    call.answer.progress.onOddity("address_fetched", 1);
     return { ...part, base64: await fetchPicture(given, call) };
   }
   const base64 = given.slice(prefix.length);
@@ -243,7 +267,9 @@ async function pictureOf(part: Part, call: Call): Promise<Picture> {
 async function fetchPicture(address: string, call: Call): Promise<string> {
   const { server, endsAtMs } = call;
   const to = server.ownUrl(address);
-  if (to === null) throw errors.invalidAnswer("An image on another server");
+  if (to === null) {
+    throw errors.unsupportedAnswer("An image on another server");
+  }
   try {
     const picture = await ask(call, {
       to,
@@ -253,7 +279,7 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
     }, (response) => {
       const { contentType } = response.head;
       if (!/json$|^text\//.test(contentType)) return readBytes(response, call);
-      throw errors.invalidAnswer(`${contentType} instead of an image`);
+      throw errors.unsupportedAnswer(`${contentType} instead of an image`);
     });
     if (picture.length === 0) throw errors.truncatedAnswer("An empty image");
     return picture.toString("base64");
@@ -262,7 +288,8 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
     if (!(error instanceof errors.UpstreamError) || error.fault !== "request") {
       throw error;
     }
-    throw errors.invalidAnswer(`An image that is refused: ${error.logText}`);
+    const detail = `An image that is refused: ${error.logText}`;
+    throw errors.unsupportedAnswer(detail);
   }
 }
 
@@ -308,8 +335,9 @@ async function writeEvent(picture: Picture, call: Call): Promise<void> {
     more[name] = json.textOf(fields[name]) || preset;
   }
   Object.assign(more, othersOf(about), othersOf(data));
-  if (kind === "completed") more.usage = usageOf(about.usage, prompt);
-  else more.partial_image_index = Number(about.partial_image_index) || 0;
+  if (kind === "completed") {
+    more.usage = usageOf([about.usage, data.usage], prompt);
+  } else more.partial_image_index = Number(about.partial_image_index) || 0;
   const type = `${EVENT_PREFIX[task]}.${kind}`;
   const { before, text, after } = memberOf(picture, call);
   const start = `event: ${type}\ndata: {"type":"${type}",${before}`;

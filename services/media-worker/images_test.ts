@@ -279,7 +279,10 @@ const streams: Stream[] = [
       "event: image_generation.started\ndata: {}\n\n",
       `event: ${COMPLETED}\n${event({ b64_json })}`,
     ),
-    events: [{ ...little, type: COMPLETED }],
+    events: [
+      { type: "image_generation.started" },
+      { ...little, type: COMPLETED },
+    ],
   },
   {
     name: "a document, of a server that does not stream",
@@ -293,7 +296,10 @@ const streams: Stream[] = [
       event({ type: "image", created: 5, data: one, ...webp }),
       event("[DONE]"),
     ),
-    events: [{ ...little, type: edited, created_at: 5, ...webp }],
+    events: [
+      { type: "ar_delta", delta: "A fox" },
+      { ...little, type: edited, created_at: 5, ...webp },
+    ],
     change: EDIT,
   },
   {

@@ -161,5 +161,5 @@ Deno.test("events that are no JSON are skipped between good ones, and counted", 
   const { error, body } = await r.run(SPEECH, recordCall(), progress);
   assert.equal(error, null);
   assert.deepEqual(body, SOUND);
-  assert.deepEqual(counts, [["event_skipped", 6]]);
+  assert.deepEqual(counts, [["form_converted", 1], ["event_skipped", 6]]);
 });

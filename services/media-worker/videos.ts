@@ -3,13 +3,18 @@ import { MEDIA_LIMITS, VIDEO_LIMITS } from "@gateway/shared/limits";
 import type * as media from "@gateway/shared/openai/media";
 import { clip } from "@gateway/shared/process/error_text";
 import { isPlain } from "@gateway/shared/upstream/content_coding";
-import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
+import {
+  invalidAnswer,
+  unsupportedAnswer,
+  UpstreamError,
+} from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { Redact } from "@gateway/shared/upstream/error_response";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import {
   ask,
   type MediaAttempt,
+  otherType,
   piecesOf,
   textIn,
   throwIfError,
@@ -126,11 +131,11 @@ function toVideo(data: json.JsonObject, { server }: Call): media.EngineVideo {
   const [status] = STATUSES.find(([, names]) => names.test(said)) ?? [];
   if (status === undefined) {
     throwIfError(data, server);
-    throw invalidAnswer(`A video with the status "${clip(said)}"`);
+    throw unsupportedAnswer(`A video with the status "${clip(said)}"`);
   }
   const id = json.textOf(data.id);
   if (!/^(?!\.{1,2}$)[^\p{Cc}\p{Cs}]+$/u.test(id) || id.length > ID_CHARS_MAX) {
-    throw invalidAnswer("A video without an id");
+    throw unsupportedAnswer("A video without an id");
   }
   const error: json.JsonObject = json.isJsonObject(data.error)
     ? data.error
@@ -217,7 +222,7 @@ async function passOnFile(call: FileCall): Promise<void> {
     : {};
   if (json.textOf(url) === "") throw missing();
   const own = server.ownUrl(json.textOf(url));
-  if (own === null) throw invalidAnswer("A video on another server");
+  if (own === null) throw unsupportedAnswer("A video on another server");
   if (!await isPassedOn(own, call)) throw missing();
 }
 
@@ -242,11 +247,11 @@ function isPassedOn(to: string | URL, call: FileCall): Promise<boolean> {
       });
     }
     if (!FILE_TYPE.test(contentType)) {
-      throw invalidAnswer(`${contentType} instead of a video`);
+      throw otherType(contentType, "a video");
     }
     // A part of a compressed file is none of the file.
     if (status === 206 && !isPlain(contentEncoding)) {
-      throw invalidAnswer("A compressed part of a video");
+      throw unsupportedAnswer("A compressed part of a video");
     }
     const headers = typeof framing === "number" && isPlain(contentEncoding)
       ? { ...fileHeaders, "content-length": String(framing) }

@@ -12,15 +12,24 @@ export const FILE_HEADERS = [
   "etag",
   "last-modified",
 ] as const;
+/**
+ * Headers in which a server states the tokens of an answer that is nothing but sound,
+ * such as `x-vllm-omni-num-tokens-in`.
+ */
+export const USAGE_HEADER =
+  /^x-(?!ratelimit)[a-z0-9-]{1,60}-tokens(?:-in|-out)?$/;
 const HEAD_BYTES_MAX = 4_096;
 
 const value = z.string().regex(/^[\x20-\x7e]{1,200}$/);
+const NAMES: ReadonlySet<string> = new Set([...FILE_HEADERS, "content-length"]);
+const name = z.string().refine((name) =>
+  NAMES.has(name) || USAGE_HEADER.test(name)
+);
 const headSchema = z.object({
   content_type: value,
   /** 206: the body is the part of a file that the client asked for. */
   status: z.literal([200, 206]).exactOptional(),
-  headers: z.partialRecord(z.enum([...FILE_HEADERS, "content-length"]), value)
-    .exactOptional(),
+  headers: z.record(name, value).exactOptional(),
 });
 
 /** What the edge answers with before the body: its media type, status and headers. */

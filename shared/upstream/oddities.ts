@@ -13,6 +13,9 @@ export const ODDITIES = {
   usage_refused: "counts of tokens that cannot be true",
   label_ignored: "a body that is not what its content type says",
   tools_dropped: "types of tools that the models file drops",
+  form_converted:
+    "an answer in another form than was asked for, such as one body in place of events",
+  address_fetched: "the address of an image in place of the image",
   coding_unasked: "a compressed body, although identity was asked for",
 } as const;
 
