@@ -85,9 +85,7 @@ export const BODY_PIECES = {
  * 429.
  */
 export const REFUSED_BODIES = {
-  /**
-   * The share in the long term: parsing a megabyte of hostile JSON takes up to 29 ms.
-   */
+  /** In the long term: parsing a megabyte of hostile JSON takes up to 29 ms. */
   shareOfCore: 1 / 40,
   burstMs: 50,
   /** A request of a key that owes more waits up to this long, then is refused. */
@@ -268,14 +266,16 @@ export const MEDIA_LIMITS = {
 export const VIDEO_LIMITS = {
   /** The file of a video. Beyond: the answer is cut. */
   fileBytesMax: 4 * 1024 * MIB,
+  /** A download that is not read for this long is cut if others wait for its slot. */
+  lateMs: 1_000,
   /** The image that a video starts with, unless its model has another bound. */
   referenceBytesMax: 20 * MIB,
   /** How long a model server may take to report the state of a job, or to delete it. */
   askMs: 15_000,
-  /**
-   * A model server is asked about a job at most this often, however often clients ask.
-   */
+  /** A model server is asked about a job at most this often, whoever asks. */
   freshMs: 1_000,
+  /** Jobs of an owner that an edge asks about at a time. Beyond: what was last seen. */
+  askedMax: 32,
   /** How often edges check a job themselves, so that it ends even if no client asks. */
   sweepMs: 15_000,
   /** Jobs that an edge checks at a time. */
@@ -392,6 +392,8 @@ export const COUNT_LIMITS = {
   /** 600 a minute. Beyond: 429. */
   intervalMs: 100,
   burst: 200,
+  /** At the same time, for each holds a slot of a worker. Beyond: 429. */
+  runningMax: 64,
   /** Keys that are remembered; 100 bytes each. */
   keysMax: 10_000,
 } as const;

@@ -22,6 +22,7 @@ import {
   DISPATCH_LIMITS,
   STREAM_LIMITS,
   UPLOAD_LIMITS,
+  VIDEO_LIMITS,
 } from "@gateway/shared/limits";
 import type { ApiError } from "@gateway/shared/openai/error";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
@@ -31,7 +32,13 @@ import { settlesWithin } from "@gateway/shared/process/serve";
 import { EdgeBus, type EdgeBusOptions } from "./edge_bus.ts";
 import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";
 import { Run } from "./run.ts";
-import { busUnavailable, keyRevoked, uploadTooSlow } from "./run_errors.ts";
+import { WholeBody } from "./request_body.ts";
+import {
+  busUnavailable,
+  downloadTooSlow,
+  keyRevoked,
+  uploadTooSlow,
+} from "./run_errors.ts";
 import type { RunTools } from "./run_ports.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { type Worker, WorkerTable } from "./workers.ts";
@@ -61,7 +68,9 @@ const STOPPED_KEYS_MAX = 1_000;
 /** The runs of an edge, the workers that it knows, and the requests that wait. */
 export class Dispatcher {
   readonly workers: WorkerTable;
-  readonly queue = new WaitQueue();
+  readonly queue = new WaitQueue(() =>
+    this.#runs.values().filter((run) => run.workerId !== null)
+  );
   readonly bus: EdgeBus;
   readonly #options: DispatcherOptions;
   readonly #clock: SteadyClock;
@@ -232,21 +241,25 @@ export class Dispatcher {
     this.#followBus();
     // A worker's pause may have ended.
     this.queue.offer();
-    this.#makeWay();
+    this.#makeWay(nowMs);
     this.#forEach((run) => run.onTick(nowMs));
   }
 
   /**
-   * Ends the latest of the uploads that hold a slot while hardly anything arrives, if
-   * another request waits for one. One at a tick: its slot is free at the next.
+   * Ends the latest of the uploads and downloads that hold a slot while their clients
+   * hardly send or read anything, if another request waits for one. One at a tick: its
+   * slot is free at the next.
    */
-  #makeWay(): void {
+  #makeWay(nowMs: number): void {
     if (this.queue.length === 0) return;
-    const late = this.#runs.values().filter((run) =>
-      run.lateMs() >= UPLOAD_LIMITS.pieceMs &&
+    const [latest] = this.#runs.values().filter((run) =>
+      run.lateMs(nowMs) >=
+        (isUpload(run) ? UPLOAD_LIMITS.pieceMs : VIDEO_LIMITS.lateMs) &&
       this.queue.hasWaitingFor(run.family)
-    ).sort((a, b) => b.lateMs() - a.lateMs());
-    late[0]?.cancel("slow_client", uploadTooSlow());
+    ).sort((a, b) => b.lateMs(nowMs) - a.lateMs(nowMs));
+    if (latest === undefined) return;
+    const error = isUpload(latest) ? uploadTooSlow() : downloadTooSlow();
+    latest.cancel("slow_client", error);
   }
 
   #followBus(): void {
@@ -301,3 +314,5 @@ export class Dispatcher {
     for (const run of this.#runs.values()) event(run);
   }
 }
+
+const isUpload = ({ job: { body } }: Run) => !(body instanceof WholeBody);

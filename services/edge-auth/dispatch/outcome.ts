@@ -51,6 +51,11 @@ export interface AnswerSink {
    * Called at every tick, for keep-alives and to detect clients that stopped reading.
    */
   onTick(nowMs: number): void;
+  /**
+   * For how long its client has taken nothing of an answer that gives way to requests
+   * that wait for a worker, in ms; 0: it keeps up. Absent: it gives way to none.
+   */
+  lateMs?(nowMs: number): number;
 }
 
 /** The part of a run that the receiver of its answer may use. */

@@ -65,11 +65,6 @@ export class Run implements Waiting {
     this.#search = new WorkerSearch(job.model, { workers, now });
   }
 
-  /** The model whose workers may run it. */
-  get model(): string {
-    return this.job.model;
-  }
-
   /** The workers that may run it. */
   get family(): WorkerFamily {
     return familyOf(this.job.kind);
@@ -86,13 +81,15 @@ export class Run implements Waiting {
   }
 
   /**
-   * For how long it has held a worker that waits for the next piece of an upload, in
-   * ms.
+   * For how long it has held a worker that waits for its client, in ms: for the next
+   * piece of an upload, or to take more of an answer that gives way.
    */
-  lateMs(): number {
+  lateMs(nowMs: number): number {
     const { body } = this.job;
-    const isRunning = this.#state === "active" && this.#offer !== null;
-    return isRunning && !(body instanceof WholeBody) ? body.lateMs() : 0;
+    if (this.#state !== "active" || this.#offer === null) return 0;
+    return body instanceof WholeBody
+      ? this.#sink.lateMs?.(nowMs) ?? 0
+      : body.lateMs();
   }
 
   /** Sends a record about the stream to its worker. */
@@ -104,7 +101,7 @@ export class Run implements Waiting {
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
     const { queue, workers } = this.#tools;
-    const { model } = this;
+    const { model } = this.job;
     if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
     else this.#offerOrWait();
   }
@@ -206,7 +203,7 @@ export class Run implements Waiting {
     }
     const offer = this.#offer;
     if (offer !== null) this.#onEvent(offer, offer.onTick());
-    else if (this.#search.hasTakenTooLong) this.#failBusy();
+    else if (this.#search.hasTakenTooLong) this.giveUp();
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
@@ -242,10 +239,11 @@ export class Run implements Waiting {
     this.#search.forget();
     const isQueued = !this.#search.hasTakenTooLong &&
       this.#tools.queue.push(this);
-    if (!isQueued) this.#failBusy();
+    if (!isQueued) this.giveUp();
   }
 
-  #failBusy(): void {
+  /** Ends the run because it has found no worker. */
+  giveUp(): void {
     this.fail(this.#tools.bus.isConnected ? overloaded() : busUnavailable());
   }
 
@@ -301,7 +299,7 @@ export class Run implements Waiting {
     if (workerId !== null) this.#tools.workers.pause(workerId, UNRESPONSIVE_MS);
     // If the offer was lost, that says nothing about the worker.
     if (mayBeUndelivered) return this.#wait();
-    if (!this.#mayRepeat()) return this.#failBusy();
+    if (!this.#mayRepeat()) return this.giveUp();
     this.#noteRepeat(workerId, "The worker did not answer the offer.");
     this.#offerOrWait();
   }

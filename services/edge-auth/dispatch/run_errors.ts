@@ -19,6 +19,12 @@ export function uploadTooSlow(): ApiError {
   return tryAgain("overloaded", "The upload was too slow while others waited.");
 }
 
+/** 503: others waited for the slot of a download that was hardly read. */
+export function downloadTooSlow(): ApiError {
+  const what = "The download was too slow while others waited.";
+  return tryAgain("overloaded", what);
+}
+
 /** 503: the bus knows no worker. */
 export function noWorker(): ApiError {
   return tryAgain("no_worker", "No worker is available at the moment.");

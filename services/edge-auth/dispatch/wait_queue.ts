@@ -1,21 +1,39 @@
 /** The requests that wait for a worker with a free slot. */
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { RunJob } from "./outcome.ts";
 
-/** A request that waits. */
-export interface Waiting {
-  readonly model: string;
+/** A request that waits for a slot, or holds one. */
+export interface SlotHolder {
+  readonly job: Pick<RunJob, "keyId" | "model">;
   /** The workers that may run it. */
   readonly family: WorkerFamily;
-  /** Since when it has waited: its place in the queue. */
+}
+
+/** A request that waits. */
+export interface Waiting extends SlotHolder {
+  /** Since when it has waited: its place among those of its key. */
   readonly sinceMs: number;
   /** Starts it, or returns false if there is no free slot for its model. */
   offer(): boolean;
+  /** It has lost its place. */
+  giveUp(): void;
 }
 
-/** Requests that wait for a free slot: first come, first served. */
+/**
+ * Requests that wait for a free slot. The next one is that of the key which holds the
+ * fewest slots of workers of the family; otherwise first come, first served. Thus a key
+ * that sends many waits behind itself.
+ */
 export class WaitQueue {
+  /** The oldest first. */
   readonly #waiting: Waiting[] = [];
+  readonly #holders: () => readonly SlotHolder[];
+
+  /** `holders` returns those that hold a slot at the moment. */
+  constructor(holders: () => readonly SlotHolder[] = () => []) {
+    this.#holders = holders;
+  }
 
   /** How many wait. */
   get length(): number {
@@ -24,7 +42,7 @@ export class WaitQueue {
 
   /** Whether a request for this model waits. */
   hasWaiting(model: string): boolean {
-    return this.#waiting.some((item) => item.model === model);
+    return this.#waiting.some(({ job }) => job.model === model);
   }
 
   /** Whether a request for workers of this family waits. */
@@ -32,9 +50,13 @@ export class WaitQueue {
     return this.#waiting.some((item) => item.family === family);
   }
 
-  /** Adds an item ahead of those that have waited less. False if the queue is full. */
+  /**
+   * Adds an item. If the queue is full, the key with the most items gives up its latest
+   * one; false if that would be this key.
+   */
   push(item: Waiting): boolean {
-    if (this.length >= DISPATCH_LIMITS.queueMax) return false;
+    const isFull = this.length >= DISPATCH_LIMITS.queueMax;
+    if (isFull && !this.#makePlace(item.job.keyId)) return false;
     const isOlder = ({ sinceMs }: Waiting) => sinceMs <= item.sinceMs;
     this.#waiting.splice(this.#waiting.findLastIndex(isOlder) + 1, 0, item);
     return true;
@@ -46,17 +68,47 @@ export class WaitQueue {
     if (index >= 0) this.#waiting.splice(index, 1);
   }
 
-  /**
-   * Offers the items, the oldest first. If one does not start, later ones for its model
-   * are not offered.
-   */
+  /** Offers the items in turn. If one does not start, no other for its model does. */
   offer(): void {
     const refused = new Set<string>();
-    for (const item of [...this.#waiting]) {
+    for (const item of this.#inTurn()) {
+      const { model } = item.job;
       // It may have been removed in the meantime.
-      if (refused.has(item.model) || !this.#waiting.includes(item)) continue;
+      if (refused.has(model) || !this.#waiting.includes(item)) continue;
       if (item.offer()) this.remove(item);
-      else refused.add(item.model);
+      else refused.add(model);
     }
+  }
+
+  #inTurn(): Waiting[] {
+    const [first] = this.#waiting;
+    const isOfOneKey = this.#waiting.every(({ job }) =>
+      job.keyId === first?.job.keyId
+    );
+    if (isOfOneKey) return [...this.#waiting];
+    const counts = new Map<string, number>();
+    /** Counts a slot that it holds, or would hold after those before it. */
+    const count = ({ family, job }: SlotHolder): number => {
+      const held = counts.get(`${family} ${job.keyId}`) ?? 0;
+      counts.set(`${family} ${job.keyId}`, held + 1);
+      return held;
+    };
+    this.#holders().forEach(count);
+    return this.#waiting
+      .map((item) => ({ item, held: count(item) }))
+      .sort((a, b) => a.held - b.held)
+      .map(({ item }) => item);
+  }
+
+  /** Makes a place for another item of a key, and returns whether there is one. */
+  #makePlace(keyId: string): boolean {
+    const byKey = Map.groupBy(this.#waiting, ({ job }) => job.keyId);
+    const own = byKey.get(keyId)?.length ?? 0;
+    const most = byKey.values().reduce((a, b) => b.length > a.length ? b : a);
+    const latest = most.at(-1);
+    if (most.length <= own + 1 || latest === undefined) return false;
+    this.remove(latest);
+    latest.giveUp();
+    return true;
   }
 }

@@ -10,6 +10,10 @@ import type { Endpoint } from "../requests/endpoint.ts";
 export const answerAsMade: Endpoint<JobRequest>["answer"] =
   ({ stream }) => (options) => new MediaRelay(options, stream);
 
+/** Passes on a file, and gives way to others while its client does not read it. */
+export const answerAsFile: Endpoint<JobRequest>["answer"] =
+  ({ stream }) => (options) => new FileRelay(options, stream);
+
 const LINE_END = 0x0a;
 
 /**
@@ -56,6 +60,13 @@ class MediaRelay extends StreamedAnswer {
         (bytes.at(-2) ?? LINE_END) === LINE_END;
     }
     this.write(bytes, sequence);
+  }
+}
+
+/** A file, whose client can ask for the rest of it again. */
+class FileRelay extends MediaRelay {
+  lateMs(nowMs: number): number {
+    return this.blockedMs(nowMs);
   }
 }
 

@@ -146,8 +146,7 @@ export abstract class StreamedAnswer extends Answer {
   onTick(nowMs: number): void {
     if (this.isOver) return;
     const { out, streamHeadMs } = this.options;
-    const blockedMs = nowMs - (this.#blockedSinceMs ?? nowMs);
-    if (blockedMs >= SSE_LIMITS.slowClientMs) {
+    if (this.blockedMs(nowMs) >= SSE_LIMITS.slowClientMs) {
       return this.run.cancel("slow_client");
     }
     const silentMs = nowMs - this.#lastWrittenAtMs;
@@ -157,6 +156,11 @@ export abstract class StreamedAnswer extends Answer {
     if (!isSilent || !this.isBetweenEvents) return;
     this.open();
     this.write(this.signOfLife);
+  }
+
+  /** For how long the client has read nothing; 0: it keeps up. */
+  protected blockedMs(nowMs: number): number {
+    return nowMs - (this.#blockedSinceMs ?? nowMs);
   }
 
   /** Sends the head, unless it was sent. */

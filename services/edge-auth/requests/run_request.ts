@@ -43,7 +43,7 @@ export interface RunRequestDependencies
   admission: Admission;
   refusedBodies: RefusedBodies;
   /** Bounds requests that cost nothing. */
-  countLimit: { take(keyId: string): void };
+  countLimit: { take(keyId: string): () => void };
 }
 
 /** A request that was checked. The body is all that is left of its content. */
@@ -62,8 +62,10 @@ interface CheckedRequest extends RunFacts {
 export interface AdmittedRequest extends RunFacts {
   readonly body: WholeBody;
   readonly createAnswer: AnswerMaker;
-  /** Null if there is nothing to settle. */
+  /** Null if it takes no place among the requests of its key. */
   readonly lease: RunLease | null;
+  /** Returns what a request holds that costs nothing; null: its lease is settled. */
+  readonly release: (() => void) | null;
 }
 
 /**
@@ -152,12 +154,14 @@ async function runChecked(
   const { kind, model, estimate } = checked;
   try {
     if (checked.isFree) {
-      await requireMayCount(call, checked, deps);
-      return startRun(call, { ...checked, lease: null }, deps);
+      const release = await takeCount(call, checked, deps);
+      return startRun(call, { ...checked, lease: null, release }, deps);
     }
     const ask = { scope: scopeOf(kind), model, estimate };
     const lease = await admit(call, ask, deps);
-    if (lease !== null) return startRun(call, { ...checked, lease }, deps);
+    if (lease !== null) {
+      return startRun(call, { ...checked, lease, release: null }, deps);
+    }
     checked.body.release();
     return left(call);
   } catch (error) {
@@ -173,20 +177,21 @@ async function runChecked(
 }
 
 /**
- * Admits a request that costs nothing: it needs the rights of its key, and takes no
- * place among its requests. Throws the `ApiError` of a refusal.
+ * Admits a request that only counts: it needs the rights of its key, and takes no place
+ * among its requests. Returns the function that ends it. Throws the `ApiError` of a
+ * refusal.
  */
-async function requireMayCount(
+async function takeCount(
   { principal }: KnownCall,
   { kind, model }: RunFacts,
   { admission, countLimit }: RunRequestDependencies,
-): Promise<void> {
+): Promise<() => void> {
   const allowed = await admission.modelsOf(principal, scopeOf(kind));
   if (allowed.length > 0 && !allowed.includes(model)) {
     const message = "You have no access to this model.";
     throw new ApiError("forbidden", message);
   }
-  countLimit.take(principal.keyId);
+  return countLimit.take(principal.keyId);
 }
 
 /**
@@ -210,15 +215,17 @@ export async function admit(
 /** Starts the run of a request, which is settled at its end. */
 export function startRun(
   call: KnownCall,
-  { body, createAnswer, lease, ...facts }: AdmittedRequest,
+  { body, createAnswer, lease, release, ...facts }: AdmittedRequest,
   deps: RunRequestDependencies,
 ): CallEnd {
   const { now, streamHeadMs } = deps;
   const { response: out } = call.exchange;
   const answer = createAnswer({ out, lease, now, streamHeadMs });
   const onEnded = (outcome: RunOutcome) => {
-    lease?.settle(outcome);
-    recordRun(call, facts, { ...deps, outcome, isCharged: lease !== null });
+    if (release === null) lease?.settle(outcome);
+    else release();
+    const isCharged = release === null;
+    recordRun(call, facts, { ...deps, outcome, isCharged });
   };
   const { kind, model } = facts;
   const account = keepsAccountsApart(deps.catalog, model)

@@ -15,13 +15,12 @@ import {
 import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { WholeBody } from "../dispatch/request_body.ts";
-import { keyRevoked } from "../dispatch/run_errors.ts";
 import { isForm } from "../http/form_parser.ts";
 import { sendError, sendJson } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
-import { costsOnly } from "../limits/cost.ts";
+import { costsNothing, costsOnly } from "../limits/cost.ts";
 import { requirePassable } from "../media/passable.ts";
-import { answerAsMade, unreadable } from "../media/relay.ts";
+import { answerAsFile, unreadable } from "../media/relay.ts";
 import { FILE_BYTES_MAX, readVideo, readVideoForm } from "../media/requests.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { cleanJson } from "../requests/parse_request.ts";
@@ -32,6 +31,7 @@ import {
 } from "../requests/call.ts";
 import type { Endpoint, UploadEndpoint } from "../requests/endpoint.ts";
 import {
+  admit,
   left,
   runRequest,
   type RunRequestDependencies,
@@ -108,14 +108,16 @@ export const VIDEOS = {
   },
   async remove(call, deps) {
     // A video that has completed in the meantime is charged.
-    await deps.videos.remove(await currentJob(call, deps));
+    const job = await currentJob(call, deps);
+    const lease = await admitTo(job, call, deps);
+    if (lease === null) return left(call);
+    await deps.videos.remove(job).finally(() => lease.undo());
     const deleted = { id: call.id, object: "video.deleted", deleted: true };
     sendJson(call.exchange.response, deleted);
     return ANSWERED;
   },
   async sendContent(call, deps) {
-    const { headers, query, socket } = call.exchange;
-    const askedAtMs = deps.now();
+    const { headers, query } = call.exchange;
     const job = await currentJob(call, deps);
     const { status, model, backend, engineId } = job;
     const { variant } = checked(contentQuery, membersOf(query));
@@ -126,10 +128,8 @@ export const VIDEOS = {
           "status.";
       throw new ApiError("not_found", why);
     }
-    if (socket.destroyed) return left(call);
-    if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
-      throw keyRevoked();
-    }
+    const lease = await admitTo(job, call, deps);
+    if (lease === null) return left(call);
     const range: Record<string, string> = {};
     const part = headers.range ?? "";
     const since = headers["if-range"]?.toString() ?? "";
@@ -149,9 +149,11 @@ export const VIDEOS = {
     };
     const { kind, stream } = request;
     const body = WholeBody.of(request);
-    const createAnswer = answerAsMade(request);
+    const createAnswer = answerAsFile(request);
     const facts = { kind, model, stream };
-    return startRun(call, { ...facts, body, createAnswer, lease: null }, deps);
+    const release = () => lease.undo();
+    const work = { ...facts, body, createAnswer, lease, release };
+    return startRun(call, work, deps);
   },
 } satisfies Record<string, CallHandler<VideoDependencies>>;
 
@@ -259,6 +261,20 @@ async function currentJob(
 ): Promise<VideoJob> {
   const job = await findJob(call, deps);
   return await deps.videos.refresh(job) ?? notFound();
+}
+
+/**
+ * Admits a request about a video that takes a slot of a worker for itself: until it has
+ * ended it is one of those of its key, and costs nothing. Null if the client has left
+ * meanwhile.
+ */
+function admitTo(
+  { model }: VideoJob,
+  call: KnownCall,
+  deps: VideoDependencies,
+): Promise<RunLease | null> {
+  const ask = { scope: SCOPE, model, estimate: costsNothing() };
+  return admit(call, ask, deps);
 }
 
 const isAllowed = (models: readonly string[]) => ({ model }: VideoJob) =>

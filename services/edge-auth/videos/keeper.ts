@@ -34,7 +34,9 @@ export interface VideoKeeperOptions {
   /** Is called once for each video that was made, with its length. */
   onMade: (model: string, seconds: number) => void;
   /** Default {@link VIDEO_LIMITS}. */
-  limits?: Partial<Record<"engineLostMs" | "freshMs" | "lookMs", number>>;
+  limits?: Partial<
+    Record<"engineLostMs" | "freshMs" | "lookMs" | "askedMax", number>
+  >;
 }
 
 const MS_PER_SECOND = 1_000;
@@ -81,6 +83,12 @@ export function engineVideoIn(
   return isRead ? parsePayload(engineVideoSchema, read.rest) : null;
 }
 
+/** A job whose model server is being asked. */
+interface Asking {
+  readonly ownerId: string;
+  readonly answer: Promise<VideoJob | null>;
+}
+
 /** What is known of a job besides the first report of its model server. */
 export type NewVideo = Pick<
   VideoJob,
@@ -100,7 +108,7 @@ export class VideoKeeper {
   readonly #options: VideoKeeperOptions;
   readonly #limits;
   /** Jobs whose model server is being asked, by their ids. */
-  readonly #asking = new Map<string, Promise<VideoJob | null>>();
+  readonly #asking = new Map<string, Asking>();
   #sweeping: Promise<void> | null = null;
 
   constructor(options: VideoKeeperOptions) {
@@ -147,17 +155,23 @@ export class VideoKeeper {
   }
 
   /**
-   * Asks the model server for the state of a job, unless it is known. Null if the job
-   * was deleted in the meantime.
+   * Asks the model server for the state of a job, unless it is known, or too many jobs
+   * of its owner are being asked about. Null if the job was deleted in the meantime.
    */
   async refresh(job: VideoJob): Promise<VideoJob | null> {
     const { id, seenAtMs } = job;
     // A job that was seen in the future was seen by a clock that was ahead.
     const ageMs = Math.abs(this.#options.wallNow() - seenAtMs);
     if (isOver(job) || ageMs < this.#limits.freshMs) return job;
-    const answer = this.#asking.get(id) ??
-      this.#update(job).finally(() => this.#asking.delete(id));
-    this.#asking.set(id, answer);
+    const asked = this.#asking.get(id);
+    if (asked !== undefined) return await asked.answer;
+    const ownerId = ownerOf(job);
+    const sameOwner = this.#asking.values().filter((each) =>
+      each.ownerId === ownerId
+    );
+    if ([...sameOwner].length >= this.#limits.askedMax) return job;
+    const answer = this.#update(job).finally(() => this.#asking.delete(id));
+    this.#asking.set(id, { ownerId, answer });
     return await answer;
   }
 

@@ -8,7 +8,7 @@ import { readUnits } from "../../../tests/support/limits/admission_fixture.ts";
 import { startTcpProxy } from "../../../tests/support/servers/tcp_proxy.ts";
 import { waitFor } from "../../../tests/support/wait_for.ts";
 import { redisFailure } from "../limits/refusal.ts";
-import { VideoJobs } from "./jobs.ts";
+import { type VideoJob, VideoJobs } from "./jobs.ts";
 import {
   LOST_MS,
   MODEL,
@@ -280,6 +280,22 @@ test("clients that ask for a video at the same time cost its engine one question
     assert.ok(seen.every((each) => each?.progress === questions));
     assert.equal(edge.engine.asked.length, 1);
   }
+});
+
+test("of the videos of an owner an edge asks about so many at once, and shows the others as last seen", async ({ edge, key }) => {
+  const id = await edge.begin(key);
+  const job = await edge.videos.find(key.ownerId, id) ?? assert.fail();
+  const principal = { ...key, ownerId: "own_other" };
+  const jobs: VideoJob[] = Array.from(
+    { length: VIDEO_LIMITS.askedMax + 1 },
+    (_, at) => ({ ...job, id: `${id}_${at}` }),
+  );
+  const other = { ...job.reservation, principal };
+  jobs.push({ ...job, id: `${id}_other`, reservation: other });
+  edge.engine.asked = [];
+  const seen = await Promise.all(jobs.map((each) => edge.videos.refresh(each)));
+  assert.equal(edge.engine.asked.length, VIDEO_LIMITS.askedMax + 1);
+  assert.equal(seen[VIDEO_LIMITS.askedMax], jobs[VIDEO_LIMITS.askedMax]);
 });
 
 test("a key that is revoked while a video is looked up downloads nothing", async ({ edge, key }) => {

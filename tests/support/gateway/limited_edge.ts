@@ -40,6 +40,8 @@ export interface LimitedEdgeOptions {
    * needs.
    */
   redisMsMin?: number;
+  /** How many times longer it waits for workers; {@link SLOWER} if left out. */
+  slower?: number;
 }
 
 /** An edge and its admission. */
@@ -106,7 +108,8 @@ export async function startLimitedEdge(
     ...metrics && { metrics },
     ...options.door,
   };
-  const edge = await startEdge({ servers, door, log, slower: SLOWER });
+  const { slower = SLOWER } = options;
+  const edge = await startEdge({ servers, door, log, slower });
   return {
     ...owner.use(edge),
     keys,
