@@ -50,6 +50,7 @@ import {
 import type { Endpoint, UploadEndpoint } from "./requests/endpoint.ts";
 import { runRequest } from "./requests/run_request.ts";
 import { runUpload } from "./requests/run_upload.ts";
+import { readTimeoutMs } from "./requests/timeout_header.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
 /** What the API needs. */
@@ -228,7 +229,9 @@ async function handle(
   try {
     if (isPublic(call, route)) end = answerPublic(call, route);
     else {
-      known = { ...call, principal: await identify(call, deps) };
+      const principal = await identify(call, deps);
+      const endsByMs = call.startedAtMs + readTimeoutMs(call.exchange.headers);
+      known = { ...call, principal, endsByMs };
       end = await answer(known, route, deps);
     }
   } catch (error) {

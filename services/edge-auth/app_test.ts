@@ -11,7 +11,7 @@ import { until } from "../../tests/support/wait_for.ts";
 import type { AppDependencies } from "./app.ts";
 import { CATALOG, startApp } from "./app_fixture.ts";
 import type { RunLease } from "./limits/admission.ts";
-import { RunOutcome } from "./dispatch/outcome.ts";
+import { type RunJob, RunOutcome } from "./dispatch/outcome.ts";
 import { EdgeMetrics } from "./metrics.ts";
 
 const RUN_MS = 3;
@@ -99,6 +99,42 @@ Deno.test("the duration of a request begins with its arrival, before its key is 
   assert.equal(edge.log.find("chat")?.durationMs, LOOKUP_MS + RUN_MS);
   const duration = /request_duration_seconds_sum\{route="chat"\} 0\.403/;
   await until(() => duration.test(edge.registry.text()));
+});
+
+Deno.test("X-Gateway-Timeout counts from the arrival of a request and must be a number", async () => {
+  const jobs: RunJob[] = [];
+  await using edge = await start({
+    start(job, sink, onEnded) {
+      jobs.push(job);
+      queueMicrotask(() => {
+        sink.onPayload(new TextEncoder().encode("{}\n"), 1);
+        sink.onEnd();
+        onEnded(new RunOutcome());
+      });
+      return { delivered: () => {}, cancel: () => {} };
+    },
+  });
+  const ask = (path: string, timeout: string) =>
+    callApi(`${edge.origin}/v1/${path}`, KEY, {
+      headers: { "x-gateway-timeout": timeout },
+      body: { model: DEFAULT_MODEL_ID, messages: [], input: "x" },
+    });
+  const sent = { ...headers, "x-gateway-timeout": "1.5" };
+  const response = await postChat(`${edge.origin}/v1`, KEY, { headers: sent });
+  assert.equal(response.status, 200, await response.text());
+  assert.equal(jobs[0]?.endsByMs, 1_500);
+  for (const path of ["chat/completions", "embeddings", "responses"]) {
+    const refused = await ask(path, "soon");
+    assert.equal(refused.status, 400);
+    const { error } = await refused.json();
+    assert.equal(error.code, "invalid_value");
+    assert.match(error.message, /'X-Gateway-Timeout'.+'soon'/);
+  }
+  const refused = await ask("messages", "-1");
+  assert.equal(refused.status, 400);
+  const { error } = await refused.json();
+  assert.equal(error.type, "invalid_request_error");
+  assert.equal(jobs.length, 1);
 });
 
 Deno.test("the duration of a request is counted for its route", async () => {

@@ -323,7 +323,9 @@ export const ERROR_KINDS = {
     ...FAULT,
     status: 504,
     retryable: false,
-    meaning: "The request took too long, and would do so again. Ask for less.",
+    meaning: "The request took too long, and would do so again: longer than " +
+      "the gateway allows, or than its header `X-Gateway-Timeout` says. Ask " +
+      "for less.",
     forOperators: "`REQUEST_TIMEOUT_SECONDS`.",
   },
   key_revoked: {

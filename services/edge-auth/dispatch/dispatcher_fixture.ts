@@ -9,7 +9,7 @@ import {
   FrameType,
   type RejectReason,
 } from "@gateway/shared/bus/frame";
-import { encodeWorkerBeat } from "@gateway/shared/bus/job";
+import { decodeJob, encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { NoRespondersError } from "@gateway/shared/bus/link";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
 import { STREAM_LIMITS } from "@gateway/shared/limits";
@@ -41,6 +41,12 @@ export interface Header {
   readonly tokens?: number;
 }
 
+/** The part of a stage that its bus writes to. */
+type StageOfBus = Pick<
+  Stage,
+  "clock" | "events" | "attempts" | "deadlinesMs"
+>;
+
 /** A bus that only writes down what it is sent, and answers what the test says. */
 class ScriptedBus implements EdgeLink {
   readonly isConnected = true;
@@ -53,9 +59,9 @@ class ScriptedBus implements EdgeLink {
   readonly listens = new Set<string>();
   /** Messages with control records so far. */
   controlMessages = 0;
-  readonly #stage: Pick<Stage, "clock" | "events" | "attempts">;
+  readonly #stage: StageOfBus;
 
-  constructor(stage: Pick<Stage, "clock" | "events" | "attempts">) {
+  constructor(stage: StageOfBus) {
     this.#stage = stage;
   }
 
@@ -70,7 +76,7 @@ class ScriptedBus implements EdgeLink {
   ): void {
     const reply = publishing?.reply;
     if (reply === undefined) this.#onControl(subject, payload);
-    else this.#onJob(subject, reply);
+    else this.#onJob(subject, reply, payload);
   }
 
   request(
@@ -87,9 +93,12 @@ class ScriptedBus implements EdgeLink {
       : Promise.reject(new NoRespondersError(subject));
   }
 
-  #onJob(subject: string, reply: string): void {
+  #onJob(subject: string, reply: string, payload: Uint8Array): void {
     const [requestId, attempt] = reply.split(".").slice(-2);
     const request = numberOf(requestId);
+    const job = decodeJob(payload);
+    assert(job !== null && "deadlineMs" in job);
+    this.#stage.deadlinesMs.set(request, job.deadlineMs);
     this.#stage.attempts.set(request, Number(attempt));
     const worker = subject === subjects.anyWorker("chat")
       ? "anybody"
@@ -152,6 +161,8 @@ export class Stage {
   readonly events: string[] = [];
   /** The last attempt of each request. */
   readonly attempts = new Map<number, number>();
+  /** The deadline that the last job of each request states. */
+  readonly deadlinesMs = new Map<number, number>();
   readonly bus = new ScriptedBus(this);
   readonly log = createRecordingLog();
   /** By request, once it has ended. */
@@ -203,7 +214,10 @@ export class Stage {
   }
 
   /** Starts the run of a request with this text. */
-  ask(request = 1, content = "x"): StartedRun {
+  ask(
+    request = 1,
+    { content = "x", endsByMs }: { content?: string; endsByMs?: number } = {},
+  ): StartedRun {
     const messages = [{ role: "user" as const, content }];
     const body = WholeBody.of({ ...chatRequest({ messages }), model: "m" });
     const job: RunJob = {
@@ -212,6 +226,7 @@ export class Stage {
       kind: "chat",
       model: "m",
       body,
+      endsByMs,
     };
     const sink = new ScriptedSink((what) =>
       void this.events.push(`${what} ${request}`)

@@ -125,6 +125,29 @@ Deno.test("a cancelled run that no worker accepted ends at once and costs nothin
   assert.equal((await unknown.take()).at(-1), "cancel w9 1.1 unknown_stream");
 });
 
+Deno.test("a client may shorten the time of its run, never lengthen it", async (t) => {
+  const cases = [
+    { endsByMs: Infinity, atMs: TIMEOUT_MS },
+    { endsByMs: TIMEOUT_MS + 1, atMs: TIMEOUT_MS },
+    { endsByMs: 2_500, atMs: 2_500 },
+  ];
+  for (const { endsByMs, atMs } of cases) {
+    await t.step(`by ${endsByMs} ms`, async () => {
+      const stage = new Stage();
+      stage.beat("w1");
+      stage.ask(1, { endsByMs });
+      assert.equal(stage.deadlinesMs.get(1), atMs);
+      await stage.take();
+      stage.clock.ms = atMs - 1;
+      stage.dispatcher.tick();
+      assert.deepEqual(await stage.take(), []);
+      stage.clock.ms = atMs;
+      stage.dispatcher.tick();
+      assert.equal((await stage.take())[0], "error deadline_exceeded 1");
+    });
+  }
+});
+
 Deno.test("a run that takes too long ends with an error for the client, and nothing follows an end", async () => {
   const t = await Stage.running("w1", "w2");
   t.clock.ms = TIMEOUT_MS;
@@ -234,7 +257,7 @@ Deno.test("a large request follows in pieces, and moves to another worker if the
   t.beat("w1");
   t.beat("w2");
   const large = "x".repeat(BUS_LIMITS.jobBytesMax);
-  t.ask(1, large);
+  t.ask(1, { content: large });
   assert.deepEqual(await t.take(), ["offer w1 1.1"]);
   t.accept("w1");
   const pieces = [...await t.take(), ...await t.take()];
@@ -246,7 +269,7 @@ Deno.test("a large request follows in pieces, and moves to another worker if the
   const all = [...await t.take(), ...await t.take()];
   assert.deepEqual(all, new Array(4).fill("piece w2"));
   // When the client has left, that is no failure.
-  const run = t.ask(2, large);
+  const run = t.ask(2, { content: large });
   t.accept("w1", { request: 2 });
   await Promise.resolve();
   run.cancel("client_gone");

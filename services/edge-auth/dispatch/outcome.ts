@@ -24,6 +24,11 @@ export interface RunJob {
    */
   readonly model: string;
   readonly body: WholeBody | Upload;
+  /**
+   * When its client wants it to end at the latest, on the clock of the edge; the edge's
+   * own bound holds beside it.
+   */
+  readonly endsByMs?: number | undefined;
   /** The W3C trace context of the work, if it is traced. */
   readonly traceparent?: string | undefined;
 }

@@ -390,6 +390,9 @@ export class Run implements Waiting {
   }
 
   #leftMs(): number {
-    return this.#tools.requestTimeoutMs - this.#sinceStartMs();
+    const { requestTimeoutMs, clock } = this.#tools;
+    const { endsByMs = Infinity } = this.job;
+    const byClientMs = endsByMs - clock.now();
+    return Math.min(requestTimeoutMs - this.#sinceStartMs(), byClientMs);
   }
 }

@@ -18,6 +18,8 @@ export interface Call {
 /** A request whose key is known. Whether that may be used is decided later. */
 export interface KnownCall extends Call {
   readonly principal: Principal;
+  /** When its client wants it to end at the latest, on that clock; else `Infinity`. */
+  readonly endsByMs: number;
 }
 
 /** What a handler has made of a call; the caller counts and logs it accordingly. */

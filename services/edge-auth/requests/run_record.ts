@@ -51,7 +51,7 @@ export interface RunWork
 
 /** Starts a run, which is cancelled when the client leaves. */
 export function startTracedRun(
-  { requestId, principal: { keyId }, exchange }: KnownCall,
+  { requestId, principal: { keyId }, endsByMs, exchange }: KnownCall,
   { sink, onEnded, ...work }: RunWork,
   { dispatcher }: Pick<RunDependencies, "dispatcher">,
 ): StartedRun {
@@ -67,7 +67,7 @@ export function startTracedRun(
     },
   });
   const { traceparent } = span;
-  const job: RunJob = { ...work, requestId, keyId, traceparent };
+  const job: RunJob = { ...work, requestId, keyId, endsByMs, traceparent };
   const run = dispatcher.start(job, sink, (outcome) => {
     onEnded(outcome);
     span.end({
