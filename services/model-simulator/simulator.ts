@@ -1,12 +1,18 @@
-/** The simulator as an HTTP server with OpenAI's endpoints, and `/health`. */
+/** The simulator as an HTTP server: OpenAI's endpoints, Anthropic's, and `/health`. */
+import { anthropicBody } from "@gateway/shared/forward/envelope";
 import { ApiError } from "@gateway/shared/openai/error";
 import { type WallNow, wallNow } from "@gateway/shared/process/clock";
+import { newRequestId } from "@gateway/shared/process/ids";
 import { serve } from "@gateway/shared/process/serve";
+import { countTokens, messages } from "./agents/messages.ts";
+import { inputTokens, responses } from "./agents/responses.ts";
 import { chatCompletion } from "./chat/completion.ts";
 import type { Videos } from "./media/videos.ts";
 import { type Planned, respond, SeenRequest } from "./serving/answer.ts";
 import { type Pace, requestedError } from "./serving/controls.ts";
 import { MODEL_IDS, receive, type Received } from "./serving/fields.ts";
+import { PromptCache } from "./serving/prompt_cache.ts";
+import { completions } from "./text/completions.ts";
 import { embed } from "./text/embeddings.ts";
 import { rerank } from "./text/rerank.ts";
 
@@ -34,11 +40,22 @@ const MODELS = Object.values(MODEL_IDS).map((id) => ({
   owned_by: "simulator",
 }));
 
-type Planner = (received: Received) => Planned | Promise<Planned>;
+type Planner = (
+  received: Received,
+  cache: PromptCache,
+) => Planned | Promise<Planned>;
+
+/** Below it, errors have Anthropic's form. */
+const MESSAGES = "/v1/messages";
 
 /** What generates content. Only a request for media loads the code that makes them. */
 const PLANNERS: Readonly<Record<string, Planner>> = {
   "/v1/chat/completions": chatCompletion,
+  "/v1/completions": completions,
+  [MESSAGES]: messages,
+  [`${MESSAGES}/count_tokens`]: countTokens,
+  "/v1/responses": responses,
+  "/v1/responses/input_tokens": inputTokens,
   "/v1/embeddings": embed,
   "/v1/rerank": rerank,
   "/v1/audio/speech": async (received) =>
@@ -88,15 +105,29 @@ export function serveSimulator(
 /** The answer to a request that was refused, or failed. */
 function errorResponse(fault: unknown): Response {
   const error = fault instanceof ApiError ? fault : requestedError(500);
-  const { status, retryAfterMs } = error;
-  const headers = retryAfterMs === null ? {} : { "retry-after": "1" };
-  return Response.json(error.toBody(), { status, headers });
+  return refusal(error, error.toBody());
 }
 
-/** Answers requests; its jobs of videos are all that it remembers. */
+/** The same in Anthropic's form. */
+function messagesErrorResponse(error: ApiError): Response {
+  const requestId = `req_${newRequestId()}`;
+  const { message } = error;
+  return refusal(error, anthropicBody(error, { message, requestId }));
+}
+
+function refusal({ status, retryAfterMs }: ApiError, body: object): Response {
+  const headers = retryAfterMs === null ? {} : { "retry-after": "1" };
+  return Response.json(body, { status, headers });
+}
+
+/**
+ * Answers requests; its jobs of videos and the beginnings of prompts are all that it
+ * remembers.
+ */
 class Simulator {
   readonly #options: Omit<SimulatorOptions, "hostname" | "port">;
   readonly #stopping: () => AbortSignal;
+  readonly #cache = new PromptCache();
   #videos: Videos | undefined;
 
   constructor(
@@ -112,7 +143,12 @@ class Simulator {
     const path = new URL(request.url).pathname.replace(/\/$/, "");
     const planner = PLANNERS[path];
     if (request.method === "POST" && planner !== undefined) {
-      return this.#generate(request, planner);
+      const answer = this.#generate(request, planner);
+      if (!path.startsWith(MESSAGES)) return answer;
+      return answer.catch((fault) => {
+        if (fault instanceof ApiError) return messagesErrorResponse(fault);
+        throw fault;
+      });
     }
     if (/^\/v1\/videos(\/|$)/.test(path)) {
       return this.#generate(request, async (received) => {
@@ -141,7 +177,7 @@ class Simulator {
     this.#stopping().addEventListener("abort", cut, { signal });
     onRequest?.(run);
     try {
-      return await respond(run, await plan(received), pace);
+      return await respond(run, await plan(received, this.#cache), pace);
     } catch (error) {
       run.end(signal.aborted ? "left" : "refused");
       throw error;

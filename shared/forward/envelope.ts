@@ -33,7 +33,8 @@ export function anthropicError(error: ApiError, requestId: string): object {
   return anthropicBody(error, { message, requestId });
 }
 
-function anthropicBody(
+/** An error in Anthropic's form, whatever its status. */
+export function anthropicBody(
   { status }: ApiError,
   { message, requestId }: { message: string; requestId: string },
 ): object {

@@ -12,7 +12,11 @@ import {
   DEFAULT_MODEL_ID,
   parseCatalog,
 } from "./catalog.ts";
-import { DIALECT_DEFAULT, DIALECT_NAMES } from "./dialects.ts";
+import {
+  DIALECT_DEFAULT,
+  DIALECT_NAMES,
+  type ServerAbility,
+} from "./dialects.ts";
 
 /** The variable with the API key for `UPSTREAM_BASE_URL`. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
@@ -152,7 +156,7 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
       name: "simulator",
       base_url: baseUrl,
       model: id,
-      ...rest.kind === undefined && { speaks: ["chat"] },
+      ...rest.kind === undefined && { speaks: SPEAKS },
     }],
   });
   return parseCatalog({
@@ -174,6 +178,16 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
     ],
   });
 }
+
+/** The endpoints that the simulator has for its chat model. */
+const SPEAKS: ServerAbility[] = [
+  "chat",
+  "messages",
+  "count_tokens",
+  "responses",
+  "input_tokens",
+  "completions",
+];
 
 /** Abilities of a chat server about which nothing is known: it refuses what it lacks. */
 const ABILITIES: Pick<CatalogFile["models"][number], "accepts"> = {

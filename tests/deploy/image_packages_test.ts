@@ -5,7 +5,13 @@ import { runProcess } from "../support/process.ts";
 import { makeScratch } from "../up/stand_ins/launcher.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const OF_TESTS = ["ajv", "axe-core", "openai", "playwright-core"];
+const OF_TESTS = [
+  "@anthropic-ai/sdk",
+  "ajv",
+  "axe-core",
+  "openai",
+  "playwright-core",
+];
 const OF_THE_CONSOLE = ["@node-rs/argon2", "openid-client", "hono"];
 const IMAGES: { [service: string]: string[] } = {
   "edge-auth": ["@redis/client", "zod"],

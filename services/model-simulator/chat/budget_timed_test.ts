@@ -7,6 +7,7 @@ import process from "node:process";
 import { chatCompletion } from "./completion.ts";
 import { batchesOf, SeenRequest } from "../serving/answer.ts";
 import { MODEL_IDS } from "../serving/fields.ts";
+import { PromptCache } from "../serving/prompt_cache.ts";
 
 const BUDGET_MS = 50;
 const model = MODEL_IDS.chat;
@@ -108,7 +109,7 @@ async function longestWork(body: string): Promise<number> {
     startedAt = process.cpuUsage();
   };
   try {
-    const planned = chatCompletion({ text: body });
+    const planned = chatCompletion({ text: body }, new PromptCache());
     const seen = new SeenRequest(new Request("http://simulator"), body);
     for await (const _ of batchesOf(planned, seen)) lap();
   } catch (error) {

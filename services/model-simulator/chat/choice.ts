@@ -2,14 +2,11 @@
  * A choice: its planned content (text, a value for a schema, or tool calls), written
  * token by token. Pure.
  */
-import type { Tool } from "@gateway/shared/openai/chat";
-import type {
-  ChunkDelta,
-  FinishReason,
-} from "@gateway/shared/openai/completion";
-import { newRequestId } from "@gateway/shared/process/ids";
+import { ApiError } from "@gateway/shared/openai/error";
 import { type Controls, withoutControls } from "../serving/controls.ts";
-import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
+import { planCalls, runCalls, schemaOfTool } from "./calls.ts";
+import { GivenValues } from "./given_values.ts";
+import { checkSchema, type NamedSchema } from "./json_schema.ts";
 import {
   hashText,
   type Random,
@@ -18,15 +15,23 @@ import {
   tokenize,
   Writer,
 } from "./language.ts";
-import { type ChatRequest, lastQuestion, messageText } from "./request.ts";
+import {
+  type ChatRequest,
+  lastQuestion,
+  lastTurn,
+  messageText,
+} from "./request.ts";
+import { valueFor } from "./schema_value.ts";
+import type { Step } from "./step.ts";
+import { writtenSchema } from "./written_schema.ts";
 
-/**
- * The output of one step; the content is empty while a stop sequence may have begun.
- */
-export interface Step {
-  delta: ChunkDelta;
-  logprobs?: object[];
-  finish?: FinishReason;
+/** Which of several answers to a request it is. */
+export interface ChoiceOptions {
+  index: number;
+  /** For a request without a seed. */
+  otherSeed: number;
+  /** How the text begins. Default: it says what the simulator is. */
+  opening?: string;
 }
 
 /**
@@ -35,9 +40,6 @@ export interface Step {
  */
 const TEXT_TOKENS = 40;
 const QUOTE_CHARS = 80;
-const LOOK_CHARS = 2_000;
-const LONG_WORD = /[\p{L}\p{N}]{4,}/gu;
-const CALLS_MAX = 4;
 
 /**
  * Plans a choice and returns its steps: one per token, the last with `finish`. Throws
@@ -46,8 +48,7 @@ const CALLS_MAX = 4;
 export function choiceOf(
   request: ChatRequest,
   controls: Controls,
-  /** `otherSeed` is for a request without one. */
-  { index, otherSeed }: { index: number; otherSeed: number },
+  { index, otherSeed, ...options }: ChoiceOptions,
 ): Generator<Step> {
   // The limit of reasoning, content and calls together.
   const { max_tokens: tokensMax } = request;
@@ -66,8 +67,9 @@ export function choiceOf(
     : [];
   const room = tokensMax - thoughts.length;
   const calls = planCalls(request, asked, { random, room });
+  const { opening = openingOf(request, quote) } = options;
   const content = calls.length > 0 ? runCalls(calls) : runText(
-    planText(request, controls, { quote, random }),
+    planText(request, controls, { asked, opening, random }),
     new Writer(request, random, subject),
     room,
   );
@@ -91,22 +93,46 @@ export function checkSchemas(request: ChatRequest): void {
 function planText(
   request: ChatRequest,
   { exactTokens, break: fault }: Controls,
-  { quote, random }: { quote: string; random: Random },
+  { asked, opening, random }: PlannedText,
 ) {
   const format = request.response_format?.type ?? "text";
   if (format !== "text") {
-    const named = schemaOfAnswer(request);
-    const simulator = "This is the gateway's model simulator.";
-    const value = named
-      ? valueFor(named, random)
-      : { simulator, asked: quote.slice(1, -1) };
+    const value = jsonValue(request, asked, random);
     const given = tokenize(JSON.stringify(value));
     return { given, tokensWanted: given.length };
   }
-  const given = tokenize(openingOf(request, quote));
+  const given = tokenize(opening);
   // A text that has to break off is planned one token longer than that.
   const tokensWanted = exactTokens ?? (fault ? fault.afterTokens + 1 : null);
   return { given, tokensWanted };
+}
+
+/** What a text is made of. */
+interface PlannedText {
+  /** The question, without phrases for the simulator. */
+  asked: string;
+  opening: string;
+  random: Random;
+}
+
+/** A value for the schema of the request, or for what its prompt asks for. */
+function jsonValue(
+  request: ChatRequest,
+  asked: string,
+  random: Random,
+): unknown {
+  const given = new GivenValues(asked);
+  const named = schemaOfAnswer(request);
+  if (named !== null) return valueFor(named, random, { given });
+  const written = writtenSchema(request);
+  try {
+    if (written !== null) return valueFor(written, random, { given });
+  } catch (error) {
+    // What is no more than written in a prompt cannot be wrong.
+    if (!(error instanceof ApiError)) throw error;
+  }
+  const simulator = "This is the gateway's model simulator.";
+  return { simulator, asked: quoteOf(asked).slice(1, -1) };
 }
 
 function schemaOfAnswer(
@@ -118,74 +144,18 @@ function schemaOfAnswer(
   return { param: "response_format", name, isStrict, schema };
 }
 
-/**
- * The function of a tool; tools of other types are never called. Arguments are an
- * object, whatever type the schema states.
- */
-function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema[] {
-  if (tool === undefined) return [];
-  return [{
-    param: `tools[${index}].function.parameters`,
-    name: tool.name,
-    isStrict: tool.strict === true && tool.parameters !== undefined,
-    schema: { ...tool.parameters, type: "object" },
-  }];
-}
-
 function quoteOf(text: string): string {
   const start = text.slice(0, QUOTE_CHARS).replace(/\s+/g, " ");
   return `"${start}${text.length > QUOTE_CHARS ? "…" : ""}"`;
 }
 
-function openingOf({ messages }: ChatRequest, quote: string): string {
-  const last = messages.at(-1);
+function openingOf(request: ChatRequest, quote: string): string {
+  const last = lastTurn(request);
   const told = last?.role === "tool"
     ? ` The tool answered: ${quoteOf(messageText(last))}.`
     : "";
   return "I am the gateway's model simulator, not a real model. " +
     `You asked: ${quote}.${told} Here is a passage instead.\n\n`;
-}
-
-/** The calls that fit into `room`. */
-function planCalls(
-  request: ChatRequest,
-  asked: string,
-  { random, room }: { random: Random; room: number },
-) {
-  const calls: { name: string; tokens: readonly string[] }[] = [];
-  let left = room;
-  const callsMax = request.parallel_tool_calls === false ? 1 : CALLS_MAX;
-  for (const named of wantedTools(request, asked)) {
-    if (calls.length === callsMax) break;
-    const tokens = tokenize(JSON.stringify(valueFor(named, random)));
-    if (tokens.length + 1 > left) continue;
-    left -= tokens.length + 1;
-    calls.push({ name: named.name, tokens });
-  }
-  return calls;
-}
-
-function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
-  const { tool_choice: choice, messages } = request;
-  const tools = request.tools.flatMap(schemaOfTool);
-  if (choice === "none") return [];
-  if (typeof choice === "object") {
-    return tools.filter(({ name }) => name === choice.function?.name);
-  }
-  const words = wordsOf(asked.slice(0, LOOK_CHARS));
-  const meant = tools.filter(({ name }) =>
-    !words.isDisjointFrom(wordsOf(name))
-  );
-  if (choice === "required") {
-    return meant.length > 0 ? meant : tools.slice(0, 1);
-  }
-  return messages.at(-1)?.role === "user" ? meant : [];
-}
-
-/** The longer words: `getWeather_now` has `weather`. */
-function wordsOf(text: string): Set<string> {
-  const spaced = text.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
-  return new Set(spaced.match(LONG_WORD));
 }
 
 function* runChoice(
@@ -199,21 +169,6 @@ function* runChoice(
     yield { delta };
   }
   yield* content;
-}
-
-/** The calls were planned so that they fit into the token limit. */
-function* runCalls(calls: ReturnType<typeof planCalls>): Generator<Step> {
-  for (const [index, { name, tokens }] of calls.entries()) {
-    const head = { id: `call_${newRequestId()}`, type: "function" } as const;
-    const call = { index, ...head, function: { name, arguments: "" } };
-    yield { delta: { tool_calls: [call] } };
-    for (const [at, token] of tokens.entries()) {
-      const call = { index, function: { arguments: token } };
-      const isLast = index === calls.length - 1 && at === tokens.length - 1;
-      const finish = isLast ? { finish: "tool_calls" } as const : {};
-      yield { delta: { tool_calls: [call] }, ...finish };
-    }
-  }
 }
 
 function* runText(
@@ -232,9 +187,12 @@ function* runText(
       ? count > endAfter && sampled.token === "."
       : count >= tokensWanted;
     const isLast = isDone || count >= tokensMax;
-    const { content, logprobs, isStopped } = send(sampled, isLast);
+    const { content, logprobs, stoppedBy } = send(sampled, isLast);
     const step = { delta: { content }, logprobs };
-    if (isDone || isStopped) return yield { ...step, finish: "stop" };
+    if (stoppedBy !== undefined) {
+      return yield { ...step, finish: "stop", stoppedBy };
+    }
+    if (isDone) return yield { ...step, finish: "stop" };
     if (isLast) return yield { ...step, finish: "length" };
     yield step;
   }
@@ -251,11 +209,10 @@ function holdingStops(stops: readonly string[]) {
   return (sampled: Sampled, isLast: boolean) => {
     tokens.push({ at: text.length, sampled });
     text += sampled.token;
-    const found = stops.map((stop) => text.indexOf(stop))
-      .filter((at) => at >= 0);
-    const isStopped = found.length > 0;
-    let end = Math.min(...found, text.length);
-    if (!isStopped && !isLast) {
+    const [first] = stops.map((stop) => ({ stop, at: text.indexOf(stop) }))
+      .filter(({ at }) => at >= 0).sort((a, b) => a.at - b.at);
+    let end = first?.at ?? text.length;
+    if (first === undefined && !isLast) {
       end = 0;
       const mayBegin = (stop: string) => stop.startsWith(text.slice(end));
       while (end < text.length && !stops.some(mayBegin)) end += 1;
@@ -266,6 +223,6 @@ function holdingStops(stops: readonly string[]) {
     const content = text.slice(0, end);
     text = text.slice(end);
     const logprobs = sent.flatMap(({ sampled }) => sampled.logprobs);
-    return { content, isStopped, logprobs };
+    return { content, stoppedBy: first?.stop, logprobs };
   };
 }

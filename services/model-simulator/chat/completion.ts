@@ -2,60 +2,62 @@
  * `POST /v1/chat/completions`: its choices in parallel, at their pace, as chunks or
  * whole.
  */
-import { fieldError } from "@gateway/shared/openai/error";
-import { promptTokens } from "@gateway/shared/openai/tokens";
 import { wallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { eventAnswer, type Planned, wholeAnswer } from "../serving/answer.ts";
 import { type Controls, readControls } from "../serving/controls.ts";
 import { checkModel, type Received } from "../serving/fields.ts";
-import { checkSchemas, choiceOf, type Step } from "./choice.ts";
+import type { PromptCache } from "../serving/prompt_cache.ts";
+import { checkSchemas, choiceOf } from "./choice.ts";
+import { measured, type MeasuredPrompt } from "./prompt.ts";
 import { type ChatRequest, lastQuestion, parseRequest } from "./request.ts";
-
-const CONTEXT_TOKENS = 200_000;
+import { Rounds, type Written } from "./rounds.ts";
+import type { Step } from "./step.ts";
 
 /** Plans the answer. Throws an `ApiError` for a wrong request. */
-export function chatCompletion({ text }: Received): Planned {
+export function chatCompletion(
+  { text }: Received,
+  cache: PromptCache,
+): Planned {
   const request = parseRequest(text);
   checkModel(request.model, "chat");
   // Only phrases in the last user message count.
   const controls = readControls(lastQuestion(request));
-  const promptCount = promptTokens(request);
-  if (promptCount > CONTEXT_TOKENS) {
-    const message =
-      `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
-      `However, your messages have ${promptCount} tokens.`;
-    throw fieldError("context_length_exceeded", "messages", message);
-  }
+  const prompt = measured(request, cache);
   checkSchemas(request);
-  const completion = new Completion(request, controls, promptCount);
+  const completion = new Completion(request, controls, prompt);
   return request.stream
-    ? eventAnswer(controls, completion.events(), () => completion.lastEvents())
+    ? eventAnswer(controls, completion.events(), {
+      end: () => completion.lastEvents(),
+    })
     : wholeAnswer(controls, {
-      pieces: completion.rounds(),
+      pieces: completion.rounds.run(),
       end: () => completion.whole(),
     });
 }
 
-/** One answer: its choices, and what each of them has written so far. */
+/** One answer. */
 class Completion {
+  readonly rounds: Rounds;
   readonly #request: ChatRequest;
-  readonly #promptCount: number;
+  readonly #prompt: MeasuredPrompt;
   readonly #hasUsage: boolean;
-  readonly #choices: readonly Generator<Step>[];
-  readonly #written: Step[][];
   /** The members that all chunks of the answer share. */
   readonly #head: object;
 
-  constructor(request: ChatRequest, controls: Controls, promptCount: number) {
+  constructor(
+    request: ChatRequest,
+    controls: Controls,
+    prompt: MeasuredPrompt,
+  ) {
     this.#request = request;
-    this.#promptCount = promptCount;
+    this.#prompt = prompt;
     this.#hasUsage = controls.isUsageMissing !== true;
-    this.#choices = Array.from({ length: request.n }, (_, index) => {
+    const choices = Array.from({ length: request.n }, (_, index) => {
       const otherSeed = Math.random();
       return choiceOf(request, controls, { index, otherSeed });
     });
-    this.#written = this.#choices.map(() => []);
+    this.rounds = new Rounds(choices);
     this.#head = {
       id: `chatcmpl-${newRequestId()}`,
       created: Math.floor(wallNow() / 1_000),
@@ -63,26 +65,9 @@ class Completion {
     };
   }
 
-  /** Lets every choice that still runs write one step, again and again. */
-  *rounds(): Generator<readonly Written[]> {
-    const running = new Map(this.#choices.entries());
-    while (running.size > 0) {
-      const round: Written[] = [];
-      for (const [index, steps] of running) {
-        const { value: step, done } = steps.next();
-        if (done || step.finish !== undefined) running.delete(index);
-        if (done) continue;
-        const all = this.#written[index] ?? [];
-        round.push({ step, index, isFirst: all.length === 0 });
-        all.push(step);
-      }
-      yield round;
-    }
-  }
-
   /** The same rounds, each as the events of a stream. */
   *events(): Generator<string> {
-    for (const round of this.rounds()) {
+    for (const round of this.rounds.run()) {
       yield round.map((written) => this.#chunks(written)).join("");
     }
   }
@@ -99,13 +84,13 @@ class Completion {
   /** The body of an answer that is no stream, when all rounds are over. */
   whole(): string {
     return this.#json("chat.completion", {
-      choices: this.#written.map(wholeChoice),
+      choices: this.rounds.written.map(wholeChoice),
       usage: this.#hasUsage ? this.#usage() : undefined,
     });
   }
 
   #usage(): object {
-    return usageOf(this.#promptCount, this.#written.flat());
+    return usageOf(this.#prompt, this.rounds.written.flat());
   }
 
   /** The role before the first step, its content, and the reason after the last. */
@@ -150,22 +135,16 @@ class Completion {
   }
 }
 
-/** A step of a choice, when it was made. */
-interface Written {
-  step: Step;
-  /** The place of the choice. */
-  index: number;
-  /** Whether it is the first one of its choice. */
-  isFirst: boolean;
-}
-
-function usageOf(prompt_tokens: number, steps: readonly Step[]) {
+function usageOf({ tokens, cached }: MeasuredPrompt, steps: readonly Step[]) {
   const reasoning_tokens =
     steps.filter(({ delta }) => delta.reasoning_content).length;
   return {
-    prompt_tokens,
+    prompt_tokens: tokens,
     completion_tokens: steps.length,
-    total_tokens: prompt_tokens + steps.length,
+    total_tokens: tokens + steps.length,
+    prompt_tokens_details: cached.read === 0
+      ? undefined
+      : { cached_tokens: cached.read },
     completion_tokens_details: reasoning_tokens === 0
       ? undefined
       : { reasoning_tokens },

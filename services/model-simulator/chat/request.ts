@@ -1,6 +1,7 @@
 /** Reads chat completion requests. Pure. */
 import {
   type ChatMessage,
+  type ChatRequest as WireRequest,
   chatRequestSchema,
 } from "@gateway/shared/openai/chat";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
@@ -15,11 +16,20 @@ const otherNames = z.object({
 });
 
 /** A request with all defaults of the simulator. */
-export type ChatRequest = ReturnType<typeof parseRequest>;
+export type ChatRequest = ReturnType<typeof withDefaults>;
 
 /** Reads the body of a request. Throws an `ApiError` that names the first mistake. */
-export function parseRequest(text: string) {
+export function parseRequest(text: string): ChatRequest {
   const json = parseJsonBody(text);
+  const request = withDefaults(checked(chatRequestSchema, json));
+  const { chat_template_kwargs, reasoning_effort } = checked(otherNames, json);
+  request.enable_thinking ??= chat_template_kwargs?.enable_thinking ??
+    (reasoning_effort ?? "none") !== "none";
+  return request;
+}
+
+/** A request of any endpoint, with the simulator's defaults for what it leaves open. */
+export function withDefaults(request: WireRequest) {
   const {
     temperature = 1,
     top_p = 1,
@@ -31,14 +41,10 @@ export function parseRequest(text: string) {
     // Few models write more.
     max_tokens = 32_768,
     ...rest
-  } = checked(chatRequestSchema, json);
+  } = request;
   const penalties = { presence_penalty, frequency_penalty, repetition_penalty };
   const sampling = { temperature, top_p, top_logprobs, ...penalties };
-  const request = { ...rest, ...sampling, tools, max_tokens };
-  const { chat_template_kwargs, reasoning_effort } = checked(otherNames, json);
-  request.enable_thinking ??= chat_template_kwargs?.enable_thinking ??
-    (reasoning_effort ?? "none") !== "none";
-  return request;
+  return { ...rest, ...sampling, tools, max_tokens };
 }
 
 /** The text of a message; its parts are lines. */
@@ -52,4 +58,11 @@ export function messageText({ content }: ChatMessage): string {
 export function lastQuestion({ messages }: ChatRequest): string {
   const message = messages.findLast(({ role }) => role === "user");
   return message === undefined ? "" : messageText(message);
+}
+
+/** The last message that is no instruction: agents put those after the user's, too. */
+export function lastTurn({ messages }: ChatRequest): ChatMessage | undefined {
+  return messages.findLast(({ role }) =>
+    role !== "system" && role !== "developer"
+  );
 }

@@ -215,6 +215,24 @@ Deno.test("a transcription names the file and its length, in each format", async
   });
 });
 
+Deno.test("words have times when they are asked for, up to the end of the recording", async () => {
+  await using simulator = startAsked();
+  const file = await recording(simulator);
+  const response = await simulator.post("/audio/transcriptions", {
+    ...text,
+    file,
+    response_format: "verbose_json",
+    "timestamp_granularities[]": "word",
+  });
+  const answer = await response.json();
+  const words: { word: string; start: number; end: number }[] = answer.words;
+  assert.equal(words.map(({ word }) => word).join(" "), answer.text);
+  assert.ok(words.every(({ start, end }) => start < end));
+  assert.ok(words.every(({ start }, at) => start >= (words[at - 1]?.end ?? 0)));
+  assert.deepEqual([words[0]?.start, words.at(-1)?.end], [0, 2.5]);
+  assert.equal(answer.segments, undefined);
+});
+
 /** A simulator whose clock stands still until it is set. */
 function startVideos() {
   let now = 1_800_000_000_000;
@@ -272,6 +290,11 @@ Deno.test("a video is an MP4 file of the size and length, until a hundred others
   await using simulator = startVideos();
   const { id } = await simulator.create({});
   const two = await simulator.create({});
+  for (const [variant, width] of [["thumbnail", 96], ["spritesheet", 384]]) {
+    const url = `${id}/content?variant=${variant}`;
+    const { bytes } = await bytesOf(await simulator.get(url));
+    assert.equal(chunkOf(bytes, "IHDR").readUInt32BE(0), width);
+  }
   // Made at the same time.
   const made = [id, two.id].map((id) => simulator.get(`${id}/content`));
   const [film, other] = await Promise.all(

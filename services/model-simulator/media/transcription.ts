@@ -57,7 +57,7 @@ export async function transcribe(
   if (stream) {
     const events = tokens.values()
       .map((delta) => eventText("transcript.text.delta", { delta }));
-    return eventAnswer(controls, events, done);
+    return eventAnswer(controls, events, { end: done });
   }
   const granularities = request.timestamp_granularities;
   const transcript = { text, seconds, usage, task, language, granularities };

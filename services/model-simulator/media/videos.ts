@@ -5,7 +5,11 @@
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
-import { videoBody, videoRemixSchema } from "@gateway/shared/openai/media";
+import {
+  VIDEO_VARIANTS,
+  videoBody,
+  videoRemixSchema,
+} from "@gateway/shared/openai/media";
 import { remember } from "@gateway/shared/process/maps";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
@@ -31,6 +35,8 @@ const FAILURE = {
   message: "Failed on request.",
 };
 const PIECE_BYTES = 4 * 1024;
+/** The frames of a spritesheet, beside each other. */
+const SHEET_FRAMES = 4;
 
 const creation = videoBody.extend({
   seconds: z.coerce.string().pipe(z.enum(["4", "8", "12"])).default("4"),
@@ -38,7 +44,7 @@ const creation = videoBody.extend({
     .default("720x1280").transform(sizeOf),
   input_reference: photoField.optional(),
 });
-const variants = z.enum(["video", "thumbnail"]).nullable();
+const variants = z.enum(VIDEO_VARIANTS).nullable();
 
 interface Job {
   id: string;
@@ -143,10 +149,14 @@ export class Videos {
     }
     const scene = { ...job.scene, words: withoutControls(job.prompt) };
     const range = headers.get("range") ?? "";
+    const { width, height } = scene;
     if (variant === "thumbnail") {
       return partOf(pictureOf(scene), range, { contentType: "image/png" });
     }
-    const { width, height } = scene;
+    if (variant === "spritesheet") {
+      const sheet = { ...scene, width: width * SHEET_FRAMES };
+      return partOf(pictureOf(sheet), range, { contentType: "image/png" });
+    }
     const film = filmOf({ width, height, seconds: Number(job.seconds) });
     return partOf(film, range, { contentType: "video/mp4", ...job });
   }

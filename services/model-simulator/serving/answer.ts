@@ -35,12 +35,15 @@ export interface Planned {
   readonly pieces: Iterable<string | Uint8Array>;
   /** Makes what follows the last piece. */
   readonly end?: () => string | Uint8Array;
+  /** The event of a requested failure. Default: OpenAI's. */
+  readonly failure?: string;
 }
 
 const EVENT_STREAM = "text/event-stream; charset=utf-8";
 const BREAK_PAUSE_MS = 50;
 /** Practically forever. */
 const STALL_MS = 24 * 60 * 60 * 1_000;
+const FAILURE = `data: ${JSON.stringify(requestedError(500).toBody())}\n\n`;
 const GARBAGE = "data: <html>502 Bad Gateway</html>\n\n";
 /** The longest time it works before it yields to the event loop. */
 const WORK_MS_MAX = 2;
@@ -50,7 +53,7 @@ const WORK_MS_MAX = 2;
  * as requested.
  */
 export async function* batchesOf(
-  { pieces, end = () => "", controls }: Planned,
+  { pieces, end = () => "", controls, failure = FAILURE }: Planned,
   run: SeenRequest,
 ): AsyncGenerator<Uint8Array> {
   const { firstTokenMs = 0, tokensPerSecond = 0, break: fault } = controls;
@@ -84,8 +87,7 @@ export async function* batchesOf(
     if (fault.type === "stall") await sleep(STALL_MS, signal);
     run.end("broken");
     if (fault.type === "cut") throw new Error("Cut on request");
-    const error = JSON.stringify(requestedError(500).toBody());
-    yield Buffer.from(fault.type === "fail" ? `data: ${error}\n\n` : GARBAGE);
+    yield Buffer.from(fault.type === "fail" ? failure : GARBAGE);
   } finally {
     run.end("left");
   }
@@ -105,10 +107,9 @@ export function eventText(type: string, members: object): string {
 export function eventAnswer(
   controls: Controls,
   pieces: Iterable<string>,
-  end?: () => string,
+  rest: Pick<Planned, "end" | "failure"> = {},
 ): Planned {
-  const planned = { controls, contentType: EVENT_STREAM, pieces };
-  return end === undefined ? planned : { ...planned, end };
+  return { controls, contentType: EVENT_STREAM, pieces, ...rest };
 }
 
 /** What {@link wholeAnswer} sends, and when. */

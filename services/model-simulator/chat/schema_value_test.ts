@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
-import { checkSchema, valueFor } from "./json_schema.ts";
+import { checkSchema } from "./json_schema.ts";
 import { seededRandom } from "./language.ts";
+import { valueFor } from "./schema_value.ts";
 
 type Schema = Record<string, unknown>;
 const named = (schema: Schema, isStrict = false) => ({
