@@ -7,6 +7,8 @@ import {
   BACKEND_DEADLINE_DEFAULTS,
   BASE_URL_FORM,
   baseUrlSchema,
+} from "./backend.ts";
+import {
   type Catalog,
   type CatalogFile,
   DEFAULT_MODEL_ID,

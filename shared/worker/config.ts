@@ -1,5 +1,6 @@
 /** The configuration that the workers of all families have in common. */
 import { HELD_BYTES_MAX } from "../limits.ts";
+import { NamedModels } from "../models/aliases.ts";
 import type { Catalog } from "../models/catalog.ts";
 import {
   CATALOG_VARIABLES,
@@ -114,8 +115,8 @@ export function workerConfig(
   const all = catalogOf(settings, {
     hasUpstreamKey: upstreamKey !== undefined,
   });
-  const catalog: Catalog = new Map(
-    [...all].filter(([, { kind }]) => familyOf(kind) === family),
+  const catalog = new NamedModels(
+    [...all.values()].filter(({ kind }) => familyOf(kind) === family),
   );
   return {
     logLevel: settings.LOG_LEVEL,

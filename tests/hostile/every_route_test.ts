@@ -7,6 +7,7 @@ import { SessionStore } from "../../services/key-admin/domain/sign_in/sessions.t
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import { NamedModels } from "@gateway/shared/models/aliases";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
@@ -157,11 +158,11 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
     return new Response("an image");
   });
   const model = scriptedModelServer(hello);
-  const models = [...catalogFromSimulator("http://127.0.0.1:9/v1")];
-  const seeing = models.map(([id, entry]) =>
-    [id, { ...entry, vision: true, fetches_urls: true }] as const
-  );
-  const door = { catalog: new Map(seeing) };
+  const models = catalogFromSimulator("http://127.0.0.1:9/v1").values();
+  const seeing = models.map((entry) => (
+    { ...entry, vision: true as const, fetches_urls: true }
+  ));
+  const door = { catalog: new NamedModels([...seeing]) };
   await using gateway = await startGateway("open", { door });
   await gateway.addWorker(model);
   const url = `http://127.0.0.1:${images.addr.port}/a.png`;

@@ -12,7 +12,6 @@ import {
 import * as record from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { clip } from "@gateway/shared/process/error_text";
@@ -35,7 +34,7 @@ export interface Failure {
 export interface FailedRequestsOptions {
   redis: Pick<RedisLink, "state" | "evalScript">;
   /** Only its models become names of counters. */
-  catalog: Pick<Catalog, "has">;
+  catalog: { find(name: string): { readonly id: string } | undefined };
   now: WallNow;
   log: Log;
   /** Called with the number of requests that are in no count. */
@@ -130,12 +129,12 @@ export class FailedRequests {
     reason: FailureReason,
     timeMs: number,
   ): string[] {
-    const isKnown = model !== null && this.#options.catalog.has(model);
+    const { id = "" } = this.#options.catalog.find(model ?? "") ?? {};
     const counters = how === "refused"
       ? [reason, USAGE_KINDS.refused]
       : [reason];
     return counters.map((counter) =>
-      usageField(usageHour(timeMs), counter, isKnown ? model : "")
+      usageField(usageHour(timeMs), counter, id)
     );
   }
 

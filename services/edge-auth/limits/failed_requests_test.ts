@@ -34,6 +34,7 @@ import {
 const { listedMax, heldMax } = FAILED_REQUESTS;
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
 const MODEL = "small:1";
+const ALIAS = "gpt-small";
 const NOW_MS = Date.UTC(2026, 0, 1, 10, 30);
 const DAY = "20260101";
 
@@ -56,7 +57,9 @@ function record(redis: Pick<RedisLink, "state" | "evalScript">) {
     redis,
     log,
     now: () => clock.nowMs,
-    catalog: new Set([MODEL]),
+    catalog: {
+      find: (name) => [MODEL, ALIAS].includes(name) ? { id: MODEL } : undefined,
+    },
     onLost: (count) => lost.push(count),
   });
   return {

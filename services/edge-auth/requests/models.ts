@@ -1,5 +1,6 @@
 /** The list of models, in OpenAI's and in Anthropic's form. */
-import type { Catalog } from "@gateway/shared/models/catalog";
+import { isExact } from "@gateway/shared/models/aliases";
+import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelObject } from "@gateway/shared/openai/completion";
 import { sendJson } from "../http/responses.ts";
 import type { Admission } from "../limits/admission.ts";
@@ -15,20 +16,23 @@ export interface ModelsDependencies {
 const MS_PER_SECOND = 1_000;
 
 /**
- * `GET /v1/models` and `GET /v1/models/{id}`: what the key may use, in the form that the
- * client's dialect has.
+ * `GET /v1/models` and `GET /v1/models/{id}`: what the key may use, by ids and aliases,
+ * in the form that the client's dialect has.
  */
 export async function sendModels(
   { id, principal, exchange: { response } }: KnownCall,
   { admission, catalog }: ModelsDependencies,
 ): Promise<CallEnd> {
   const allowed = await admission.modelsOf(principal, "models");
-  const data = [...catalog.values()]
-    .filter(({ id }) => allowed.length === 0 || allowed.includes(id))
-    .map(({ id, created, owned_by }): ModelObject => (
-      { id, object: "model", created, owned_by }
-    ));
-  const model = data.find((model) => model.id === id);
+  const isAllowed = ({ id }: ModelConfig) =>
+    allowed.length === 0 || allowed.includes(id);
+  const data = catalog.values().filter(isAllowed)
+    .flatMap((model) => namesOf(model).map((name) => shown(name, model)))
+    .toArray();
+  const found = catalog.find(id);
+  const model = found !== undefined && isAllowed(found)
+    ? shown(id, found)
+    : undefined;
   const isForAnthropic = response.envelope === "anthropic";
   if (id === "" && isForAnthropic) sendJson(response, anthropicModels(data));
   else if (id === "") sendJson(response, { object: "list", data });
@@ -37,6 +41,17 @@ export async function sendModels(
   else sendJson(response, isForAnthropic ? anthropicModel(model) : model);
   return ANSWERED;
 }
+
+/** The id of a model, and its aliases that are names and not beginnings of names. */
+const namesOf = ({ id, aliases }: ModelConfig): readonly string[] => [
+  id,
+  ...aliases.filter(isExact),
+];
+
+const shown = (
+  name: string,
+  { created, owned_by }: ModelConfig,
+): ModelObject => ({ id: name, object: "model", created, owned_by });
 
 /** A model as https://docs.claude.com/en/api/models-list has it. */
 const anthropicModel = ({ id, created }: ModelObject) => ({

@@ -24,11 +24,11 @@ const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
 };
 
 /**
- * Checks a body and converts it by `schema`. Throws an {@link ApiError} for the first
- * fault, in OpenAI's order: the model (404 `model_not_found`), the fields one by one
+ * Checks a body and converts it by `schema`; `model` of the result is the id, whatever
+ * the client calls the model. Throws an {@link ApiError} for the first fault, in OpenAI's order: the model (404 `model_not_found`), the fields one by one
  * (400 with `param`), then what is no clean JSON.
  */
-export function parseRequest<Request>(
+export function parseRequest<Request extends { model: string }>(
   body: unknown,
   { schema, kind, models }: {
     schema: z.ZodType<Request>;
@@ -39,7 +39,7 @@ export function parseRequest<Request>(
   const id = isJsonObject(body) && typeof body.model === "string"
     ? body.model
     : "";
-  const model = models.get(id);
+  const model = models.find(id);
   const { data: request, error } = schema.safeParse(body);
   // The model comes first, because it decides what else is allowed.
   const [field = "model"] = error?.issues[0]?.path ?? ["body"];
@@ -51,14 +51,10 @@ export function parseRequest<Request>(
     throw requestFault(body, error);
   }
   keepProtoMembers(body, request);
-  return { request: cleanJson(request), model };
+  const clean = cleanJson(request);
+  const isId = clean.model === model.id;
+  return { request: isId ? clean : { ...clean, model: model.id }, model };
 }
-
-/** {@link parseRequest} for an endpoint that needs nothing but the request. */
-export const parserOf =
-  <Request>(schema: z.ZodType<Request>, kind: ModelKind) =>
-  (body: unknown, models: Catalog): Request =>
-    parseRequest(body, { schema, kind, models }).request;
 
 /**
  * Throws the `ApiError` for the first member of a body that the operator excludes from

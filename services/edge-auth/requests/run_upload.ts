@@ -1,6 +1,6 @@
 /** Handles requests with a form, whose bytes go to a worker while they arrive. */
 import type { JobRequest } from "@gateway/shared/bus/job";
-import type { ModelConfig } from "@gateway/shared/models/catalog";
+import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { scopeOf } from "@gateway/shared/models/kinds";
 import { Form, type FormFields } from "../http/read_form.ts";
 import { type CallEnd, type KnownCall, refused } from "./call.ts";
@@ -51,11 +51,19 @@ function modelFor<Request extends JobRequest>(
   { catalog }: RunRequestDependencies,
 ): string {
   const { model: name } = fields;
-  const fits = (model: ModelConfig) =>
-    model.kind === kind && (name ?? model.id) === model.id;
-  const model = catalog.values().find(fits);
+  const fits = (model: ModelConfig | undefined) => model?.kind === kind;
+  const model = name === undefined
+    ? catalog.values().find(fits)
+    : [modelOf(name, catalog)].find(fits);
   return model?.id ?? parse(fields, catalog).model;
 }
+
+/** The model that a field names. */
+const modelOf = (
+  name: FormFields[string] | undefined,
+  catalog: Catalog,
+): ModelConfig | undefined =>
+  typeof name === "string" ? catalog.find(name) : undefined;
 
 /** The size of one file for the model of a form, or while that is not known, for any. */
 function fileBytesMax<Request extends JobRequest>(
@@ -64,8 +72,8 @@ function fileBytesMax<Request extends JobRequest>(
   { catalog }: RunRequestDependencies,
 ): number {
   const models = [...catalog.values()].filter((model) => model.kind === kind);
-  const named = models.filter(({ id }) => id === name);
-  const bounds = (named.length > 0 ? named : models)
+  const named = modelOf(name, catalog);
+  const bounds = (named?.kind === kind ? [named] : models)
     .map(({ file_bytes: bytes }) => bytes ?? form.fileBytesMax);
   return bounds.length > 0 ? Math.max(...bounds) : form.fileBytesMax;
 }

@@ -72,7 +72,7 @@ export class UploadRun<Request extends JobRequest>
     this.#facts = { kind, model, stream: false };
     this.#ask = {
       scope: scopeOf(kind),
-      model: form.fields.model === model ? model : null,
+      model: form.fields.model === undefined ? null : model,
       estimate: least,
     };
   }

@@ -1,0 +1,139 @@
+/** The servers of models in `models.json`: their addresses, keys and deadlines. */
+import * as z from "zod";
+import { clip, didYouMean } from "../process/error_text.ts";
+import { dialectMembers } from "./dialects.ts";
+
+const DEADLINE_MAX_MS = 24 * 60 * 60 * 1000;
+const WEIGHT_MAX = 10_000;
+/** Headers of the connection, and those that the worker itself sends. */
+const RESERVED_HEADERS = new RegExp(
+  "^(accept|authorization|connection|expect|host|keep-alive|te|trailer|upgrade|" +
+    "accept-encoding|content-(encoding|length|type)|transfer-encoding|" +
+    "traceparent|x-request-id)$",
+  "i",
+);
+
+/** What to do instead of writing a secret into the file. */
+const KEY_REMEDY =
+  "put the key in an environment variable of the worker and name that variable in api_key_env";
+
+/** Members that look as if they held a secret, which has no place in the file. */
+const SECRET_MEMBER = /api.?key|secret|password|^(token|auth.*)$/i;
+
+/** An object with these members. An unknown one is a mistake that names the nearest. */
+export function members<T extends z.core.$ZodLooseShape>(shape: T) {
+  return z.strictObject(shape, {
+    error: ({ code, ...issue }) => {
+      if (code !== "unrecognized_keys" || !Array.isArray(issue.keys)) return;
+      return issue.keys.map((name) =>
+        `unknown member '${clip(name)}'` +
+        (SECRET_MEMBER.test(name)
+          ? `: ${KEY_REMEDY}`
+          : didYouMean(name, Object.keys(shape)))
+      ).join("\n");
+    },
+  });
+}
+
+/** A positive integer. */
+export const positive = z.int().min(1);
+/** A text of this form; `expected` says which in errors. */
+export const textOf = (form: RegExp, expected: string) =>
+  z.string().regex(form, { error: `expected ${expected}` });
+/** A mistake that concerns several members. */
+export const mistake = (message: string, path: (string | number)[]) => (
+  { code: "custom" as const, message, path }
+);
+
+/** The form of a base URL, as in "expected …". */
+export const BASE_URL_FORM = "a URL that begins with http:// or https://, " +
+  "without user, password, query or fragment";
+
+/** The base URL of a model server, without a slash at its end. */
+export const baseUrlSchema = z.string()
+  .refine((text) => {
+    const url = URL.parse(text);
+    return url !== null && /^https?:$/.test(url.protocol) &&
+      url.hostname !== "" && !/[?#]/.test(text) &&
+      url.username + url.password === "";
+  }, { error: `expected ${BASE_URL_FORM}` })
+  .transform((text) => text.replace(/\/+$/, ""))
+  .describe("Up to and including /v1, as in http://vllm:8000/v1.");
+
+const headers = z.record(
+  textOf(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "the name of a header")
+    .refine((text) => !RESERVED_HEADERS.test(text), {
+      error:
+        `the gateway sets this header itself: remove it, or, for a key, ${KEY_REMEDY}`,
+    }),
+  textOf(/^[\x20-\x7e\t]*$/, "printable ASCII without line ends"),
+).default({}).describe(
+  "Sent with every call. Not for secrets: they belong in the environment.",
+);
+
+const deadline = (defaultMs: number, description: string) =>
+  positive.max(DEADLINE_MAX_MS).default(defaultMs).describe(description);
+
+const deadlines = members({
+  // TCP and TLS within one region take under 100 ms; a retry of a lost packet takes 1
+  // to 3 s.
+  connect_ms: deadline(5_000, "The connection, including TLS."),
+  // Enough for a long prompt on a busy server, and for one that loads its model first.
+  first_token_ms: deadline(
+    300_000,
+    "From the connection, or the last comment, to the first token of a stream.",
+  ),
+  // Enough for a model that thinks without output, or for a preempted batch.
+  between_tokens_ms: deadline(
+    120_000,
+    "Between two signs of life within an answer: tokens, events, comments.",
+  ),
+  // The default timeout of OpenAI's SDKs.
+  total_ms: deadline(600_000, "The whole answer."),
+}).prefault({}).describe("How long the server may take, in milliseconds.");
+
+/** The deadlines of a backend that names none, in milliseconds. */
+export const BACKEND_DEADLINE_DEFAULTS = deadlines.parse({});
+
+/** Any server with OpenAI's API. Several are tried in order of preference. */
+export const backend = members({
+  type: z.literal("openai"),
+  name: textOf(
+    /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
+    "1 to 64 letters, digits, '.', '_' or '-'",
+  ).optional().describe(
+    "Name in logs and metrics, unique within the model. Default: its type and position, such as openai-1.",
+  ),
+  base_url: baseUrlSchema,
+  api_key_env: textOf(
+    /^[A-Za-z_][A-Za-z0-9_]*$/,
+    `the name of an environment variable, not the key: ${KEY_REMEDY}`,
+  ).optional().describe(
+    "Environment variable of the worker that holds the API key. If absent, no key is sent.",
+  ),
+  model: z.string().min(1).regex(/^\P{Cc}*$/u, {
+    error: "control characters are not allowed",
+  }).describe("The model's name at that server."),
+  weight: positive.max(WEIGHT_MAX).default(1)
+    .describe("Share of requests among backends of the same preference."),
+  preference: z.int().min(0).max(WEIGHT_MAX).default(0)
+    .describe("Lower values are tried first, higher ones only if those fail."),
+  headers,
+  deadlines,
+  ...dialectMembers,
+  cache_salt: z.enum(["account"]).optional().describe(
+    "account: every account gets a cache_salt of its own, a digest keyed with CACHE_SALT_KEY, so that none can tell by its speed what another has asked. For vLLM.",
+  ),
+  image_format_field: z.enum(["response_format", "none"]).optional()
+    .meta({ default: "response_format" }).describe(
+      "The field that requests images in base64; none for a server that refuses it, such as OpenAI's with its GPT models.",
+    ),
+  stream_format_field: z.enum(["stream_format", "none"]).optional()
+    .meta({ default: "none" }).describe(
+      "stream_format: pcm and wav at normal speed are requested with stream_format audio, without which vLLM-Omni sends no audio until all of it is made.",
+    ),
+  drop_tool_types: z.array(z.string().min(1).max(100)).max(32).optional()
+    .meta({ default: [] }).describe(
+      "Types of tools that are taken out of forwarded requests, because the server refuses them, such as web_search.",
+    ),
+}).describe("Any server with OpenAI's API.");
