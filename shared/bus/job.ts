@@ -39,6 +39,8 @@ const jobSchema = versionSchema.extend({
   traceparent: z.string().max(100).optional(),
   /** Whose request it is, where the model's servers keep accounts apart. */
   account: z.string().max(100).optional(),
+  /** The conversation that it belongs to, where a model has several equal servers. */
+  session: z.string().regex(/^[0-9a-f]{16}$/).optional(),
   /**
    * Set when the request follows in pieces: it is too large for one message, or files
    * come before it.

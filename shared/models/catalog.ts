@@ -56,6 +56,13 @@ const isHosted = (
   url.startsWith("https:") &&
   /^(openai|dashscope|anthropic)$/.test(dialect ?? "");
 
+/** Whether there is a choice between those that are tried first. */
+function hasEquals(backends: readonly { preference: number }[]): boolean {
+  const preferences = backends.map(({ preference }) => preference);
+  const first = Math.min(...preferences);
+  return preferences.filter((each) => each === first).length > 1;
+}
+
 const TOKEN_KINDS: readonly ModelKind[] = ["chat", "embedding", "rerank"];
 /** The kinds whose requests may name addresses, and whose fields may be refused. */
 const FORWARDED_KINDS: readonly ModelKind[] = [
@@ -80,6 +87,7 @@ const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
     "accepts",
     "pass_fields",
     "stateful",
+    "affinity",
     "cache_salt",
     ...Object.keys(dialectMembers).filter((name) => name !== "dialect"),
   ].map((name): [string, ModelKind[]] => [name, ["chat"]]),
@@ -153,6 +161,9 @@ const model = members({
   stateful: z.boolean().optional().meta({ default: false }).describe(
     "Whether POST /v1/responses may name what its only server has stored: previous_response_id, conversation, background. Responses of one caller can then be continued by all others of the model.",
   ),
+  affinity: z.enum(["session", "none"]).optional().describe(
+    "session: requests of one conversation go to the same of several equal servers, which then finds its beginning in its cache, unless that one has more than 1.25 times the mean load. Default: session, if several servers of a chat model have the lowest preference that any has.",
+  ),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
 }).superRefine(({ kind, ...model }, context) => {
   const refuse = (members: object, ...path: (string | number)[]) => {
@@ -182,6 +193,8 @@ const model = members({
     dialect_name: backend.dialect ?? DIALECT_DEFAULT,
     drop_tool_types: backend.drop_tool_types ?? [],
   })),
+  affinity: model.affinity ??
+    (model.kind === "chat" && hasEquals(model.backends) ? "session" : "none"),
   fetches_urls: model.fetches_urls ?? model.backends.every(isHosted),
 })).superRefine((model, context) => {
   const { context_tokens = Infinity, output_tokens = 0 } = model;

@@ -24,6 +24,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
   assert.deepEqual(catalog.get("m"), {
     id: "m",
     aliases: [],
+    affinity: "none",
     kind: "chat",
     owned_by: "gateway",
     created: 1_767_225_600,

@@ -1,7 +1,14 @@
 /** The model servers of one model: which is called, and what follows its failure. */
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
+import type { Usage } from "../openai/completion.ts";
 import { roundMs } from "../process/log.ts";
+import {
+  type Candidate,
+  distanceOf,
+  fullOf,
+  seedOf,
+} from "../models/affinity.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import type { Oddity } from "./oddities.ts";
 
@@ -42,6 +49,11 @@ export interface BackendCall {
   traceparent?: string | undefined;
   /** Sent besides those that the server always gets, by name in lower case. */
   headers?: Readonly<Record<string, string>>;
+  /**
+   * The conversation that it belongs to, 16 hexadecimal digits: its requests go to the
+   * same backend if they can. Absent: to any.
+   */
+  session?: string | undefined;
 }
 
 /** What an attempt tells the pool while it runs. */
@@ -52,6 +64,8 @@ export interface AttemptProgress {
   onBegun(): void;
   /** Something was undone or skipped, this many times. */
   onOddity(oddity: Oddity, count: number): void;
+  /** What the server has stated of its cost. */
+  usage?: Usage;
 }
 
 /** How one attempt ended, for metrics and logs. */
@@ -64,6 +78,8 @@ export interface AttemptReport {
   durationMs: number;
   /** How long it took from the request to the first token, if there was one. */
   firstTokenMs?: number | undefined;
+  /** What the server has stated of its cost, if it has. */
+  usage?: Usage | undefined;
   /** The error that ended it, for the log; null for a success. */
   error: unknown;
 }
@@ -88,7 +104,9 @@ export interface BackendPoolOptions<Backend extends PoolBackend> {
   onOddity: (report: OddityReport) => void;
 }
 
-interface Slot<Backend> {
+const NONE: ReadonlySet<unknown> = new Set();
+
+interface Slot<Backend> extends Candidate {
   backend: Backend;
   breaker: CircuitBreaker;
   /**
@@ -96,7 +114,8 @@ interface Slot<Backend> {
    * overload.
    */
   limitedUntilMs: number;
-  /** Its place among backends of the same preference, drawn anew for each request. */
+  running: number;
+  /** Its place among backends of the same preference, found anew for each request. */
   arrival: number;
 }
 
@@ -115,6 +134,9 @@ export class BackendPool<Backend extends PoolBackend> {
       backend,
       breaker: new CircuitBreaker(options.now),
       limitedUntilMs: -Infinity,
+      running: 0,
+      seed: seedOf(backend.config.name),
+      weight: backend.config.weight,
       arrival: 0,
     }));
   }
@@ -145,8 +167,7 @@ export class BackendPool<Backend extends PoolBackend> {
     this.#retriesLeft = Math.min(RETRIES_MAX, retries);
     const failures: UpstreamError[] = [];
     let failed: Slot<Backend> | null = null;
-    for (const slot of this.#candidates()) {
-      if (!isFit(slot.backend)) continue;
+    for (const slot of this.#candidates(call, isFit)) {
       if (failures.length === ATTEMPTS_MAX) break;
       const done = await this.#attempt(slot, { call, attempt, failures });
       if (done !== null) return done.result;
@@ -195,6 +216,7 @@ export class BackendPool<Backend extends PoolBackend> {
     };
     let outcome: AttemptReport["outcome"] = "success";
     let error: unknown = null;
+    slot.running += 1;
     try {
       return { result: await attempt(backend, progress) };
     } catch (thrown) {
@@ -211,6 +233,7 @@ export class BackendPool<Backend extends PoolBackend> {
       failures.push(thrown);
       return null;
     } finally {
+      slot.running -= 1;
       breaker.end(enteredAtMs, outcome);
       const durationMs = roundMs(now() - enteredAtMs);
       onAttempt({
@@ -219,29 +242,54 @@ export class BackendPool<Backend extends PoolBackend> {
         outcome,
         durationMs,
         firstTokenMs,
+        ...progress.usage && { usage: progress.usage },
         error,
       });
     }
   }
 
   /**
-   * In the order in which to try them: those with a limit last, then by preference, and
-   * among equals at random by weight.
+   * Those that are fit, in the order in which to try them: those with a limit last, then
+   * by preference, and among equals by the session, or at random by weight.
    */
-  #candidates(): readonly Slot<Backend>[] {
-    if (this.#slots.length === 1) return this.#slots;
+  #candidates(
+    { session }: Pick<BackendCall, "session">,
+    isFit: (backend: Backend) => boolean,
+  ): readonly Slot<Backend>[] {
+    const fit = this.#slots.filter(({ backend }) => isFit(backend));
+    if (fit.length < 2) return fit;
     const { now, random } = this.options;
     const nowMs = now();
-    // Exponentially distributed arrival times: the smallest of them is that of i
-    // with probability weight_i / sum, and so on for the rest.
-    for (const slot of this.#slots) {
-      slot.arrival = -Math.log(1 - random()) / slot.backend.config.weight;
+    for (const slot of fit) {
+      slot.arrival = session === undefined
+        // Exponentially distributed arrival times: the smallest of them is that of i
+        // with probability weight_i / sum, and so on for the rest.
+        ? -Math.log(1 - random()) / slot.weight
+        : distanceOf(session, slot);
     }
-    return this.#slots.toSorted((a, b) =>
+    const full = session === undefined ? NONE : this.#full(fit, nowMs);
+    return fit.toSorted((a, b) =>
       Number(nowMs < a.limitedUntilMs) - Number(nowMs < b.limitedUntilMs) ||
       a.backend.config.preference - b.backend.config.preference ||
+      Number(full.has(a)) - Number(full.has(b)) ||
       a.arrival - b.arrival
     );
+  }
+
+  /** The slots that have more than their share of what backends like them run. */
+  #full(
+    slots: readonly Slot<Backend>[],
+    nowMs: number,
+  ): ReadonlySet<unknown> {
+    const open = slots.filter(({ breaker, limitedUntilMs }) =>
+      breaker.waitMs === 0 && nowMs >= limitedUntilMs
+    );
+    const equals = Map.groupBy(
+      open,
+      ({ backend }) => backend.config.preference,
+    );
+    const full = equals.values().flatMap((each) => fullOf(each).values());
+    return new Set(full);
   }
 
   #unavailable(): UpstreamError {

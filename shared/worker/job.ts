@@ -282,6 +282,7 @@ export class Job {
         created: Math.floor(wallNow() / MS_PER_SECOND),
         files,
         account: this.options.message.account,
+        session: this.options.message.session,
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
         pause: () => this.#host.pause(),

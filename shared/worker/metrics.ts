@@ -2,6 +2,7 @@
 import { unitLabel } from "../keys/limiter_state.ts";
 import type { Catalog } from "../models/catalog.ts";
 import { UNIT_OF_KIND } from "../models/kinds.ts";
+import type { Usage } from "../openai/completion.ts";
 import {
   ANSWER_SECONDS,
   counter,
@@ -76,6 +77,16 @@ export const WORKER_METRICS = {
     labels: ["backend"],
     buckets: ANSWER_SECONDS,
   }),
+  promptTokens: counter("gateway_backend_prompt_tokens_total", {
+    help:
+      "Prompt tokens of complete answers of model servers, as they state them or as estimated.",
+    labels: ["model", "backend"],
+  }),
+  cachedTokens: counter("gateway_backend_cached_tokens_total", {
+    help:
+      "Those of the prompt tokens that the model server had in its cache, as it states them.",
+    labels: ["model", "backend"],
+  }),
   oddities: counter("gateway_backend_oddities_total", {
     help: `What was undone or skipped in answers of model servers. \`kind\`: ${
       Object.entries(ODDITIES)
@@ -95,10 +106,13 @@ const BREAKER_VALUES = { closed: 0, "half-open": 0.5, open: 1 } as const;
 /** Counts what a worker and its backends did. */
 export class WorkerMetrics {
   readonly #recorders;
-  readonly #catalog: Catalog;
+  readonly #catalog: Pick<Catalog, "get">;
 
   /** `catalog` has the kinds of models; one that it lacks counts as a chat model. */
-  constructor(registry: MetricRegistry, catalog: Catalog = new Map()) {
+  constructor(
+    registry: MetricRegistry,
+    catalog: Pick<Catalog, "get"> = new Map(),
+  ) {
     this.#recorders = registry.record(WORKER_METRICS);
     this.#catalog = catalog;
   }
@@ -140,11 +154,19 @@ export class WorkerMetrics {
   /** A request to a model server of `model` has ended. */
   attempted(model: string, report: AttemptReport): void {
     const { attempts, attemptSeconds, firstTokenSeconds } = this.#recorders;
-    const { backend, outcome, durationMs, firstTokenMs } = report;
+    const { backend, outcome, durationMs, firstTokenMs, usage } = report;
     attempts.with(model, backend, outcome).add();
     attemptSeconds.with(backend).observeMs(durationMs);
+    if (usage !== undefined) this.#prompted(usage, model, backend);
     if (firstTokenMs === undefined) return;
     firstTokenSeconds.with(backend).observeMs(firstTokenMs);
+  }
+
+  #prompted(usage: Usage, model: string, backend: string): void {
+    const { promptTokens, cachedTokens } = this.#recorders;
+    const { cached_tokens: cached = 0 } = usage.prompt_tokens_details ?? {};
+    promptTokens.with(model, backend).add(usage.prompt_tokens);
+    cachedTokens.with(model, backend).add(cached);
   }
 
   /** Something was undone or skipped in an answer of a backend of `model`. */

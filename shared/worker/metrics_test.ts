@@ -31,7 +31,18 @@ Deno.test("jobs, attempts and frames are counted at their end", () => {
   metrics.ended({ ...early, outcome: "cancelled", completionTokens: 0 });
   metrics.sent({ framesSent: 9, framesRepeated: 0 });
   const ended = { requestId: "r", backend: "b", durationMs: 250, error: null };
-  metrics.attempted("m", { ...ended, outcome: "success", firstTokenMs: 100 });
+  const usage = {
+    prompt_tokens: 9,
+    completion_tokens: 1,
+    total_tokens: 10,
+    prompt_tokens_details: { cached_tokens: 4 },
+  };
+  metrics.attempted("m", {
+    ...ended,
+    outcome: "success",
+    firstTokenMs: 100,
+    usage,
+  });
   metrics.attempted("m", { ...ended, outcome: "timeout" });
   assert.deepEqual(samples(registry), [
     'jobs_total{model="m",outcome="complete",code=""} 1',
@@ -49,6 +60,8 @@ Deno.test("jobs, attempts and frames are counted at their end", () => {
     'backend_duration_seconds_count{backend="b"} 2',
     'backend_first_token_seconds_sum{backend="b"} 0.1',
     'backend_first_token_seconds_count{backend="b"} 1',
+    'backend_prompt_tokens_total{model="m",backend="b"} 9',
+    'backend_cached_tokens_total{model="m",backend="b"} 4',
   ]);
 });
 

@@ -66,6 +66,7 @@ export async function runCompletion(
       held.release(); // What a failed attempt held is gone.
       const answer = new ChatAnswer({ request, call, progress, held });
       const usage = await backend.complete(answer);
+      progress.usage = usage.counted;
       room = answer.end(usage);
       return usage.counted;
     }, speaksChat);

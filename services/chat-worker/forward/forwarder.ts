@@ -87,6 +87,7 @@ export class Forwarder {
         }
         if (form === "events") {
           const usage = await passEvents(attempt, response, bytes);
+          progress.usage = usage;
           return { whole: null, usage };
         }
         return await readWhole(bytes);
@@ -100,6 +101,7 @@ export class Forwarder {
         const whole = await readAnswer(attempt, response, start);
         progress.onBegun();
         progress.hasSent = true;
+        progress.usage = whole.usage;
         return { whole, usage: whole.usage };
       }
     });

@@ -31,6 +31,7 @@ type Body = { readonly [name: string]: unknown };
 export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
   kind: "chat",
   parse: parseChatRequest,
+  conversation: (body) => body,
   estimate(request, catalog) {
     return estimateTokens(request, catalog.get(request.model));
   },

@@ -101,7 +101,7 @@ export class Offer {
    * bus is down, or the body was released.
    */
   static send(job: RunJob, terms: OfferTerms, tools: OfferTools): Offer | null {
-    const { requestId, kind, traceparent, account, body } = job;
+    const { requestId, kind, traceparent, account, session, body } = job;
     const { attempt, deadlineMs, workerId } = terms;
     const head = {
       version: JOB_VERSION,
@@ -109,6 +109,7 @@ export class Offer {
       deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
       ...(account === undefined ? {} : { account }),
+      ...(session === undefined ? {} : { session }),
     };
     const bytes = body instanceof WholeBody ? body.send() : null;
     if (body instanceof WholeBody && bytes === null) return null;

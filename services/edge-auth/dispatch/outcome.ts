@@ -18,6 +18,8 @@ export interface RunJob {
   readonly kind: ModelKind;
   /** Whose request it is, for workers whose model servers keep accounts apart. */
   readonly account?: string | undefined;
+  /** The conversation that it belongs to, for workers that keep it at one server. */
+  readonly session?: string | undefined;
   /**
    * The model whose workers may run it. For an upload this may be any model of its
    * kind: all workers of a kind run all its models.

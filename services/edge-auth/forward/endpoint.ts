@@ -95,6 +95,10 @@ export function forwardTo(
         ...sizeOf(name, body),
       };
     },
+    ...kind === "chat" && {
+      conversation: (given: unknown) =>
+        given instanceof GivenBody ? given.body.value : undefined,
+    },
     estimate: (request, catalog) =>
       isFree ? costsNothing() : estimateOf(endpoint, request, catalog),
     answer: ({ stream, model }) => (options) =>

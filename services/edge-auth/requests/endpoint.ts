@@ -23,6 +23,11 @@ export interface Endpoint<Request extends JobRequest> {
    * `ApiError` for its first fault.
    */
   parse(body: unknown, catalog: Catalog): Request;
+  /**
+   * What of a decoded body shows to which conversation the request belongs. Absent: to
+   * none.
+   */
+  conversation?(body: unknown): unknown;
   /** What a request may cost. */
   estimate(request: Request, catalog: Catalog): Estimate;
   /**

@@ -43,7 +43,7 @@ export interface RunDependencies {
 
 /** A job without what its call says of it, and who gets its answer. */
 export interface RunWork
-  extends Pick<RunJob, "kind" | "model" | "account" | "body"> {
+  extends Pick<RunJob, "kind" | "model" | "account" | "session" | "body"> {
   readonly sink: AnswerSink;
   /** Called once, at the end of the run. */
   readonly onEnded: (outcome: RunOutcome) => void;

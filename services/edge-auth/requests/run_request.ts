@@ -21,6 +21,7 @@ import { abandon } from "../http/responses.ts";
 import type { Admission, AdmissionAsk, RunLease } from "../limits/admission.ts";
 import type { Estimate } from "../limits/cost.ts";
 import type { AnswerOptions } from "./answer.ts";
+import { conversationOf } from "./affinity.ts";
 import {
   ANSWERED,
   type CallEnd,
@@ -51,6 +52,7 @@ interface CheckedRequest extends RunFacts {
   readonly type: "checked";
   readonly estimate: Estimate;
   readonly createAnswer: AnswerMaker;
+  readonly session: string | undefined;
   readonly body: WholeBody;
   /** How long parsing and checking took. */
   readonly parseMs: number;
@@ -60,6 +62,8 @@ interface CheckedRequest extends RunFacts {
 
 /** A request that may run. */
 export interface AdmittedRequest extends RunFacts {
+  /** The conversation that it belongs to, if its model has to know. */
+  readonly session?: string | undefined;
   readonly body: WholeBody;
   readonly createAnswer: AnswerMaker;
   /** Null if it takes no place among the requests of its key. */
@@ -127,6 +131,9 @@ async function readRequest<Request extends JobRequest>(
       stream: request.stream,
       estimate: endpoint.estimate(request, catalog),
       createAnswer: endpoint.answer(request),
+      session: keepsSessions(catalog, request.model)
+        ? sessionOf(call, endpoint.conversation?.(body))
+        : undefined,
       body: WholeBody.of(request, share),
       parseMs: now() - startedAtMs,
       isFree: endpoint.isFree ?? false,
@@ -136,6 +143,15 @@ async function readRequest<Request extends JobRequest>(
     refusedBodies.charge(keyId, now() - startedAtMs);
     return refused(error, model);
   }
+}
+
+/** The conversation of a request; undefined for one that belongs to none. */
+function sessionOf(
+  { exchange: { headers }, principal: { ownerId: account } }: KnownCall,
+  body: unknown,
+): string | undefined {
+  if (body === undefined) return undefined;
+  return conversationOf({ body, headers, account });
 }
 
 /** Parses a body, whose bytes are used up. Throws the `ApiError` for its fault. */
@@ -215,7 +231,7 @@ export async function admit(
 /** Starts the run of a request, which is settled at its end. */
 export function startRun(
   call: KnownCall,
-  { body, createAnswer, lease, release, ...facts }: AdmittedRequest,
+  { body, session, createAnswer, lease, release, ...facts }: AdmittedRequest,
   deps: RunRequestDependencies,
 ): CallEnd {
   const { now, streamHeadMs } = deps;
@@ -231,7 +247,7 @@ export function startRun(
   const account = keepsAccountsApart(deps.catalog, model)
     ? call.principal.ownerId
     : undefined;
-  const work = { kind, model, account, body, sink: answer, onEnded };
+  const work = { kind, model, account, session, body, sink: answer, onEnded };
   answer.attach(startTracedRun(call, work, deps));
   return RUNNING;
 }
@@ -240,6 +256,12 @@ export function startRun(
 const keepsAccountsApart = (catalog: Catalog, model: string): boolean =>
   catalog.get(model)?.backends.some((each) => each.cache_salt !== undefined) ??
     false;
+
+/** Whether the requests of a conversation go to the same of several servers. */
+function keepsSessions(catalog: Catalog, model: string): boolean {
+  const config = catalog.get(model);
+  return config?.affinity === "session" && config.backends.length > 1;
+}
 
 /** The client has disconnected. */
 export function left({ exchange }: KnownCall): CallEnd {
