@@ -17,6 +17,8 @@ import {
 } from "@gateway/shared/forward/endpoints";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
 import { forwardTo } from "./forward/endpoint.ts";
+import { otherPathsOf } from "@gateway/shared/forward/other_paths";
+import { forwardToPath } from "./forward/other_path.ts";
 import { noStoredResponse, refuseWebSocket } from "./forward/no_responses.ts";
 import { sendModels } from "./requests/models.ts";
 import {
@@ -165,8 +167,15 @@ interface Match {
   readonly id: string;
 }
 
-function find(path: string): Match {
-  const whole = BY_PATH.get(path);
+/** The route of a path that only some model servers have. */
+const otherRoute = (path: string): Route =>
+  routeOf(path, path, {
+    POST: (call, deps) =>
+      runRequest(call, forwardToPath(path, call, deps), deps),
+  });
+
+function find(path: string, others: ReadonlyMap<string, Route>): Match {
+  const whole = BY_PATH.get(path) ?? others.get(path);
   if (whole !== undefined) return { route: whole, id: "" };
   for (const route of ROUTES) {
     if (typeof route.path === "string") continue;
@@ -180,9 +189,11 @@ function find(path: string): Match {
 export function createApp(
   deps: AppDependencies,
 ): (exchange: Exchange) => Promise<void> {
+  const paths = [...otherPathsOf(deps.catalog)];
+  const others = new Map(paths.map((path) => [path, otherRoute(path)]));
   return async (exchange) => {
     const { method, path, response } = exchange;
-    const { route, id } = find(path);
+    const { route, id } = find(path, others);
     const call: Call = {
       exchange,
       requestId: newRequestId(),
@@ -263,7 +274,8 @@ function sendFailure(
 
 /** Whether it needs no key. */
 function isPublic({ exchange: { path } }: Call, route: Route): boolean {
-  return route === REFERENCE || (path !== "/v1" && !path.startsWith("/v1/"));
+  const isBelow = path === "/v1" || path.startsWith("/v1/");
+  return route === REFERENCE || (route === OTHER && !isBelow);
 }
 
 const MESSAGES = /^\/v1\/messages(\/|$)/;

@@ -2,7 +2,6 @@
  * The endpoints whose requests are forwarded as they are: which kind of model they are
  * for, which members bound the output, and how much they may cost.
  */
-import type { ServerAbility } from "../models/dialects.ts";
 import type { ModelKind } from "../models/kinds.ts";
 
 /** In whose form errors and signs of life are sent. */
@@ -82,12 +81,14 @@ const ENDPOINTS = {
   },
   embeddings: { path: "/v1/embeddings", kind: "embedding", ...RETRIEVAL },
   rerank: { path: "/v1/rerank", kind: "rerank", ...RETRIEVAL },
-} as const satisfies { readonly [name in ServerAbility]?: ForwardEndpoint };
+  // Any of the `forward_paths` of a server; the request says which.
+  other: { path: "", kind: "chat", ...RETRIEVAL },
+} as const satisfies { readonly [name: string]: ForwardEndpoint };
 
 /** The name of a forwarded endpoint. */
 export type ForwardName = keyof typeof ENDPOINTS;
 
-/** The names of all forwarded endpoints. */
+/** The names of all forwarded endpoints that have a path of their own. */
 export const FORWARD_NAMES = [
   "messages",
   "count_tokens",

@@ -38,6 +38,7 @@ export const EVENT_READERS: Readonly<Record<ForwardName, EventReader>> = {
   compact: ignore,
   embeddings: ignore,
   rerank: ignore,
+  other: ignore,
 };
 
 function ignore(): void {}

@@ -9,7 +9,9 @@ const index = z.int().min(0);
 const forwardRequestSchema = z.object({
   model: z.string(),
   stream: z.boolean(),
-  forward: z.enum(FORWARD_NAMES),
+  forward: z.enum([...FORWARD_NAMES, "other"]),
+  /** Of `other`: one of the `forward_paths` of a server. */
+  path: z.string().exactOptional(),
   /** The query with its `?`, or empty. */
   query: z.string(),
   /** Headers of the client that pass, by name in lower case. */

@@ -86,6 +86,7 @@ const READERS: Readonly<Record<ForwardName, Reader>> = {
   input_tokens: ofCount,
   compact: ofResponse,
   completions: ofResponse,
+  other: ofCount,
   embeddings: ({ text, members, stated }) => ({
     usage: inputUsage(stated),
     vectors: lengthOf(text, members, "data"),

@@ -95,6 +95,12 @@ const deadlines = members({
 /** The deadlines of a backend that names none, in milliseconds. */
 export const BACKEND_DEADLINE_DEFAULTS = deadlines.parse({});
 
+/** Segments that no server and no proxy can take for another path. */
+const FORWARD_PATH = /^(?=.{1,100}$)(\/[A-Za-z0-9_][A-Za-z0-9._-]*){1,6}$/;
+/** The paths of the API, and all below them. */
+const OWN_PATH =
+  /^\/(v1(\/(chat|messages|responses|completions|embeddings|rerank|audio|images|videos|models)(\/.*)?)?|healthz?|openapi\.json)$/i;
+
 /** Any server with OpenAI's API. Several are tried in order of preference. */
 export const backend = members({
   type: z.literal("openai"),
@@ -136,4 +142,12 @@ export const backend = members({
     .meta({ default: [] }).describe(
       "Types of tools that are taken out of forwarded requests, because the server refuses them, such as web_search.",
     ),
+  forward_paths: z.array(
+    textOf(FORWARD_PATH, `a path such as /tokenize, without '..' and a query`)
+      .refine((path) => !OWN_PATH.test(path), {
+        error: "the gateway has an endpoint of its own there",
+      }),
+  ).max(32).optional().meta({ default: [] }).describe(
+    "Further paths of the server to which POST requests are forwarded as they are, such as /tokenize or /v1/moderations.",
+  ),
 }).describe("Any server with OpenAI's API.");

@@ -92,6 +92,7 @@ const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
     ...Object.keys(dialectMembers).filter((name) => name !== "dialect"),
   ].map((name): [string, ModelKind[]] => [name, ["chat"]]),
   ["drop_tool_types", ["chat"]],
+  ["forward_paths", TOKEN_KINDS],
   ["image_format_field", ["image"]],
   ["stream_format_field", ["speech"]],
   ["input_characters", ["speech"]],
@@ -192,6 +193,7 @@ const model = members({
     /** The name of the dialect, for messages to operators. */
     dialect_name: backend.dialect ?? DIALECT_DEFAULT,
     drop_tool_types: backend.drop_tool_types ?? [],
+    forward_paths: backend.forward_paths ?? [],
   })),
   affinity: model.affinity ??
     (model.kind === "chat" && hasEquals(model.backends) ? "session" : "none"),

@@ -48,6 +48,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
       dialect: DIALECTS.dashscope,
       dialect_name: "dashscope",
       drop_tool_types: [],
+      forward_paths: [],
     }],
   });
   assert.equal(catalog.get("s")?.backends[1]?.name, "openai-2");

@@ -1,5 +1,6 @@
 /** Runs forwarded requests: their bodies and answers pass as they are. */
 import { forwardEndpoint } from "@gateway/shared/forward/endpoints";
+import { urlOfPath } from "@gateway/shared/forward/other_paths";
 import { bodyFor, type ForwardRequest } from "@gateway/shared/forward/request";
 import { withoutTools } from "@gateway/shared/forward/tool_types";
 import type { Usage } from "@gateway/shared/openai/completion";
@@ -109,10 +110,12 @@ export class Forwarder {
 
   #encoderOf(
     server: ModelServer,
-    { forward, query, stream }: ForwardRequest,
+    { forward, path: other, query, stream }: ForwardRequest,
   ): RequestEncoder {
     const { path, envelope } = forwardEndpoint(forward);
-    const to = path.replace(/^\/v1/, "") + query;
+    const to = other === undefined
+      ? path.replace(/^\/v1/, "") + query
+      : urlOfPath(server.config, other);
     const key = `${stream} ${to}`;
     let known = this.#encoders.get(server);
     if (known === undefined) {
@@ -131,9 +134,10 @@ export class Forwarder {
 }
 
 function speaks(
-  { config: { dialect } }: ModelServer,
-  { forward }: ForwardRequest,
+  { config: { dialect, forward_paths: paths } }: ModelServer,
+  { forward, path = "" }: ForwardRequest,
 ): boolean {
+  if (forward === "other") return paths.includes(path);
   const { kind } = forwardEndpoint(forward);
   return kind !== "chat" || dialect.speaks.includes(forward);
 }

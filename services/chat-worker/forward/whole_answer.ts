@@ -2,6 +2,7 @@
 import { Buffer } from "node:buffer";
 import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
 import { answerHeaders } from "@gateway/shared/forward/passed_headers";
+import type { ForwardName } from "@gateway/shared/forward/endpoints";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import { readWholeAnswer, usageOfInput } from "@gateway/shared/forward/usage";
 import type { Usage } from "@gateway/shared/openai/completion";
@@ -26,6 +27,9 @@ const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 /** Bytes passed on at a time: a quarter of the credit window. */
 const PIECE_BYTES_MAX = 64 * 1024;
 
+/** What is not looked into may be anything, and costs no tokens. */
+const ANY_ANSWER = { usage: usageOfInput(0), vectors: null, isError: false };
+
 /** A whole answer, which has been looked into. */
 export interface ReadAnswer {
   /** The line that precedes it. */
@@ -45,11 +49,9 @@ export async function readAnswer(
 ): Promise<ReadAnswer> {
   const { request, held } = attempt;
   const body = await readWhole(response, { held, start });
-  // Names and numbers are ASCII; read as Latin-1, nothing else has to be decoded.
-  const isMarked = BYTE_ORDER_MARK.every((byte, at) => body[at] === byte);
-  const from = isMarked ? BYTE_ORDER_MARK.length : 0;
-  const text = body.toString("latin1", from);
-  const answer = readWholeAnswer(text, request.forward);
+  const answer = request.forward === "other"
+    ? ANY_ANSWER
+    : lookInto(body, request.forward);
   if (answer === null) throw invalidAnswer("Neither a JSON object nor a list");
   if (answer.isError) throw errorOf(body, response.server);
   const { vectors } = request;
@@ -71,6 +73,13 @@ export async function readAnswer(
 /** The error that a body with a status of success reports. */
 function errorOf(body: Buffer, { redact }: ModelServer): UpstreamError {
   return frameError(parseJson(body.toString("utf8").trimStart()), redact);
+}
+
+/** Names and numbers are ASCII; read as Latin-1, nothing else has to be decoded. */
+function lookInto(body: Buffer, endpoint: ForwardName) {
+  const isMarked = BYTE_ORDER_MARK.every((byte, at) => body[at] === byte);
+  const from = isMarked ? BYTE_ORDER_MARK.length : 0;
+  return readWholeAnswer(body.toString("latin1", from), endpoint);
 }
 
 /** Reads all of a body, of which each byte is counted. */

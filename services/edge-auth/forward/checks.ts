@@ -48,8 +48,19 @@ const NO_COUNT = { isFree: false };
 const pathOf = (ability: ServerAbility): string =>
   ability === "chat" ? "/v1/chat/completions" : forwardEndpoint(ability).path;
 
+/** Throws a 400 that says what to set, if no server of the model has a path. */
+export function requirePath(path: string, { id, backends }: ModelConfig): void {
+  if (backends.some((each) => each.forward_paths.includes(path))) return;
+  throw fieldError(
+    "unsupported_value",
+    "model",
+    `No server of the model '${id}' is known to have ${path}. If one has it, ` +
+      `the operator adds '${path}' to the backend's 'forward_paths'.`,
+  );
+}
+
 /** The members that the description of the API names, for models closed to others. */
-const KNOWN_FIELDS: Readonly<Record<ForwardName, ReadonlySet<string>>> = {
+const KNOWN_FIELDS: Readonly<Record<ForwardName, Fields>> = {
   messages: namesIn(messageRequest),
   count_tokens: namesIn(messageRequest),
   responses: namesIn(responseRequest),
@@ -58,7 +69,11 @@ const KNOWN_FIELDS: Readonly<Record<ForwardName, ReadonlySet<string>>> = {
   completions: namesIn(completionRequest),
   embeddings: namesIn(embeddingRequest),
   rerank: namesIn(rerankRequest),
+  // Nobody but the operator who named the path knows its fields.
+  other: { has: () => true },
 };
+
+type Fields = Pick<ReadonlySet<string>, "has">;
 
 function namesIn({ shape }: { shape: object }): ReadonlySet<string> {
   return new Set(Object.keys(shape));
@@ -113,7 +128,7 @@ function addressIn(
   name: ForwardName,
 ): string | null {
   if (name === "embeddings" || name === "rerank") return null;
-  for (const member of FETCHING) {
+  for (const member of name === "other" ? Object.keys(value) : FETCHING) {
     const where = addressBelow(value[member], member);
     if (where !== null) return where;
   }

@@ -47,7 +47,7 @@ const governed = nullable(z.object({
   max_output_tokens: outputTokens.exactOptional(),
 }));
 /** Of endpoints that generate nothing, the model alone governs. */
-const governedModel = z.object({ model });
+export const governedModel = z.object({ model });
 
 /** What was found of a body that governs. */
 interface Governed {
@@ -60,7 +60,7 @@ interface Governed {
 
 /** The endpoint of this name, for one request of it. */
 export function forwardTo(
-  name: ForwardName,
+  name: Exclude<ForwardName, "other">,
   { exchange: { headers, query }, requestId }: Call,
   { wallNow }: { wallNow: WallNow },
 ): Endpoint<ForwardRequest> {
@@ -113,7 +113,7 @@ export function forwardTo(
 }
 
 /** A body between its decoding and its check, with the model that errors name. */
-class GivenBody {
+export class GivenBody {
   constructor(readonly body: ForwardBody) {}
 
   /** The model as the client named it. */

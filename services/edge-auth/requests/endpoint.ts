@@ -16,6 +16,10 @@ export interface Endpoint<Request extends JobRequest> {
   readonly model?: string;
   /** Whether it costs nothing and has a bound of its own; default: false. */
   readonly isFree?: boolean;
+  /** Whether its requests are counted, but cost no tokens or units; default: false. */
+  readonly isUnmetered?: boolean;
+  /** The kind of the model of a request, where that may be another than `kind`. */
+  kindOf?(request: Request, catalog: Catalog): ModelKind;
   /** Reads the bytes of a body. Throws an `ApiError`. Absent: they are parsed as JSON. */
   decode?(bytes: Uint8Array): unknown;
   /**

@@ -32,7 +32,8 @@ export function parseRequest<Request extends { model: string }>(
   body: unknown,
   { schema, kind, models }: {
     schema: z.ZodType<Request>;
-    kind: ModelKind;
+    /** Null: of any kind. */
+    kind: ModelKind | null;
     models: Catalog;
   },
 ): { request: Request; model: ModelConfig } {
@@ -45,7 +46,7 @@ export function parseRequest<Request extends { model: string }>(
   const [field = "model"] = error?.issues[0]?.path ?? ["body"];
   if (field !== "model") {
     if (model === undefined) throw modelNotFound(id);
-    if (model.kind !== kind) throw wrongKind(model);
+    if (kind !== null && model.kind !== kind) throw wrongKind(model);
   }
   if (model === undefined || request === undefined) {
     throw requestFault(body, error);

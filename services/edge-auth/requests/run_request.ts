@@ -85,7 +85,10 @@ export async function runRequest<Request extends JobRequest>(
   const { principal } = call;
   let { model = null }: { model?: string | null } = endpoint;
   try {
-    await admission.checkRefused(principal, endpoint.kind);
+    // Limits of tokens, for which it may have been refused, do not concern all.
+    if (!endpoint.isUnmetered) {
+      await admission.checkRefused(principal, endpoint.kind);
+    }
     const read = await readRequest(call, endpoint, deps);
     if (read.type === "checked") return await runChecked(call, read, deps);
     if (read.type !== "refused") return read;
@@ -126,7 +129,7 @@ async function readRequest<Request extends JobRequest>(
     const request = endpoint.parse(body, catalog);
     return {
       type: "checked",
-      kind: endpoint.kind,
+      kind: endpoint.kindOf?.(request, catalog) ?? endpoint.kind,
       model: request.model,
       stream: request.stream,
       estimate: endpoint.estimate(request, catalog),
