@@ -29,7 +29,7 @@ import type {
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
-import type { WorkerMemory } from "@gateway/shared/worker/memory";
+import type { AnswerMemory } from "@gateway/shared/worker/memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 
 const encoder = new TextEncoder();
@@ -39,8 +39,8 @@ export interface MediaAttempt<Request extends MediaRequest = MediaRequest> {
   request: Request;
   server: ModelServer;
   answer: AttemptAnswer;
-  /** Shared by all model servers of the process. */
-  memory: WorkerMemory;
+  /** What its job may hold. */
+  memory: AnswerMemory;
 }
 
 interface Ask

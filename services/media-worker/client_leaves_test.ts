@@ -160,5 +160,5 @@ function callOf(signal: AbortSignal) {
 
 const dependenciesOf = ({ server }: ReturnType<typeof startServer>) => ({
   pool: poolOf(server),
-  memory: new WorkerMemory(1e9),
+  memory: new WorkerMemory(1e9).openJob(),
 });

@@ -339,7 +339,7 @@ for (const { name, reply, events, change } of streams) {
 Deno.test("API4: pictures beyond the memory of the process wait for a second, then are refused", async () => {
   let nowMs = 0;
   const memory = new WorkerMemory(4 * (LARGE.length + MIB), () => nowMs);
-  const held = memory.openAnswer();
+  const held = memory.openJob().openAnswer();
   const large = [
     json([{ b64_json: LARGE }]),
     sse(completed({ b64_json: LARGE })),
@@ -358,7 +358,10 @@ Deno.test("API4: pictures beyond the memory of the process wait for a second, th
     assert.equal(memory.bytes, 0);
     assert.equal((await r.run({ ...IMAGE, ...SSE })).error, null);
   }
-  const answers = Array.from({ length: 3 }, () => memory.openAnswer());
+  const answers = Array.from(
+    { length: 3 },
+    () => memory.openJob().openAnswer(),
+  );
   for (const answer of answers) assert.equal(answer.grow(3 * MIB), undefined);
   const grown = answers.map((answer) => answer.grow(MIB));
   nowMs += 1_000;

@@ -2,7 +2,7 @@
 import type { JobRequest } from "@gateway/shared/bus/job";
 import * as media from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { WorkerMemory } from "@gateway/shared/worker/memory";
+import type { AnswerMemory } from "@gateway/shared/worker/memory";
 import {
   corruptedRequest,
   type JobCall,
@@ -52,7 +52,7 @@ function isMediaRequest(request: JobRequest): request is media.MediaRequest {
 export async function runMedia(
   request: JobRequest,
   call: JobCall,
-  { pool, memory }: { pool: Pool<ModelServer>; memory: WorkerMemory },
+  { pool, memory }: { pool: Pool<ModelServer>; memory: AnswerMemory },
 ): Promise<JobCost> {
   if (!isMediaRequest(request)) throw corruptedRequest();
   const files = filesOf(request, call.files);

@@ -179,7 +179,10 @@ function startPool(first: Step[], second: Step[]) {
   });
   return {
     run: (request: JobRequest, call = recordCall()) =>
-      runMedia(request, call, { pool, memory: new WorkerMemory(1e9) }),
+      runMedia(request, call, {
+        pool,
+        memory: new WorkerMemory(1e9).openJob(),
+      }),
     requests: () => both.map(({ peer }) => peer.requests.length),
     async [Symbol.asyncDispose]() {
       for (const rig of both) await rig[Symbol.asyncDispose]();

@@ -100,7 +100,12 @@ export function startServer(
       progress: AttemptProgress = noProgress(),
     ) {
       const answer = new AttemptAnswer(call, progress, request);
-      const error: unknown = await passOn({ request, server, answer, memory })
+      const error: unknown = await passOn({
+        request,
+        server,
+        answer,
+        memory: memory.openJob(),
+      })
         .then(() => null, (thrown) => thrown);
       if (error === null) assert.equal(answer.made, call.tokens);
       const { head, body } = read(call);

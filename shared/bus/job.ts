@@ -37,7 +37,7 @@ const jobSchema = versionSchema.extend({
   /** The edge ends the request this long after it sent the job. */
   deadlineMs: z.int().min(1),
   traceparent: z.string().max(100).optional(),
-  /** Whose request it is, where the model's servers keep accounts apart. */
+  /** Whose request it is. Absent: the edge's own, or that of an older edge. */
   account: z.string().max(100).optional(),
   /** The conversation that it belongs to, where a model has several equal servers. */
   session: z.string().regex(/^[0-9a-f]{16}$/).optional(),

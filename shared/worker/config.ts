@@ -68,7 +68,7 @@ export const WORKER_VARIABLES = {
   ...MODEL_PROXY_VARIABLES,
   HELD_BYTES_MAX: integer("bytes", { min: MIB, max: 64 * GIB })
     .default(HELD_BYTES_MAX).describe(
-      "Files, large requests and whole answers that this worker holds at a time, with the copies that are made of them; for a container of 1 GiB. Beyond that a request waits for up to a second, then another worker is tried, then it gets 503",
+      "Files, large requests and whole answers that this worker holds at a time, with the copies that are made of them; for a container of 1 GiB. The requests of one account together get at most two thirds of it, and a third while others wait. Beyond that a request waits for up to a second, then another worker is tried, then it gets 503",
     ),
 };
 

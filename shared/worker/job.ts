@@ -24,14 +24,14 @@ import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { BackendCall } from "../upstream/pool.ts";
 import { JobBody } from "./job_body.ts";
-import type { WorkerMemory } from "./memory.ts";
+import type { JobMemory, WorkerMemory } from "./memory.ts";
 
 /** What a request needs to be run, apart from itself. */
 export interface JobCall extends BackendCall {
   /** Unix seconds, the same for every attempt at a model server. */
   created: number;
   files: readonly UploadedFile[];
-  /** Whose request it is, if the model's servers keep accounts apart. */
+  /** Whose request it is; absent: nobody knows. */
   account?: string | undefined;
   /**
    * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so
@@ -70,14 +70,14 @@ export interface JobEnvironment {
   family: WorkerFamily;
   workerId: string;
   /** What runs the requests for a model, by its id. */
-  runners: ReadonlyMap<string, RunRequest>;
+  runners: ReadonlyMap<string, RunRequest<[JobMemory]>>;
   now: MonotonicNow;
   wallNow: WallNow;
   /** The clock of streams, which stands still while the process is stalled. */
   steadyClock: Pick<SteadyClock, "now">;
   log: Log;
-  /** Where bodies that come in pieces are counted. */
-  memory: Pick<WorkerMemory, "openUpload" | "openCopies" | "tick">;
+  /** Where bodies and answers are counted. */
+  memory: Pick<WorkerMemory, "openJob" | "tick">;
 }
 
 /** What a job asks of the worker that gave it a slot, and reports to it. */
@@ -147,6 +147,7 @@ export class Job {
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
   readonly #report: JobReport;
+  readonly #memory: JobMemory;
   /** The request and its files if they come in pieces. */
   readonly #body: JobBody | null;
   /** Some of the pieces are still to come. */
@@ -162,13 +163,15 @@ export class Job {
     options: JobOptions,
     { host, environment }: { host: JobHost; environment: JobEnvironment },
   ) {
-    const { message: { upload, attempt, traceparent }, requestId } = options;
+    const { message, requestId } = options;
+    const { upload, attempt, traceparent, account } = message;
     const { workerId, family, now, memory } = environment;
     this.options = options;
     this.#host = host;
     this.#environment = environment;
+    this.#memory = memory.openJob(account);
     this.#body = upload
-      ? new JobBody(memory, { isJsonOnly: family === "chat" })
+      ? new JobBody(this.#memory, { isJsonOnly: family === "chat" })
       : null;
     this.#isReceiving = upload === true;
     this.#startedAtMs = now();
@@ -287,7 +290,7 @@ export class Job {
         write: (part, tokens) => this.#write(part, tokens),
         pause: () => this.#host.pause(),
         traceparent: this.#span.traceparent,
-      });
+      }, this.#memory);
       this.#setCost(usage, tokens);
       // Cancelled in its last moment: the edge still waits for what it cost.
       if (this.sender.isFinished) {

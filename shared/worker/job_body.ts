@@ -4,7 +4,7 @@ import {
   type CompleteUpload,
   UploadAssembly,
 } from "../bus/job.ts";
-import type { HeldBytes, WorkerMemory } from "./memory.ts";
+import type { HeldBytes, JobMemory } from "./memory.ts";
 
 /** What a piece has made of a body. */
 export interface AddedPiece {
@@ -26,11 +26,11 @@ export class JobBody {
   readonly #isJsonOnly: boolean;
 
   /**
-   * Counts in the memory of the process. `isJsonOnly`: no files will come, so that each
+   * Counts in the memory of its job. `isJsonOnly`: no files will come, so that each
    * piece is counted with all that will be made of it.
    */
   constructor(
-    memory: Pick<WorkerMemory, "openUpload" | "openCopies">,
+    memory: Pick<JobMemory, "openUpload" | "openCopies">,
     { isJsonOnly }: { isJsonOnly: boolean },
   ) {
     this.#pieces = memory.openUpload();

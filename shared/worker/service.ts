@@ -20,7 +20,7 @@ import {
 } from "../upstream/pool.ts";
 import type { WorkerConfig } from "./config.ts";
 import type { RunRequest } from "./job.ts";
-import { WorkerMemory } from "./memory.ts";
+import { type AnswerMemory, type JobMemory, WorkerMemory } from "./memory.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { OddityLog } from "./oddity_log.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
@@ -39,7 +39,7 @@ export interface WorkerService<Backend extends PoolBackend> {
   /** Called once for each backend of the models file. */
   createBackend: (options: ModelServerOptions, config: WorkerConfig) => Backend;
   /** Runs a request on the backends of its model, within the memory of the process. */
-  run: RunRequest<[{ pool: Pool<Backend>; memory: WorkerMemory }]>;
+  run: RunRequest<[{ pool: Pool<Backend>; memory: AnswerMemory }]>;
 }
 
 /**
@@ -82,9 +82,12 @@ async function startWorker<Backend extends PoolBackend>(
   const metrics = new WorkerMetrics(registry, config.catalog);
   const pools = createPools({ config, createBackend, log, metrics });
   const memory = new WorkerMemory(config.heldBytesMax);
-  const runners = new Map<string, RunRequest>();
+  const runners = new Map<string, RunRequest<[JobMemory]>>();
   for (const [id, pool] of pools) {
-    runners.set(id, (request, call) => run(request, call, { pool, memory }));
+    runners.set(
+      id,
+      (request, call, memory) => run(request, call, { pool, memory }),
+    );
   }
   const worker = new Worker({
     bus,

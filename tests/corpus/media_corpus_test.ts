@@ -90,7 +90,7 @@ Deno.test("every case about media is read through the gateway", async (t) => {
       memory,
       runners: new Map([[
         MODEL,
-        (request, call) => runMedia(request, call, { pool, memory }),
+        (request, call, memory) => runMedia(request, call, { pool, memory }),
       ]]),
       close: () => backend.close(),
     },

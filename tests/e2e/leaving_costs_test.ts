@@ -19,7 +19,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { RunRequest } from "@gateway/shared/worker/job";
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { type AnswerMemory, WorkerMemory } from "@gateway/shared/worker/memory";
 import { callApi } from "../support/chat_request.ts";
 import {
   startFamily,
@@ -113,7 +113,7 @@ async function startStack(owner: AsyncDisposableStack): Promise<Stack> {
     await startWorker({ ...workers, backend: { baseUrl: peer.baseUrl } }),
   );
   const memory = new WorkerMemory();
-  const runners = new Map<string, RunRequest>();
+  const runners = new Map<string, RunRequest<[AnswerMemory]>>();
   for (const [id, { kind, backends }] of catalogFromSimulator(peer.baseUrl)) {
     const [config] = backends;
     if (kind === "chat" || config === undefined) continue;
@@ -127,7 +127,7 @@ async function startStack(owner: AsyncDisposableStack): Promise<Stack> {
     const pool = poolOf(server);
     runners.set(
       id,
-      (request, call) => runMedia(request, call, { pool, memory }),
+      (request, call, memory) => runMedia(request, call, { pool, memory }),
     );
   }
   owner.use(

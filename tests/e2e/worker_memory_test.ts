@@ -41,3 +41,34 @@ Deno.test("API4: a request beyond a worker's memory gets another worker, then 50
   assert.equal((await refused.json()).error.code, "overloaded");
   assert.equal(refused.headers.get("retry-after"), "1");
 });
+
+Deno.test("API4: an account whose requests hold its share of a worker's memory leaves room for another", async () => {
+  await using gateway = await startGateway("open");
+  const { edge } = gateway;
+  // Another account: each edge of this gateway admits all keys as those of one.
+  const theirs = await gateway.addEdge({
+    door: {
+      keys: {
+        find: () => Promise.resolve({ keyId: "key_b", ownerId: "own_b" }),
+      },
+    },
+  });
+  const server = scriptedModelServer();
+  // Two such requests fit, with their copies. They are more than two thirds.
+  await gateway.addWorker(server, { heldBytesMax: 2 * 6 * 3.2 * MIB });
+  for (const { dispatcher } of [edge, theirs]) {
+    await until(() => dispatcher.workers.totals().workers === 1);
+  }
+  const first = chat(edge, LARGE);
+  await until(() => server.calls.length === 1);
+  const second = await chat(edge, LARGE);
+  assert.equal(second.status, 503);
+  assert.equal((await second.json()).error.code, "overloaded");
+  assert.equal(second.headers.get("retry-after"), "1");
+  const other = chat(theirs, LARGE);
+  await until(() => server.calls.length === 2);
+  server.calls.forEach(hello);
+  for (const each of [first, other]) {
+    assert.match(await (await each).text(), /Hello.*\[DONE\]/s);
+  }
+});

@@ -19,7 +19,7 @@ export function newAnswer(
 ) {
   const progress = noProgress();
   const request = requestWith(change);
-  const held = new WorkerMemory().openAnswer();
+  const held = new WorkerMemory().openJob().openAnswer();
   return { call, answer: new ChatAnswer({ request, call, progress, held }) };
 }
 

@@ -18,7 +18,7 @@ import {
   type JobCall,
   type JobCost,
 } from "@gateway/shared/worker/job";
-import type { WorkerMemory } from "@gateway/shared/worker/memory";
+import type { AnswerMemory } from "@gateway/shared/worker/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { ChatAnswer, type Choice } from "./answer.ts";
@@ -56,7 +56,7 @@ const isChatRequest = (request: JobRequest): request is chat.ChatRequest =>
 export async function runCompletion(
   request: JobRequest,
   call: JobCall,
-  { pool, memory }: { pool: Pool<OpenAiBackend>; memory: WorkerMemory },
+  { pool, memory }: { pool: Pool<OpenAiBackend>; memory: AnswerMemory },
 ): Promise<JobCost> {
   if (!isChatRequest(request)) throw corruptedRequest();
   const held = memory.openAnswer();

@@ -170,7 +170,7 @@ Deno.test("API4: whole answers beyond the memory of the process wait for a secon
   let nowMs = 0;
   const memory = new WorkerMemory(4 * MIB, () => nowMs);
   const run = (call = recordCall()) =>
-    runCompletion(chat(false), call, { pool, memory });
+    runCompletion(chat(false), call, { pool, memory: memory.openJob() });
   const { call, room } = slowCall();
   const first = run(call);
   await until(() => call.bytes > 0);

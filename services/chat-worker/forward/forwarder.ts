@@ -11,7 +11,7 @@ import type {
   RequestEncoder,
 } from "@gateway/shared/upstream/model_server";
 import type { JobCall, JobCost } from "@gateway/shared/worker/job";
-import type { WorkerMemory } from "@gateway/shared/worker/memory";
+import type { AnswerMemory } from "@gateway/shared/worker/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import { noteOddities, readStart } from "../backends/openai.ts";
 import type { ForwardAttempt } from "./attempt.ts";
@@ -26,7 +26,7 @@ const ANTHROPIC_VERSION = { "anthropic-version": "2023-06-01" };
 /** What a run needs. */
 export interface ForwardTools {
   pool: Pool<ModelServer>;
-  memory: WorkerMemory;
+  memory: AnswerMemory;
 }
 
 /** An answer that has passed, or one that is whole and has yet to pass. */

@@ -16,7 +16,10 @@ export interface RunJob {
   /** The key whose request it is; empty for one of the edge itself. */
   readonly keyId: string;
   readonly kind: ModelKind;
-  /** Whose request it is, for workers whose model servers keep accounts apart. */
+  /**
+   * Whose request it is: a worker shares its memory among accounts, and model servers
+   * may keep them apart. Absent for a request of the edge itself.
+   */
   readonly account?: string | undefined;
   /** The conversation that it belongs to, for workers that keep it at one server. */
   readonly session?: string | undefined;

@@ -43,7 +43,7 @@ export interface RunDependencies {
 
 /** A job without what its call says of it, and who gets its answer. */
 export interface RunWork
-  extends Pick<RunJob, "kind" | "model" | "account" | "session" | "body"> {
+  extends Pick<RunJob, "kind" | "model" | "session" | "body"> {
   readonly sink: AnswerSink;
   /** Called once, at the end of the run. */
   readonly onEnded: (outcome: RunOutcome) => void;
@@ -51,11 +51,12 @@ export interface RunWork
 
 /** Starts a run, which is cancelled when the client leaves. */
 export function startTracedRun(
-  { requestId, principal: { keyId }, endsByMs, exchange }: KnownCall,
+  { requestId, principal, endsByMs, exchange }: KnownCall,
   { sink, onEnded, ...work }: RunWork,
   { dispatcher }: Pick<RunDependencies, "dispatcher">,
 ): StartedRun {
   const { kind, model } = work;
+  const { keyId } = principal;
   const { headers, onClose } = exchange;
   const span = startWorkSpan(kind, {
     kind: "PRODUCER",
@@ -67,7 +68,14 @@ export function startTracedRun(
     },
   });
   const { traceparent } = span;
-  const job: RunJob = { ...work, requestId, keyId, endsByMs, traceparent };
+  const job: RunJob = {
+    ...work,
+    requestId,
+    keyId,
+    account: principal.ownerId,
+    endsByMs,
+    traceparent,
+  };
   const run = dispatcher.start(job, sink, (outcome) => {
     onEnded(outcome);
     span.end({

@@ -247,18 +247,10 @@ export function startRun(
     recordRun(call, facts, { ...deps, outcome, isCharged });
   };
   const { kind, model } = facts;
-  const account = keepsAccountsApart(deps.catalog, model)
-    ? call.principal.ownerId
-    : undefined;
-  const work = { kind, model, account, session, body, sink: answer, onEnded };
+  const work = { kind, model, session, body, sink: answer, onEnded };
   answer.attach(startTracedRun(call, work, deps));
   return RUNNING;
 }
-
-/** Whether the cache of a model server has to know whose request it is. */
-const keepsAccountsApart = (catalog: Catalog, model: string): boolean =>
-  catalog.get(model)?.backends.some((each) => each.cache_salt !== undefined) ??
-    false;
 
 /** Whether the requests of a conversation go to the same of several servers. */
 function keepsSessions(catalog: Catalog, model: string): boolean {

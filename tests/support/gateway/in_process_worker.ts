@@ -19,7 +19,7 @@ import { newInstanceId } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { BackendPool } from "@gateway/shared/upstream/pool";
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { type JobMemory, WorkerMemory } from "@gateway/shared/worker/memory";
 import { WorkerMetrics } from "@gateway/shared/worker/metrics";
 import type { RunRequest } from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
@@ -68,7 +68,7 @@ export function startWorker(options: WorkerOptions): Promise<InProcessWorker> {
   const memory = new WorkerMemory(options.heldBytesMax);
   const pools = poolsOf(options);
   const forwarder = new Forwarder();
-  const runnerOf = (pool: TestPool): RunRequest => (request, call) =>
+  const runnerOf = (pool: TestPool): Runner => (request, call, memory) =>
     isForwardRequest(request)
       ? forwarder.run(request, call, { pool, memory })
       : runCompletion(request, call, { pool, memory });
@@ -80,13 +80,15 @@ export function startWorker(options: WorkerOptions): Promise<InProcessWorker> {
   });
 }
 
+type Runner = RunRequest<[JobMemory]>;
+
 /** What a worker of one family runs. */
 export interface Family {
   readonly family: WorkerFamily;
   /** Counts what bodies and answers hold. */
   readonly memory: WorkerMemory;
   /** By the id of the model. */
-  readonly runners: ReadonlyMap<string, RunRequest>;
+  readonly runners: ReadonlyMap<string, Runner>;
   /** Called once when it ends. */
   close(): void;
 }
@@ -100,9 +102,9 @@ export async function startFamily(
   const link = await connectTo(options.servers, `worker ${id}`);
   const soon = new Timers();
   const killed = new AbortController();
-  const untilKilled = (run: RunRequest): RunRequest => (request, call) => {
+  const untilKilled = (run: Runner): Runner => (request, call, memory) => {
     const signal = AbortSignal.any([call.signal, killed.signal]);
-    return run(request, { ...call, signal });
+    return run(request, { ...call, signal }, memory);
   };
   const worker = new Worker({
     bus: link,
