@@ -16,11 +16,13 @@ import {
   forwardEndpoint,
 } from "@gateway/shared/forward/endpoints";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
+import { credentialOf, isAnthropic } from "./keys/credential.ts";
 import { forwardTo } from "./forward/endpoint.ts";
 import { otherPathsOf } from "@gateway/shared/forward/other_paths";
 import { forwardToPath } from "./forward/other_path.ts";
 import { noStoredResponse, refuseWebSocket } from "./forward/no_responses.ts";
 import { sendModels } from "./requests/models.ts";
+import { usageEndpointOf } from "./requests/usage_endpoint.ts";
 import {
   allowOrigins,
   BYTES_HEADERS,
@@ -198,6 +200,7 @@ export function createApp(
       exchange,
       requestId: newRequestId(),
       id,
+      endpoint: usageEndpointOf(route.name),
       clientAddress: deps.clientAddress(
         exchange.socket.remoteAddress ?? "",
         exchange.headers["x-forwarded-for"]?.toString() ?? null,
@@ -278,14 +281,6 @@ function isPublic({ exchange: { path } }: Call, route: Route): boolean {
   return route === REFERENCE || (route === OTHER && !isBelow);
 }
 
-const MESSAGES = /^\/v1\/messages(\/|$)/;
-
-/** Whether its client speaks Anthropic's dialect. */
-const isAnthropic = ({ path, headers }: Exchange): boolean =>
-  MESSAGES.test(path) ||
-  (headers["anthropic-version"] !== undefined &&
-    /^\/v1\/models(\/|$)/.test(path));
-
 /**
  * Finds whose key it is. A caller without a key cannot even find out which paths exist
  * under `/v1`.
@@ -293,18 +288,6 @@ const isAnthropic = ({ path, headers }: Exchange): boolean =>
 function identify(call: Call, { keys }: AppDependencies): Promise<Principal> {
   const address = () => siteOf(call.clientAddress);
   return authenticate(credentialOf(call.exchange), address, keys);
-}
-
-/**
- * The credential of a request. Anthropic's clients send the key in `x-api-key`, or in
- * both headers; two different ones are none.
- */
-function credentialOf(exchange: Exchange): string {
-  const { authorization = "", "x-api-key": key = "" } = exchange.headers;
-  if (key === "" || !isAnthropic(exchange)) return authorization;
-  const credential = `Bearer ${key.toString()}`;
-  const isSame = authorization === "" || authorization === credential;
-  return isSame ? credential : "";
 }
 
 async function answer(
@@ -359,8 +342,15 @@ function finish(
   const principal = "principal" in call ? call.principal : undefined;
   if (failure !== null && principal !== undefined) {
     const { error, model } = failure;
+    const { endpoint } = call;
     const how = "refused";
-    deps.failedRequests.add(principal, { requestId, model, error, how });
+    deps.failedRequests.add(principal, {
+      requestId,
+      model,
+      endpoint,
+      error,
+      how,
+    });
   }
   const durationMs = deps.now() - call.startedAtMs;
   const { statusCode: status } = exchange.response;

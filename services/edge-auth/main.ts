@@ -181,7 +181,7 @@ function createParts(
     limiter,
     onUnknown: (principal) => keys.forget(principal),
     onDecision: (decision, durationMs) => metrics.decided(decision, durationMs),
-    onCharged: (model, unit, cost) => metrics.charged(model, unit, cost),
+    onCharged: (of, cost) => metrics.charged(of, cost),
   });
   const failedRequests = new FailedRequests({
     redis,

@@ -8,7 +8,7 @@ import {
   histogram,
   type MetricRegistry,
 } from "@gateway/shared/process/metrics";
-import type { Decision } from "./limits/admission.ts";
+import type { Charged, Decision } from "./limits/admission.ts";
 import type { Cost } from "./limits/cost.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
 import { unitLabel, type UsageUnit } from "@gateway/shared/keys/limiter_state";
@@ -67,8 +67,13 @@ export const EDGE_METRICS = {
   }),
   tokens: counter("gateway_tokens_total", {
     help:
-      "Tokens that chat requests were charged at their end: `prompt`, `completion`.",
-    labels: ["model", "kind"],
+      "Tokens that requests were charged at their end: `prompt`, `completion`. `endpoint`: `chat`, `messages`, `responses`, `completions`, `embeddings`, `rerank`.",
+    labels: ["model", "endpoint", "kind"],
+  }),
+  cacheTokens: counter("gateway_cache_tokens_total", {
+    help:
+      "Of the prompt tokens, those that model servers say they `read` from their cache, or have `written` to it.",
+    labels: ["model", "endpoint", "kind"],
   }),
   dispatchWait: histogram("gateway_dispatch_wait_seconds", {
     help: "Time from admission until a worker accepted the request.",
@@ -168,14 +173,22 @@ export class EdgeMetrics {
   }
 
   /** A request has ended, and its cost goes to Redis. */
-  charged(model: string, unit: UsageUnit | null, cost: Cost): void {
+  charged({ model, endpoint, unit }: Charged, cost: Cost): void {
     if (unit !== null) {
       this.#countUnits(model, unit, cost.unitsMade ?? 0);
       return;
     }
-    const { tokens } = this.#metrics;
-    tokens.with(model, "prompt").add(cost.promptTokens);
-    tokens.with(model, "completion").add(cost.completionTokens);
+    const { tokens, cacheTokens } = this.#metrics;
+    const { cachedTokens = 0, cacheWriteTokens = 0 } = cost;
+    const at = endpoint ?? "";
+    tokens.with(model, at, "prompt").add(cost.promptTokens);
+    tokens.with(model, at, "completion").add(cost.completionTokens);
+    if (cachedTokens > 0) {
+      cacheTokens.with(model, at, "read").add(cachedTokens);
+    }
+    if (cacheWriteTokens > 0) {
+      cacheTokens.with(model, at, "written").add(cacheWriteTokens);
+    }
   }
 
   /** A video has ended, after its request. */

@@ -1,4 +1,5 @@
 /** What an edge counts. */
+import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import assert from "node:assert/strict";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -45,9 +46,12 @@ Deno.test("a complete stream is counted once, with its times and tokens", () => 
   const t = setup();
   t.metrics.answered("chat", 200, 550);
   t.run({});
-  t.metrics.charged("m", null, {
+  const of = { model: "m", endpoint: "messages", unit: null } as const;
+  t.metrics.charged(of, {
     promptTokens: 7,
     completionTokens: 5,
+    cachedTokens: 4,
+    cacheWriteTokens: 2,
     kind: "complete",
   });
   assert.deepEqual(t.samples(), [
@@ -61,8 +65,10 @@ Deno.test("a complete stream is counted once, with its times and tokens", () => 
     // 400 ms for four gaps.
     'time_between_tokens_seconds_sum{model="m"} 0.1',
     'time_between_tokens_seconds_count{model="m"} 1',
-    'tokens_total{model="m",kind="prompt"} 7',
-    'tokens_total{model="m",kind="completion"} 5',
+    'tokens_total{model="m",endpoint="messages",kind="prompt"} 7',
+    'tokens_total{model="m",endpoint="messages",kind="completion"} 5',
+    'cache_tokens_total{model="m",endpoint="messages",kind="read"} 4',
+    'cache_tokens_total{model="m",endpoint="messages",kind="written"} 2',
     "dispatch_wait_seconds_sum 0.002",
     "dispatch_wait_seconds_count 1",
   ]);
@@ -72,10 +78,11 @@ Deno.test("what models without tokens make is counted in their units, videos whe
   const t = setup();
   const facts = { kind: "image" as const, model: "m", stream: true };
   t.metrics.ran(facts, COMPLETE, 550);
+  const of = (unit: UsageUnit) => ({ model: "m", endpoint: null, unit });
   for (const unit of ["images", "characters", "audioSeconds"] as const) {
-    t.metrics.charged("m", unit, { ...NO_TOKENS, unitsMade: 5 });
+    t.metrics.charged(of(unit), { ...NO_TOKENS, unitsMade: 5 });
   }
-  t.metrics.charged("m", "videoSeconds", { ...NO_TOKENS, unitsMade: null });
+  t.metrics.charged(of("videoSeconds"), { ...NO_TOKENS, unitsMade: null });
   t.metrics.videoMade("m", 8);
   const made = t.samples().filter((line) => /tokens|units/.test(line));
   assert.deepEqual(made, [

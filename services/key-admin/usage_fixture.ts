@@ -8,6 +8,7 @@ import {
   LIMITER_FIELDS,
   USAGE_KINDS,
   usageDay,
+  type UsageEndpoint,
   usageField,
   usageHour,
   type UsageKind,
@@ -95,13 +96,15 @@ interface HourOfUse {
   counts: UseCounts;
   /** Missing: the requests named no model that exists. */
   model?: string;
+  /** Missing: counted by an earlier version. */
+  endpoint?: UsageEndpoint;
 }
 
 /** Counts as an edge does: for the key and for its owner. */
 export async function countUse(
   { deps: { redis } }: Site,
   principal: Principal,
-  { atMs, counts, model = "" }: HourOfUse,
+  { atMs, counts, model = "", endpoint }: HourOfUse,
 ): Promise<void> {
   const day = usageDay(atMs);
   const countOf: Readonly<Record<string, number>> = counts;
@@ -114,7 +117,7 @@ export async function countUse(
   for (const [kind, name] of COUNTERS) {
     const count = countOf[kind];
     if (!count) continue;
-    const field = usageField(usageHour(atMs), name, model);
+    const field = usageField(usageHour(atMs), name, { model, endpoint });
     for (const key of keys) {
       await redis.command(["HINCRBY", key, field, String(count)]);
     }

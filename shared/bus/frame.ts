@@ -222,7 +222,10 @@ const usageSchema = z.object({
   prompt_tokens: count,
   completion_tokens: count,
   total_tokens: count,
-  prompt_tokens_details: z.object({ cached_tokens: count }).exactOptional(),
+  prompt_tokens_details: z.object({
+    cached_tokens: count,
+    cache_write_tokens: count.exactOptional(),
+  }).exactOptional(),
   completion_tokens_details: z.object({ reasoning_tokens: count })
     .exactOptional(),
 });

@@ -157,8 +157,9 @@ export function responseUsage(stated: unknown): Usage | null {
   if (prompt === null || completion === null || !isJsonObject(stated)) {
     return null;
   }
-  const cached = countIn(stated.input_tokens_details, "cached_tokens") ??
-    countIn(stated.prompt_tokens_details, "cached_tokens");
+  const details = stated.input_tokens_details ?? stated.prompt_tokens_details;
+  const cached = countIn(details, "cached_tokens");
+  const written = countIn(details, "cache_write_tokens") ?? 0;
   const reasoning = countIn(stated.output_tokens_details, "reasoning_tokens") ??
     countIn(stated.completion_tokens_details, "reasoning_tokens");
   const usage: Usage = {
@@ -166,14 +167,19 @@ export function responseUsage(stated: unknown): Usage | null {
     completion_tokens: completion,
     total_tokens: prompt + completion,
   };
-  if (cached !== null && cached <= prompt) {
-    usage.prompt_tokens_details = { cached_tokens: cached };
+  if (cached !== null && cached + written <= prompt) {
+    usage.prompt_tokens_details = cacheDetails(cached, written);
   }
   if (reasoning !== null && reasoning <= completion) {
     usage.completion_tokens_details = { reasoning_tokens: reasoning };
   }
   return usage;
 }
+
+const cacheDetails = (cached: number, written: number) => ({
+  cached_tokens: cached,
+  ...written > 0 && { cache_write_tokens: written },
+});
 
 /**
  * Anthropic's usage: unlike OpenAI's, its input does not include what was read from the
@@ -191,6 +197,8 @@ export function messageUsage(stated: unknown): Usage | null {
     completion_tokens: completion,
     total_tokens: prompt + completion,
   };
-  if (cached > 0) usage.prompt_tokens_details = { cached_tokens: cached };
+  if (cached + written > 0) {
+    usage.prompt_tokens_details = cacheDetails(cached, written);
+  }
   return usage;
 }

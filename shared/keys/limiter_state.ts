@@ -54,6 +54,10 @@ export const USAGE_KINDS = {
   requests: "req",
   promptTokens: "in",
   completionTokens: "out",
+  /** Of the prompt tokens, those that were read from the cache of a model server. */
+  cachedTokens: "cin",
+  /** Of the prompt tokens, those that were written to it, where the server says so. */
+  cacheWriteTokens: "cwr",
   images: "img",
   /** Characters of text that was spoken. */
   characters: "chr",
@@ -97,17 +101,49 @@ export const USAGE_DAYS_KEPT = 40;
  */
 export type Counter = typeof USAGE_KINDS[UsageKind] | FailureReason;
 
-/**
- * Field of a usage hash: `09:in:small-1`, `09:unknown_model`. `model` is one of the
- * catalogue, which bounds the fields; empty: none, or an edge that did not record it.
- */
-export const usageField = (hour: string, counter: Counter, model = "") =>
-  `${hour}:${counter}${model && `:${model}`}`;
+/** The endpoints that usage is counted by. */
+export const USAGE_ENDPOINTS = [
+  "chat",
+  "messages",
+  "responses",
+  "completions",
+  "embeddings",
+  "rerank",
+  "images",
+  "speech",
+  "transcriptions",
+  "videos",
+] as const;
+/** A member of {@link USAGE_ENDPOINTS}. */
+export type UsageEndpoint = typeof USAGE_ENDPOINTS[number];
 
-/** The parts of a usage field. The counter may be one of a later version. */
+/** What requests were for. */
+export interface UsageSubject {
+  /** One of the catalogue, which bounds the fields; empty: none is known. */
+  readonly model?: string;
+  /** Null or absent: none is known. */
+  readonly endpoint?: UsageEndpoint | null | undefined;
+}
+
+/**
+ * Field of a usage hash: `09:in@chat:small-1`, `09:unknown_model@chat`. Edges of
+ * earlier versions record no endpoint, and their fields stay readable: `09:in:small-1`.
+ */
+export const usageField = (
+  hour: string,
+  counter: Counter,
+  subject: UsageSubject = {},
+) => `${hour}:${counter}${usageSuffix(subject)}`;
+
+/** What follows the counter in a usage field: `@chat:small-1`. */
+export const usageSuffix = ({ model = "", endpoint }: UsageSubject) =>
+  `${endpoint ? `@${endpoint}` : ""}${model && `:${model}`}`;
+
+/** The parts of a usage field. Counter and endpoint may be of a later version. */
 export function parseUsageField(field: string) {
-  const [hour = "", counter = "", ...model] = field.split(":");
-  return { hour, counter, model: model.join(":") };
+  const [hour = "", counted = "", ...model] = field.split(":");
+  const [counter = "", endpoint = ""] = counted.split("@");
+  return { hour, counter, endpoint, model: model.join(":") };
 }
 
 /** The UTC day of a time as in key names: `20261120`. */

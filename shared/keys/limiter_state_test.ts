@@ -8,6 +8,7 @@ import {
   parseUsageField,
   USAGE_KINDS,
   usageDay,
+  type UsageEndpoint,
   usageField,
   usageHour,
 } from "./limiter_state.ts";
@@ -35,6 +36,8 @@ Deno.test("usage is counted by UTC day and hour, limits by days since a midnight
 interface UsageField {
   hour: string;
   counter: Counter;
+  /** Missing: counted by an earlier version. */
+  endpoint?: UsageEndpoint;
   /** Empty: of no model. */
   model: string;
   /** How all of it is written. */
@@ -53,6 +56,20 @@ const FIELDS: UsageField[] = [
     counter: USAGE_KINDS.refused,
     model: "small-1",
     field: "09:ref:small-1",
+  },
+  {
+    hour: "09",
+    counter: USAGE_KINDS.cachedTokens,
+    endpoint: "messages",
+    model: "llama3.2:70b",
+    field: "09:cin@messages:llama3.2:70b",
+  },
+  {
+    hour: "09",
+    counter: "invalid_request",
+    endpoint: "chat",
+    model: "",
+    field: "09:invalid_request@chat",
   },
   {
     hour: "23",
@@ -74,10 +91,15 @@ const FIELDS: UsageField[] = [
   },
 ];
 
-Deno.test("fields of usage name hour, counter and model", () => {
-  for (const { hour, counter, model, field } of FIELDS) {
-    assert.equal(usageField(hour, counter, model), field);
-    assert.deepEqual(parseUsageField(field), { hour, counter, model });
+Deno.test("fields of usage name hour, counter, endpoint and model", () => {
+  for (const { hour, counter, endpoint, model, field } of FIELDS) {
+    assert.equal(usageField(hour, counter, { model, endpoint }), field);
+    assert.deepEqual(parseUsageField(field), {
+      hour,
+      counter,
+      endpoint: endpoint ?? "",
+      model,
+    });
   }
 });
 

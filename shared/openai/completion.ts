@@ -28,8 +28,11 @@ const usage = z.strictObject({
   prompt_tokens: count,
   completion_tokens: count.describe("Of all choices, with their thinking."),
   total_tokens: count,
-  prompt_tokens_details: z.strictObject({ cached_tokens: count })
-    .exactOptional(),
+  prompt_tokens_details: z.strictObject({
+    cached_tokens: count.describe("Read from the model server's cache."),
+    cache_write_tokens: count.exactOptional()
+      .describe("Written to it, where the server says so."),
+  }).exactOptional(),
   completion_tokens_details: z.strictObject({ reasoning_tokens: count })
     .exactOptional(),
 }).refine((sum) =>

@@ -3,7 +3,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
 import type { ModelKind } from "@gateway/shared/models/kinds";
-import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
+import type {
+  UsageEndpoint,
+  UsageUnit,
+} from "@gateway/shared/keys/limiter_state";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/exchange.ts";
@@ -32,6 +35,8 @@ export interface AdmissionAsk {
   readonly scope: KeyScope;
   /** Null while an upload has not named it: the key's right to it is not checked. */
   readonly model: string | null;
+  /** By which its usage is counted; absent: none is known. */
+  readonly endpoint?: UsageEndpoint | null;
   readonly estimate: Estimate;
 }
 
@@ -70,6 +75,14 @@ export interface Admission {
   admit(principal: Principal, ask: AdmissionAsk): Promise<RunLease>;
 }
 
+/** What a charge is for. */
+export interface Charged {
+  readonly model: string;
+  readonly endpoint: UsageEndpoint | null;
+  /** What it is in; null: in tokens. */
+  readonly unit: UsageUnit | null;
+}
+
 /** What {@link LimitedAdmission} needs. */
 export interface AdmissionOptions {
   limiter: Pick<Limiter, "admit" | "look" | "rightsOf" | "settle">;
@@ -78,7 +91,7 @@ export interface AdmissionOptions {
   onUnknown: (principal: Principal) => void;
   onDecision?: (decision: Decision, durationMs: number) => void;
   /** Gets what an admitted request is charged, once, for the metrics. */
-  onCharged?: (model: string, unit: UsageUnit | null, cost: Cost) => void;
+  onCharged?: (of: Charged, cost: Cost) => void;
 }
 
 /** Admits by the rights and limits of a key and its owner. */
@@ -111,11 +124,11 @@ export class LimitedAdmission implements Admission {
 
   async admit(
     principal: Principal,
-    { scope, model, estimate }: AdmissionAsk,
+    { scope, model, endpoint = null, estimate }: AdmissionAsk,
   ): Promise<RunLease> {
     const { limiter, onCharged } = this.#options;
     const { totalTokens: wantTokens, units: wantUnits } = estimate;
-    const ask = { scope, model, wantTokens, wantUnits };
+    const ask = { scope, model, endpoint, wantTokens, wantUnits };
     const admitted = await this.#decide(
       principal,
       () => limiter.admit(principal, ask),
@@ -127,7 +140,8 @@ export class LimitedAdmission implements Admission {
         const cost = costOf(outcome, estimate);
         // Without a model nothing ran: it is an upload that has just begun.
         if (model !== null) {
-          onCharged?.(model, estimate.units?.unit ?? null, cost);
+          const unit = estimate.units?.unit ?? null;
+          onCharged?.({ model, endpoint, unit }, cost);
         }
         void limiter.settle(admitted, cost);
       },

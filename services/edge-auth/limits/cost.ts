@@ -5,15 +5,18 @@
 import {
   dayLimitField,
   limiterDay,
+  USAGE_ENDPOINTS,
   USAGE_KINDS,
   USAGE_UNITS,
   usageDay,
   usageHour,
+  usageSuffix,
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import { TOKEN_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { Usage } from "@gateway/shared/openai/completion";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import * as z from "zod";
 import type { RunOutcome } from "../dispatch/outcome.ts";
@@ -136,6 +139,10 @@ export function costsOnly(unit: UsageUnit, count = 0): Estimate {
 export interface Cost {
   promptTokens: number;
   completionTokens: number;
+  /** Of the prompt tokens, those that a cache had. Absent: none are known. */
+  cachedTokens?: number;
+  /** Of the prompt tokens, those that were written to a cache. */
+  cacheWriteTokens?: number;
   /**
    * The units that were made. Null: settled when the video has ended, until then the
    * reservation stays charged. Absent: none.
@@ -200,9 +207,11 @@ function costInTokens(run: RunOutcome, estimate: Estimate): Cost {
   const completionMax = Math.max(completionTokensMax, answerBytes);
   // A prompt has at least one token, so a usage of 0 means that it was not counted.
   if (usage !== null && usage.prompt_tokens + usage.completion_tokens > 0) {
+    const promptTokens = Math.min(usage.prompt_tokens, promptTokensMax);
     return {
-      promptTokens: Math.min(usage.prompt_tokens, promptTokensMax),
+      promptTokens,
       completionTokens: Math.min(usage.completion_tokens, completionMax),
+      ...cachedIn(usage, promptTokens),
       kind,
     };
   }
@@ -216,6 +225,21 @@ function costInTokens(run: RunOutcome, estimate: Estimate): Cost {
     completionTokens: Math.min(completionTokens, completionMax),
     kind,
   };
+}
+
+/** What a server says of its cache, as far as the prompt has so many tokens. */
+function cachedIn(
+  { prompt_tokens_details: details }: Usage,
+  promptTokens: number,
+): Pick<Cost, "cachedTokens" | "cacheWriteTokens"> {
+  if (details === undefined) return {};
+  const { cached_tokens, cache_write_tokens = 0 } = details;
+  const cachedTokens = Math.min(cached_tokens, promptTokens);
+  const cacheWriteTokens = Math.min(
+    cache_write_tokens,
+    promptTokens - cachedTokens,
+  );
+  return { cachedTokens, cacheWriteTokens };
 }
 
 function costInUnits(run: RunOutcome, { unit, count }: Units): Cost {
@@ -239,6 +263,8 @@ export const reservationSchema = z.object({
   id: z.string(),
   principal: z.object({ keyId: z.string(), ownerId: z.string() }),
   model: z.string().nullable(),
+  /** Absent in what an earlier version has kept. */
+  endpoint: z.enum(USAGE_ENDPOINTS).nullish(),
   /** The time of the admission, in Unix ms by Redis' clock. */
   atMs: z.number(),
   reservedTokens: z.number(),
@@ -265,11 +291,11 @@ const HOUR_MS = 3_600_000;
 
 /** Settlements with the same account can be made in one call. */
 export function accountOf({ reservation, cost, isVideo }: Settlement): string {
-  const { principal, model, atMs, reservedUnits } = reservation;
+  const { principal, model, endpoint, atMs, reservedUnits } = reservation;
   const hour = cost === null ? "" : Math.floor(atMs / HOUR_MS);
   const unit = reservedUnits?.unit ?? "";
   const end = unit === "videoSeconds" ? `${cost?.kind} ${isVideo}` : "";
-  return [principal.keyId, hour, unit, end, model].join(" ");
+  return [principal.keyId, hour, unit, end, endpoint, model].join(" ");
 }
 
 /**
@@ -281,7 +307,7 @@ export function settleCall(
   const [first] = settlements;
   if (first === undefined) throw new Error("There is nothing to settle");
   const { reservation, cost, isVideo = false } = first;
-  const { principal, model, atMs } = reservation;
+  const { principal, model, endpoint, atMs } = reservation;
   const { ownerId } = principal;
   const unit = reservation.reservedUnits?.unit ?? null;
   const day = usageDay(atMs);
@@ -301,7 +327,7 @@ export function settleCall(
     args: [
       cost === null ? "" : String(limiterDay(atMs)),
       cost === null ? "" : usageHour(atMs),
-      model ?? "",
+      usageSuffix({ model: model ?? "", endpoint }),
       unit === null ? "" : USAGE_KINDS[unit],
       unit === null ? "" : dayLimitField(unit),
       cost?.kind === "complete" ? "1" : "0",
@@ -317,6 +343,7 @@ function amountsOf(
   const { id, reservedTokens, reservedUnits } = reservation;
   const { promptTokens = 0, completionTokens = 0, unitsMade = 0, kind } =
     cost ?? {};
+  const { cachedTokens = 0, cacheWriteTokens = 0 } = cost ?? {};
   const reserved = reservedUnits?.count ?? 0;
   const amounts = [
     promptTokens + completionTokens - reservedTokens,
@@ -325,6 +352,8 @@ function amountsOf(
     promptTokens,
     completionTokens,
     kind === "failed" ? 1 : 0,
+    cachedTokens,
+    cacheWriteTokens,
     unitsMade ?? 0,
     (unitsMade ?? reserved) - reserved,
   ];

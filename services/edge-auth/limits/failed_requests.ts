@@ -6,6 +6,7 @@ import {
   type FailureReason,
   USAGE_KINDS,
   usageDay,
+  type UsageEndpoint,
   usageField,
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
@@ -26,6 +27,8 @@ export interface Failure {
   error: ApiError;
   /** The model as the client named it; null if the body was not read. */
   model: string | null;
+  /** By which it is counted; absent: none is known. */
+  endpoint?: UsageEndpoint | null;
   /** `cut`: it ran, and its stream had started. */
   how: "refused" | "failed" | "cut";
 }
@@ -125,7 +128,7 @@ export class FailedRequests {
   }
 
   #countersOf(
-    { model, how }: Failure,
+    { model, endpoint, how }: Failure,
     reason: FailureReason,
     timeMs: number,
   ): string[] {
@@ -133,8 +136,9 @@ export class FailedRequests {
     const counters = how === "refused"
       ? [reason, USAGE_KINDS.refused]
       : [reason];
+    const subject = { model: id, endpoint };
     return counters.map((counter) =>
-      usageField(usageHour(timeMs), counter, id)
+      usageField(usageHour(timeMs), counter, subject)
     );
   }
 

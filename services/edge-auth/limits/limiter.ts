@@ -7,6 +7,7 @@ import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
 import {
   dayLimitField,
+  type UsageEndpoint,
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
@@ -35,6 +36,8 @@ export interface Ask {
   scope: record.KeyScope;
   /** A model id of the catalog, or null where none is involved. */
   model: string | null;
+  /** By which its usage is counted. */
+  endpoint?: UsageEndpoint | null;
   /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
   wantTokens: number;
   wantUnits?: Units | null;
@@ -106,12 +109,12 @@ export class Limiter {
   /** Admits a request, whose slot and reservation it holds until it is settled. */
   async admit(
     principal: record.Principal,
-    { scope, model, wantTokens, wantUnits = null }: Ask,
+    { scope, model, endpoint = null, wantTokens, wantUnits = null }: Ask,
   ): Promise<Admitted | refusal.Refusal> {
     const id = `${this.#leasePrefix}.${this.#leaseCount.toString(36)}`;
     this.#leaseCount += 1;
     const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
-    const lease = { id, principal, model, ...reserved };
+    const lease = { id, principal, model, endpoint, ...reserved };
     const undone = { reservation: { ...lease, atMs: 0 }, cost: null };
     const { unit = null, count = 0 } = wantUnits ?? {};
     const asked: Asked = {

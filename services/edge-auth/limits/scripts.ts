@@ -76,6 +76,8 @@ export const SETTLE = defineScript("settle", settleLua, {
   REQUESTS: USAGE_KINDS.requests,
   PROMPT_TOKENS: USAGE_KINDS.promptTokens,
   COMPLETION_TOKENS: USAGE_KINDS.completionTokens,
+  CACHED_TOKENS: USAGE_KINDS.cachedTokens,
+  CACHE_WRITE_TOKENS: USAGE_KINDS.cacheWriteTokens,
   ERRORS: USAGE_KINDS.errors,
 });
 

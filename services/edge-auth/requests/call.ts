@@ -1,4 +1,5 @@
 /** A request of a client, from its arrival to the end of its handler. */
+import type { UsageEndpoint } from "@gateway/shared/keys/limiter_state";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Exchange } from "../http/exchange.ts";
 
@@ -9,6 +10,8 @@ export interface Call {
   readonly requestId: string;
   /** The part of the path that varies, or empty. */
   readonly id: string;
+  /** By which its usage is counted; null: it uses no model. */
+  readonly endpoint: UsageEndpoint | null;
   /** The client's address, also when it has left. */
   readonly clientAddress: string;
   /** When it arrived, on the clock of the edge. */

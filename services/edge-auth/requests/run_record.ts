@@ -110,7 +110,14 @@ export function recordRun(
     const isOpened = response.headersSent && response.statusCode < 300;
     const how = isOpened ? "cut" : isCharged ? "failed" : "refused";
     const { model } = facts;
-    deps.failedRequests.add(principal, { requestId, model, error, how });
+    const { endpoint } = call;
+    deps.failedRequests.add(principal, {
+      requestId,
+      model,
+      endpoint,
+      error,
+      how,
+    });
   }
   const durationMs = deps.now() - call.startedAtMs;
   deps.metrics.ran(facts, outcome, durationMs);

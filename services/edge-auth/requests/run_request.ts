@@ -176,7 +176,8 @@ async function runChecked(
       const release = await takeCount(call, checked, deps);
       return startRun(call, { ...checked, lease: null, release }, deps);
     }
-    const ask = { scope: scopeOf(kind), model, estimate };
+    const { endpoint } = call;
+    const ask = { scope: scopeOf(kind), model, endpoint, estimate };
     const lease = await admit(call, ask, deps);
     if (lease !== null) {
       return startRun(call, { ...checked, lease, release: null }, deps);

@@ -73,6 +73,7 @@ export class UploadRun<Request extends JobRequest>
     this.#ask = {
       scope: scopeOf(kind),
       model: form.fields.model === undefined ? null : model,
+      endpoint: call.endpoint,
       estimate: least,
     };
   }
@@ -206,6 +207,7 @@ export class UploadRun<Request extends JobRequest>
     const lease = await this.#correct({
       scope: scopeOf(kind),
       model,
+      endpoint: this.#call.endpoint,
       estimate,
     });
     if (lease === null) return;

@@ -7,6 +7,8 @@ import { limitWords } from "../domain/keys/settings.ts";
 
 /** Labels of names that are not clear enough. */
 const LABELS: Readonly<Record<string, string>> = {
+  "cached tokens": "Tokens read from caches",
+  "cache write tokens": "Tokens written to caches",
   concurrency: "Requests at the same time",
   "video jobs": "Videos at the same time",
 };

@@ -3,7 +3,11 @@
  * in the same numbers.
  */
 import assert from "node:assert/strict";
-import { usageDay, usageHour } from "@gateway/shared/keys/limiter_state";
+import {
+  usageDay,
+  type UsageEndpoint,
+  usageHour,
+} from "@gateway/shared/keys/limiter_state";
 import { failedKey } from "@gateway/shared/keys/record";
 import type { TestClient } from "../client_fixture.ts";
 import { startConsole, storedKey } from "../console_fixture.ts";
@@ -134,8 +138,55 @@ Deno.test("usage by model and the reasons of failures are the same on pages and 
   assert.partialDeepStrictEqual(earlier, { ...named, requests: "3" });
   assert.deepEqual(
     ofHour.map((line) => ({ ...line, key: "" })),
-    LINES.map((line) => ({ ...hour, ...named, key: "", ...line })),
+    LINES.map((line) => ({
+      ...hour,
+      ...named,
+      key: "",
+      endpoint: "",
+      ...line,
+    })),
   );
+});
+
+Deno.test("usage by endpoint has what was cached, and what earlier versions counted", async () => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const atMs = site.deps.now();
+  const count = (counts: UseCounts, endpoint?: UsageEndpoint) =>
+    countUse(site, { ownerId, keyId }, {
+      atMs,
+      counts,
+      model: "small-1",
+      ...endpoint && { endpoint },
+    });
+  await count({
+    requests: 2,
+    promptTokens: 100,
+    cachedTokens: 80,
+    cacheWriteTokens: 10,
+  }, "messages");
+  await count({ requests: 1, promptTokens: 5, refused: 4 }, "embeddings");
+  await count({ requests: 3 });
+  const text = await textOf(client, "/usage");
+  for (
+    const part of [
+      "Tokens read from caches 80 Tokens written to caches 10",
+      "small-1 6 0 4 105 0 80 10",
+      "Messages 2 0 0 100 0 80 10",
+      "Embeddings 1 0 4 5 0 0 0",
+      "No known endpoint 3 0 0 0 0 0 0",
+    ]
+  ) assert.ok(text.includes(`${part} `), part);
+  const lines = await fileOf(client, "/usage/export.csv");
+  const told = lines.map((line) =>
+    [
+      line.endpoint,
+      line.requests,
+      line.cached_tokens,
+      line.cache_write_tokens,
+    ].join()
+  );
+  assert.deepEqual(told, [",3,0,0", "embeddings,1,0,0", "messages,2,80,10"]);
 });
 
 Deno.test("the usage of a deleted key stays in the owner's file, without its name", async () => {

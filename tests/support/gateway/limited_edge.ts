@@ -90,7 +90,7 @@ export async function startLimitedEdge(
     ...common,
     limiter,
     onUnknown: (principal) => keys.forget(principal),
-    onCharged: (model, unit, cost) => metrics?.charged(model, unit, cost),
+    onCharged: (of, cost) => metrics?.charged(of, cost),
     onDecision: (decision) => {
       if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },

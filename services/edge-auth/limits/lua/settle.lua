@@ -1,4 +1,4 @@
--- Ends admitted requests of one key, hour, model and unit: removes their leases,
+-- Ends admitted requests of one key, hour, endpoint, model and unit: removes their leases,
 -- corrects the reservations to the actual use, counts usage. Idempotent: only the call
 -- that removes the lease of a request does the rest for it.
 --
@@ -9,7 +9,7 @@
 --                                         video
 -- ARGV  1 UTC day of the admissions, as in the state, or empty: unknown
 --       2 hour of the usage fields "00".."23", or empty: nothing is counted
---       3 model, or empty
+--       3 end of the usage fields: "@chat:small-1", or empty
 --       4 counter of the unit
 --       5 limit of the unit
 --       6 "1": the video has begun, and keeps its slot
@@ -19,6 +19,7 @@
 --       tokens used minus tokens reserved
 --       requests to return
 --       requests, prompt tokens, completion tokens, errors to count
+--       of the prompt tokens, those read from a cache and those written to it
 --       units made, to count
 --       units made minus units reserved
 --
@@ -30,17 +31,17 @@
 -- already written may continue when memory is full.
 --
 -- Constants: LIMITER_EPOCH_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS PROMPT_TOKENS
--- COMPLETION_TOKENS ERRORS
+-- COMPLETION_TOKENS CACHED_TOKENS CACHE_WRITE_TOKENS ERRORS
 
 local call, floor, max = redis.call, math.floor, math.max
 
 local MINUTE_MS = 60000
 local FIRST_REQUEST = 7
-local ARGS_PER_REQUEST = 10
+local ARGS_PER_REQUEST = 12
 -- Bytes of a state that says under which limits it was written.
 local STATE_BYTES = 56
 
-local admitted_on, hour, model = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local admitted_on, hour, suffix = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local unit_counter, unit_limit, video_has_begun = ARGV[4], ARGV[5], ARGV[6] == '1'
 
 local time = call('TIME')
@@ -50,7 +51,8 @@ local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
 local function remove_leases()
   local sum = {
     tokens_over = 0, requests_returned = 0, requests = 0, prompt_tokens = 0,
-    completion_tokens = 0, errors = 0, units = 0, units_over = 0,
+    completion_tokens = 0, errors = 0, cached = 0, cache_written = 0, units = 0,
+    units_over = 0,
   }
   local replies, leases = {}, {}
   for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
@@ -65,8 +67,10 @@ local function remove_leases()
       sum.prompt_tokens = sum.prompt_tokens + ARGV[at + 5]
       sum.completion_tokens = sum.completion_tokens + ARGV[at + 6]
       sum.errors = sum.errors + ARGV[at + 7]
-      sum.units = sum.units + ARGV[at + 8]
-      sum.units_over = sum.units_over + ARGV[at + 9]
+      sum.cached = sum.cached + ARGV[at + 8]
+      sum.cache_written = sum.cache_written + ARGV[at + 9]
+      sum.units = sum.units + ARGV[at + 10]
+      sum.units_over = sum.units_over + ARGV[at + 11]
     end
   end
   return replies, leases, sum
@@ -108,14 +112,15 @@ local function correct_units(state_key, sum)
 end
 
 local function count_usage(usage_key, sum)
-  local of_model = model == '' and '' or ':' .. model
   local function count(counter, amount)
-    return call('HINCRBY', usage_key, hour .. ':' .. counter .. of_model, amount)
+    return call('HINCRBY', usage_key, hour .. ':' .. counter .. suffix, amount)
   end
   local total = count(REQUESTS, sum.requests)
   if total <= max(1, sum.requests) then call('EXPIRE', usage_key, USAGE_TTL_S) end
   if sum.prompt_tokens ~= 0 then count(PROMPT_TOKENS, sum.prompt_tokens) end
   if sum.completion_tokens ~= 0 then count(COMPLETION_TOKENS, sum.completion_tokens) end
+  if sum.cached ~= 0 then count(CACHED_TOKENS, sum.cached) end
+  if sum.cache_written ~= 0 then count(CACHE_WRITE_TOKENS, sum.cache_written) end
   if sum.errors ~= 0 then count(ERRORS, sum.errors) end
   if sum.units ~= 0 then count(unit_counter, sum.units) end
 end

@@ -1,6 +1,6 @@
 /**
- * Usage from the counters that edges keep per key, owner, hour of the UTC day and
- * model; and the last requests that failed.
+ * Usage from the counters that edges keep per key, owner, hour of the UTC day, endpoint
+ * and model; and the last requests that failed.
  */
 import {
   type FailedRequest,
@@ -35,8 +35,15 @@ export const MAIN_COUNTS = [
   "inputTokens",
   "outputTokens",
 ] as const;
-/** All counts: the main ones, the units of media, and why requests failed. */
-export const COUNTS = [...MAIN_COUNTS, ...USAGE_UNITS, ...FAILURE_REASONS];
+/** Of the input tokens, those that model servers had cached, and that they cached. */
+export const CACHE_COUNTS = ["cachedTokens", "cacheWriteTokens"] as const;
+/** All counts: those above, the units of media, and why requests failed. */
+export const COUNTS = [
+  ...MAIN_COUNTS,
+  ...CACHE_COUNTS,
+  ...USAGE_UNITS,
+  ...FAILURE_REASONS,
+];
 type CountName = typeof COUNTS[number];
 
 /** Numbers by their name; a missing one is 0. */
@@ -56,6 +63,8 @@ export interface KeyUsage {
   total: Counts;
   /** By model; empty: a model that does not exist, or counted by an earlier version. */
   models: Map<string, Counts>;
+  /** By endpoint; empty: none is known, or counted by an earlier version. */
+  endpoints: Map<string, Counts>;
 }
 
 const HOUR_MS = 3_600_000;
@@ -91,37 +100,46 @@ export async function readUsage(
   }));
   const total: Counts = {};
   const models = new Map<string, Counts>();
+  const endpoints = new Map<string, Counts>();
   const days = Map.groupBy(buckets, ({ startMs }) => usageDay(startMs));
   const rows = await readRows(redis, scope, [...days.keys()]);
-  for (const { day, hour, model, counts } of rows.values()) {
+  for (const { day, hour, endpoint, model, counts } of rows.values()) {
     const bucket = days.get(day)?.find(({ startMs }) =>
       bucketMs !== HOUR_MS || usageHour(startMs) === hour
     );
     if (bucket === undefined) continue;
-    const modelTotal = models.get(model) ?? {};
-    models.set(model, modelTotal);
-    for (const sum of [bucket, total, modelTotal]) add(sum, counts);
+    const sums = [sumOf(models, model), sumOf(endpoints, endpoint)];
+    for (const sum of [bucket, total, ...sums]) add(sum, counts);
   }
-  return { range, buckets, total, models };
+  return { range, buckets, total, models, endpoints };
+}
+
+/** The sum of this name, which may be new. */
+function sumOf(sums: Map<string, Counts>, name: string): Counts {
+  const sum = sums.get(name) ?? {};
+  sums.set(name, sum);
+  return sum;
 }
 
 function add(sum: Counts, counts: Counts): void {
   for (const name of COUNTS) sum[name] = (sum[name] ?? 0) + (counts[name] ?? 0);
 }
 
-/** What was counted of requests for a model in an hour of a UTC day. */
+/** What was counted of one endpoint and model in an hour of a UTC day. */
 export interface UsageRow {
   /** `yyyymmdd`. */
   day: string;
   /** `00` to `23`. */
   hour: string;
+  /** Empty: none is known, or counted by an earlier version. */
+  endpoint: string;
   model: string;
   counts: Counts;
 }
 
 /**
- * The counters of these days by day, hour and model, of a key or of all keys of the
- * owner.
+ * The counters of these days by day, hour, endpoint and model, of a key or of all keys
+ * of the owner.
  */
 export async function readRows(
   redis: RedisLink,
@@ -135,12 +153,12 @@ export async function readRows(
       : usageKey({ ownerId, keyId }, day);
     const fields = Object.entries(await readHash(redis, key) ?? {});
     for (const [field, count] of fields) {
-      const { hour, counter, model } = parseUsageField(field);
+      const { hour, counter, endpoint, model } = parseUsageField(field);
       const name = NAME_OF_COUNTER.get(counter);
       // An edge of a later version may count more.
       if (name === undefined) continue;
-      const at = `${day} ${hour} ${model}`;
-      const row = rows.get(at) ?? { day, hour, model, counts: {} };
+      const at = `${day} ${hour} ${endpoint} ${model}`;
+      const row = rows.get(at) ?? { day, hour, endpoint, model, counts: {} };
       row.counts[name] = asNumber(count);
       rows.set(at, row);
     }
@@ -154,6 +172,8 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
   [USAGE_KINDS.refused, "refused"],
   [USAGE_KINDS.promptTokens, "inputTokens"],
   [USAGE_KINDS.completionTokens, "outputTokens"],
+  [USAGE_KINDS.cachedTokens, "cachedTokens"],
+  [USAGE_KINDS.cacheWriteTokens, "cacheWriteTokens"],
   ...USAGE_UNITS.map((unit) => [USAGE_KINDS[unit], unit] as const),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ]);

@@ -8,8 +8,8 @@ import { limitWords } from "./settings.ts";
 import { COUNTS, lastDays, readRows, type UsageRow } from "./usage.ts";
 
 /**
- * Usage as a file for spreadsheets, in bounded memory: a line for each hour, key and
- * model, of one key or, when `key` is null, of all keys of an owner, over all days that
+ * Usage as a file for spreadsheets, in bounded memory: a line for each hour, key,
+ * endpoint and model, of one key or, when `key` is null, of all keys of an owner, over all days that
  * are kept. What belongs to deleted keys or to "Try it" comes last, without names.
  */
 export async function* usageCsv(
@@ -23,6 +23,7 @@ export async function* usageCsv(
     "key_id",
     "key",
     "description",
+    "endpoint",
     "model",
     ...COUNTS.map((name) => limitWords(name, "_")),
   ]);
@@ -54,10 +55,10 @@ function linesOf(
   names: readonly [id: string, hint: string, description: string],
 ): string {
   const sorted = [...rows].sort(([a], [b]) => a < b ? -1 : 1);
-  return sorted.map(([, { day, hour, model, counts }]) => {
+  return sorted.map(([, { day, hour, endpoint, model, counts }]) => {
     const numbers = COUNTS.map((name) => counts[name] ?? 0);
     if (numbers.every((number) => number === 0)) return "";
     const date = day.replace(/(\d{4})(\d\d)(\d\d)/, "$1-$2-$3");
-    return csvLine([date, hour, ...names, model, ...numbers]);
+    return csvLine([date, hour, ...names, endpoint, model, ...numbers]);
   }).join("");
 }

@@ -8,6 +8,7 @@ import {
 import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import type { Child } from "hono/jsx";
 import {
+  CACHE_COUNTS,
   type Counts,
   MAIN_COUNTS,
   readFailed,
@@ -114,6 +115,12 @@ const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
 const unitsOf = (counts: Counts): string =>
   unitsIn(counts).map((unit) => unitsText(counts[unit] ?? 0, unit)).join(", ");
 
+/** The counts that are always shown, and those of caches if anything was cached. */
+const countsIn = (total: Counts) => [
+  ...MAIN_COUNTS,
+  ...CACHE_COUNTS.filter((name) => total[name]),
+];
+
 type Row = readonly [name: Child, counts: Counts];
 
 /**
@@ -122,7 +129,7 @@ type Row = readonly [name: Child, counts: Counts];
  */
 const countColumns = (head: string, total: Counts): readonly Column<Row>[] => [
   [head, ([name]) => name],
-  ...MAIN_COUNTS.map((name): Column<Row> => [
+  ...countsIn(total).map((name): Column<Row> => [
     labelOf(name),
     ([, { [name]: count = 0, ...others }]) =>
       count === 0 && /Tokens$/.test(name) && unitsOf(others) !== ""
@@ -159,12 +166,9 @@ export async function usageView(
     range,
     nowMs: now(),
   });
-  const { total, models, buckets } = usage;
+  const { total, models, endpoints, buckets } = usage;
   const { name, unit, head } = RANGES[range];
   const units = unitsIn(total);
-  const byModel = [...models].sort(([, a], [, b]) =>
-    (b.requests ?? 0) - (a.requests ?? 0)
-  );
   return (
     <>
       <div class="row between">
@@ -179,7 +183,7 @@ export async function usageView(
       <Facts
         look="totals"
         facts={Object.fromEntries(
-          [...MAIN_COUNTS, ...units]
+          [...countsIn(total), ...units]
             .map((name) => [labelOf(name), number(total[name] ?? 0)]),
         )}
       />
@@ -197,11 +201,14 @@ export async function usageView(
             <Table
               caption="Usage by model, the most used first"
               title={<strong>By model</strong>}
-              rows={byModel.map(([model, counts]): Row => [
-                model || <span key="" class="faint">No known model</span>,
-                counts,
-              ])}
+              rows={mostUsed(models, (model) => model, "No known model")}
               columns={countColumns("Model", total)}
+            />
+            <Table
+              caption="Usage by endpoint, the most used first"
+              title={<strong>By endpoint</strong>}
+              rows={mostUsed(endpoints, labelOf, "No known endpoint")}
+              columns={countColumns("Endpoint", total)}
             />
             <details>
               <summary>Show as a table</summary>
@@ -220,6 +227,20 @@ export async function usageView(
         )}
     </>
   );
+}
+
+/** A row for each name, the most used first. */
+function mostUsed(
+  sums: ReadonlyMap<string, Counts>,
+  label: (name: string) => string,
+  unknown: string,
+): Row[] {
+  return [...sums]
+    .sort(([, a], [, b]) => (b.requests ?? 0) - (a.requests ?? 0))
+    .map(([name, counts]): Row => [
+      name === "" ? <span key="" class="faint">{unknown}</span> : label(name),
+      counts,
+    ]);
 }
 
 /** Reasons whose names say too little. */
