@@ -8,7 +8,7 @@ ENV DENO_DIR=/deno-dir \
     DENO_NO_UPDATE_CHECK=1 \
     DENO_V8_FLAGS=--max-semi-space-size=4,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000 \
     MALLOC_ARENA_MAX=1 \
-    MALLOC_MMAP_THRESHOLD_=131072 \
+    MALLOC_MMAP_THRESHOLD_=32768 \
     NO_COLOR=1 \
     HOST=0.0.0.0 \
     OPS_HOST=0.0.0.0 \

@@ -4,6 +4,7 @@ import { parseCatalog } from "@gateway/shared/models/catalog";
 import { ROOT } from "./options.ts";
 import {
   httpUrl,
+  MALLOC,
   planServices,
   type ProgramContext,
   type ProgramName,
@@ -87,9 +88,12 @@ Deno.test("planServices() starts the workers that the models need", () => {
   }
 });
 
-Deno.test("`up` and the image set the same flags of V8, and none that another version may not know", () => {
+Deno.test("`up` and the image set the same of V8 and malloc, and nothing that another version may not know", () => {
   const dockerfile = Deno.readTextFileSync(`${ROOT}/Dockerfile`);
   const [, flags] = /DENO_V8_FLAGS=(\S+)/.exec(dockerfile) ?? [];
   assert.equal(v8Flags("15.0.245.2-rusty"), flags);
   assert.equal(v8Flags("16.1.2"), "--max-semi-space-size=4");
+  for (const [variable, value] of Object.entries(MALLOC)) {
+    assert.match(dockerfile, new RegExp(`^ +${variable}=${value} `, "m"));
+  }
 });

@@ -12,6 +12,8 @@ import {
   type MemoryCgroup,
   residentBytes,
 } from "../../tests/support/memory/memory_cgroup.ts";
+import { waitUntilBack } from "../../tests/support/memory/memory_back.ts";
+import { TUNING } from "../../tests/support/memory/tuning.ts";
 import { print, startProcess } from "../../tests/support/process.ts";
 import { startNatsServer } from "../../tests/support/servers/nats_server.ts";
 import { startRedisServer } from "../../tests/support/servers/redis_server.ts";
@@ -21,21 +23,9 @@ const MIB = 1024 * 1024;
 /** As compose gives it to an edge. */
 const CONTAINER_BYTES = 1024 * MIB;
 const HIGHEST_BYTES_MAX = 700 * MIB;
-/**
- * Of an idle edge that was at its bound. It needs 25 MiB of it; what glibc keeps of the
- * buffers of 200 connections at once is most of the rest, up to 170 MiB.
- */
-const IDLE_BYTES_MAX = 330 * MIB;
 const START_MS = 30_000;
-/** V8 looks for what was left behind after 30 idle seconds. */
-const BACK_MS = 60_000;
-/** As the image has them. */
-const TUNING = {
-  DENO_V8_FLAGS:
-    "--max-semi-space-size=4,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000",
-  MALLOC_ARENA_MAX: "1",
-  MALLOC_MMAP_THRESHOLD_: "131072",
-};
+/** After so many small requests an edge has what it needs for all others. */
+const WARM_UP = 200;
 
 type Body = Uint8Array<ArrayBuffer>;
 
@@ -124,18 +114,6 @@ async function sendLarge(ask: Ask, key: string): Promise<number[]> {
   return [...images.flat(), ...await statusesOf(() => ask(key, smaller), 200)];
 }
 
-/** Waits until the memory of an idle edge is back, and says how much it has. */
-async function waitUntilBack(pid: number): Promise<void> {
-  const startedAtMs = performance.now();
-  await waitFor(
-    async () => (await residentBytes(pid)).now <= IDLE_BYTES_MAX,
-    { what: "the memory to come back", timeoutMs: BACK_MS },
-  );
-  const tookS = Math.round((performance.now() - startedAtMs) / 1_000);
-  const { now } = await residentBytes(pid);
-  print(`${Math.round(now / MIB)} MiB after ${tookS} s`);
-}
-
 Deno.test("large requests of one key neither kill an edge of 1 GiB nor cut another's stream", async () => {
   const group = await createMemoryCgroup({ bytesMax: CONTAINER_BYTES });
   if (typeof group === "string") {
@@ -151,7 +129,7 @@ Deno.test("large requests of one key neither kill an edge of 1 GiB nor cut anoth
   const { edge, ask } = await startEdge(group, env);
   await using _edge = edge;
   const [batch, victim] = [await makeKey(env), await makeKey(env)];
-  await statusesOf(() => ask(batch.key, imageBody(1_000, false)), 1);
+  await statusesOf(() => ask(batch.key, imageBody(1_000, false)), WARM_UP);
   const { now: idle } = await residentBytes(edge.pid);
   const stream = victimText(ask, victim.key);
   const statuses = await sendLarge(ask, batch.key);
@@ -166,5 +144,5 @@ Deno.test("large requests of one key neither kill an edge of 1 GiB nor cut anoth
   assert.ok(statuses.every((each) => [200, 429, 503].includes(each)), counts);
   assert.ok(statuses.includes(200));
   assert.match(await stream, /data: \[DONE\]\n\n$/);
-  await waitUntilBack(edge.pid);
+  await waitUntilBack(edge.pid, idle);
 });

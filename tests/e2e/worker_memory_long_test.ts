@@ -1,6 +1,6 @@
 /**
  * Guarantee: large requests never end a worker in a container of 1 GiB, nor the streams
- * of others on it.
+ * of others on it, and what they held is given back.
  */
 import assert from "node:assert/strict";
 import { makeKey } from "../support/gateway/key_commands.ts";
@@ -10,6 +10,8 @@ import {
   type MemoryCgroup,
   residentBytes,
 } from "../support/memory/memory_cgroup.ts";
+import { waitUntilBack } from "../support/memory/memory_back.ts";
+import { TUNING } from "../support/memory/tuning.ts";
 import { choiceChunk, event } from "../support/model_servers/model_answers.ts";
 import { owning, print, startProcess } from "../support/process.ts";
 import { startNatsServer } from "../support/servers/nats_server.ts";
@@ -23,12 +25,8 @@ const RESIDENT_BYTES_MAX = 700 * MIB;
 /** For the edge, which is not what is tested. */
 const EDGE_BODIES_BYTES_MAX = 8 * 1024 * MIB;
 const START_MS = 30_000;
-/** As the images have them. */
-const TUNING = {
-  DENO_V8_FLAGS:
-    "--max-semi-space-size=4,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000",
-  MALLOC_ARENA_MAX: "1",
-};
+/** After so many small requests a worker has what it needs for all others. */
+const WARM_UP = 200;
 const VICTIM_PARTS = 300;
 const VICTIM_PART_MS = 100;
 /** How long the model server works on each large request. */
@@ -85,21 +83,26 @@ interface Load {
   worker: "chat-worker" | "media-worker";
   count: number;
   path: string;
+  what: string;
   body: (at: number) => BodyInit;
+  small: () => BodyInit;
   victim: { path: string; body: object };
 }
 
-const imageUrl = `data:image/png;base64,${"A".repeat(19_500_000)}`;
-const chats = [true, false].map((stream) =>
-  new TextEncoder().encode(JSON.stringify({
-    model: "chat",
-    stream,
-    messages: [{
-      role: "user",
-      content: [{ type: "image_url", image_url: { url: imageUrl } }],
-    }],
-  }))
-);
+/** Chats about an image whose address has this many bytes: a stream, and a whole one. */
+function chatsAbout(bytes: number): readonly Uint8Array<ArrayBuffer>[] {
+  const url = `data:image/png;base64,${"A".repeat(bytes)}`;
+  const content = [{ type: "image_url", image_url: { url } }];
+  return [true, false].map((stream) => {
+    const messages = [{ role: "user", content }];
+    const body = { model: "chat", stream, messages };
+    return new TextEncoder().encode(JSON.stringify(body));
+  });
+}
+
+const [small = assert.fail()] = chatsAbout(1_000);
+const large = chatsAbout(19_500_000);
+const medium = chatsAbout(5_000_000);
 
 /** The head of a PNG of one pixel, and bytes that nobody reads. */
 function picture(bytes: number): Uint8Array<ArrayBuffer> {
@@ -111,36 +114,53 @@ function picture(bytes: number): Uint8Array<ArrayBuffer> {
   return all;
 }
 
-const halves = [0, 1].map(() => new Blob([picture(31_500_000)]));
-
-function uploadForm(): FormData {
+/** An upload of two pictures. */
+function uploadForm(pictures: Blob): FormData {
   const form = new FormData();
   form.set("model", "image");
   form.set("prompt", "p");
-  halves.forEach((half) => form.append("image[]", half, "a.png"));
+  form.append("image[]", pictures, "a.png");
+  form.append("image[]", pictures, "b.png");
   return form;
 }
+
+const half = new Blob([picture(31_500_000)]);
+const tiny = new Blob([picture(1_000)]);
+const chatVictim = {
+  path: "/chat/completions",
+  body: {
+    model: "chat",
+    stream: true,
+    messages: [{ role: "user", content: VICTIM }],
+  },
+};
 
 const LOADS: Load[] = [
   {
     worker: "chat-worker",
     count: 40,
+    what: "images of 19.5 MB",
     path: "/chat/completions",
-    body: (at) => chats[at % 2] ?? assert.fail(),
-    victim: {
-      path: "/chat/completions",
-      body: {
-        model: "chat",
-        stream: true,
-        messages: [{ role: "user", content: VICTIM }],
-      },
-    },
+    body: (at) => large[at % 2] ?? assert.fail(),
+    small: () => small,
+    victim: chatVictim,
+  },
+  {
+    worker: "chat-worker",
+    count: 200,
+    what: "images of 5 MB",
+    path: "/chat/completions",
+    body: (at) => medium[at % 2] ?? assert.fail(),
+    small: () => small,
+    victim: chatVictim,
   },
   {
     worker: "media-worker",
     count: 16,
     path: "/images/edits",
-    body: uploadForm,
+    what: "uploads of 63 MB",
+    body: () => uploadForm(half),
+    small: () => uploadForm(tiny),
     victim: {
       path: "/audio/speech",
       body: { model: "speech", input: VICTIM, voice: "alloy" },
@@ -182,8 +202,8 @@ async function startAround(worker: Load["worker"], group: MemoryCgroup) {
   return owning(owned, { gateway, process, key });
 }
 
-for (const { worker, count, path, body, victim } of LOADS) {
-  Deno.test(`${count} large requests neither kill a ${worker} of 1 GiB nor cut another's stream`, async () => {
+for (const { worker, count, what, path, body, small, victim } of LOADS) {
+  Deno.test(`${count} ${what} neither kill a ${worker} of 1 GiB nor cut another's stream`, async () => {
     const group = await createMemoryCgroup({ bytesMax: CONTAINER_BYTES });
     if (typeof group === "string") {
       print(`Left out: a ${worker} in a container of 1 GiB: ${group}`);
@@ -203,20 +223,23 @@ for (const { worker, count, path, body, victim } of LOADS) {
       });
     const json = "application/json";
     const type = worker === "chat-worker" ? json : undefined;
+    const statusesOf = (count: number, body: (at: number) => BodyInit) =>
+      Promise.all(
+        Array.from({ length: count }, async (_, at) => {
+          const response = await ask(gateway.baseUrl(0) + path, body(at), type);
+          await response.text();
+          return response.status;
+        }),
+      );
+    await statusesOf(WARM_UP, small);
+    const idle = (await residentBytes(process.pid)).now;
     const streaming = ask(
       gateway.baseUrl(1) + victim.path,
       JSON.stringify(victim.body),
       json,
     )
       .then((response) => response.text());
-    const idle = (await residentBytes(process.pid)).now;
-    const statuses = await Promise.all(
-      Array.from({ length: count }, async (_, at) => {
-        const response = await ask(gateway.baseUrl(0) + path, body(at), type);
-        await response.text();
-        return response.status;
-      }),
-    );
+    const statuses = await statusesOf(count, body);
     const { highest } = await residentBytes(process.pid);
     const counts = Object.entries(Object.groupBy(statuses, String))
       .map(([status, all]) => `${status}: ${all?.length}`).join(", ");
@@ -232,6 +255,7 @@ for (const { worker, count, path, body, victim } of LOADS) {
     const text = await streaming;
     const parts = text.split(PART).length - 1;
     assert.equal(parts, VICTIM_PARTS, text.slice(-300));
+    await waitUntilBack(process.pid, idle);
   });
 }
 

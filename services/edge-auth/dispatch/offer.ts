@@ -281,6 +281,8 @@ export class Offer {
       const bytes = await pieces.next();
       if (bytes === null || this.#receiver.isOver) break;
       const piece = encodePiece(bytes, attempt, index);
+      // A piece of a form is no longer needed; one of a whole body is a view of it.
+      freeBytes(bytes);
       // What the worker has acknowledged is not in a buffer of the bus any more.
       const sent = bus.sendPiece(subject, piece).then(() => freeBytes(piece));
       // Its failure is reported by the await below, perhaps some pieces later.

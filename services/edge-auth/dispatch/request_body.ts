@@ -5,7 +5,10 @@ import { encodeUtf8 } from "@gateway/shared/text/utf8";
 
 /** Files that a client is sending, and the request that follows them. */
 export interface Upload {
-  /** The next bytes, at most a piece; null once the client has sent everything. */
+  /**
+   * The next bytes, at most a piece; null once the client has sent everything. Whoever
+   * gets them may free them.
+   */
   next(): Promise<Uint8Array | null>;
   /**
    * What ends the upload: its request. Null if that must not run, for example because

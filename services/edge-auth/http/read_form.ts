@@ -175,12 +175,7 @@ export class Form {
     }
     this.#waitingSinceMs = null;
     if (this.#isOver || this.#bytes === 0) return null;
-    const all = Buffer.concat(this.#pieces);
-    const piece = all.subarray(0, pieceBytes);
-    const rest = all.subarray(piece.length);
-    this.#pieces = rest.length === 0 ? [] : [rest];
-    this.#bytes = rest.length;
-    return piece;
+    return this.#take(Math.min(this.#bytes, pieceBytes));
   }
 
   /** How long the form has waited for the next piece, in ms. */
@@ -223,6 +218,21 @@ export class Form {
 
   get #bounds(): FormBounds {
     return this.#options.bounds;
+  }
+
+  /** A copy of this many bytes, which whoever gets it may free. */
+  #take(length: number): Uint8Array {
+    const taken = Buffer.allocUnsafeSlow(length);
+    let at = 0;
+    for (const piece of this.#pieces.splice(0)) {
+      const part = piece.subarray(0, length - at);
+      taken.set(part, at);
+      at += part.length;
+      if (part.length === piece.length) continue;
+      this.#pieces.push(piece.subarray(part.length));
+    }
+    this.#bytes -= length;
+    return taken;
   }
 
   #grow(bytes: number): void {
