@@ -64,7 +64,13 @@ const USAGE = `Usage: deno task test [folders, files and options of deno test]
 /** What other tasks than `test` run before or instead of the tests. */
 const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
   ok: [["fmt", "--check"], ["lint"], ["check", "."]],
-  foreign: [[...DENO_TEST, "tests/foreign/model_servers.ts"]],
+  // What takes minutes to build comes last.
+  foreign: [[
+    ...DENO_TEST,
+    "tests/foreign/official_sdks.ts",
+    "tests/foreign/command_lines.ts",
+    "tests/foreign/model_servers.ts",
+  ]],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
 };
 
