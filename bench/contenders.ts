@@ -11,7 +11,7 @@ import {
 } from "../tests/support/process.ts";
 import { startRedisServer } from "../tests/support/servers/redis_server.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
-import { chatRequest, runLoop, type Target } from "./load.ts";
+import { requestTo, runLoop, type Target } from "./load.ts";
 import { lastLines, type Processes, withDescendants } from "./processes.ts";
 import { OURS } from "./report.ts";
 
@@ -79,24 +79,30 @@ export async function startModelServer(): Promise<Contender> {
 
 /**
  * This gateway as `deno task up` starts it, with its own NATS and Redis, and a key with
- * limits.
+ * limits. Without an address of a model server, `env` says where one is.
  */
 export async function startOurs(
   modelUrl: string,
-  { name = OURS, instances = 1, root, env }: {
+  { name = OURS, instances = 1, root, env, scopes }: {
     name?: string;
     root?: string;
     instances?: number;
     env?: Record<string, string>;
+    /** What its key may do, as the command line takes it. */
+    scopes?: string;
   } = {},
 ): Promise<OurGateway> {
   const gateway = await startGateway("launched", {
     ...root === undefined ? {} : { root },
     edges: instances,
     workers: instances,
-    env: { UPSTREAM_BASE_URL: modelUrl, ...env },
+    env: {
+      ...modelUrl !== "" && { UPSTREAM_BASE_URL: modelUrl },
+      ...env,
+    },
   });
-  const { key } = await gateway.createKey(...LIMITS);
+  const rights = scopes === undefined ? [] : [`--scopes=${scopes}`];
+  const { key } = await gateway.createKey(...LIMITS, ...rights);
   return {
     name,
     gateway,
@@ -137,7 +143,7 @@ export async function startRival(
     baseUrls: [`http://127.0.0.1:${port}/v1`],
     headers: JSON.parse(headers),
   };
-  const requests = [chatRequest(target, 200)];
+  const requests = [requestTo(target, 200)];
   await waitFor(async () => {
     if (!shell.isRunning) throw new Error(lastLines(shell.output()));
     const once = { connections: 1, seconds: 0, requests };

@@ -5,7 +5,7 @@ import { hashKeyValue, mintKey, mintKeyId } from "@gateway/shared/keys/key";
 import { hashKey, recordKey } from "@gateway/shared/keys/record";
 import { sleep } from "../tests/support/wait_for.ts";
 import { type OurGateway, startOurs } from "./contenders.ts";
-import { chatRequest, runStreams } from "./load.ts";
+import { requestTo, runStreams } from "./load.ts";
 import { CONNECTIONS, inTurn, LOOP_COLUMNS, measureLoop } from "./measure.ts";
 import type { Options } from "./options.ts";
 import type { Row, Table } from "./report.ts";
@@ -84,7 +84,7 @@ export async function growth(
     await addKeys(gateway, values, count);
     const requests = values.slice(-SENT_KEYS_MAX).map((value) => {
       const headers = { authorization: `Bearer ${value}` };
-      return chatRequest({ ...gateway, headers }, 200);
+      return requestTo({ ...gateway, headers }, 200);
     });
     await measure(`${count} API keys`, gateway, { requests });
   }

@@ -2,6 +2,7 @@
  * The load client: plain sockets with keep-alive, which read no more of an answer
  * than is needed to see that it is complete. Runs in the process of the benchmark.
  */
+import { CHAT, type Lane, type Pace } from "./lanes.ts";
 import { sleep } from "../tests/support/wait_for.ts";
 
 /** Where the load goes. */
@@ -11,32 +12,29 @@ export interface Target {
   baseUrls: readonly string[];
   /** Sent with each request. */
   headers: Readonly<Record<string, string>>;
-}
-
-/** How the model server streams: it reads this from the prompt. */
-export interface Pace {
-  tokens: number;
-  paceMs: number;
+  /** What is asked for; by default chat completions. */
+  lane?: Lane;
 }
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
-const MODEL = "neutral-3.7-plus";
 const SENTENCE = "The quick brown fox jumps over the lazy dog, again. ";
 /** What the JSON around the prompt takes. */
 const AROUND_BYTES = 130;
 const BUFFER_BYTES = 64 * 1_024;
 /** An answer that takes longer is wrong. */
 const ANSWER_MS_MAX = 60_000;
-/** The last event and the last chunk of a stream. */
-const STREAM_END_CHARS = 64;
+/** The last event and the last chunk of a stream, or the end of the event. */
+const STREAM_END_CHARS = 160;
+/** What whole answers and the ends of streams have, and errors do not. */
+const RIGHT = /"choices"|data: \[DONE\]|"message_stop"|"usage"/;
 
 /**
- * Returns the bytes of one chat request whose body has about `bodyBytes`: for a stream
- * at this pace, or for a whole answer.
+ * Returns the bytes of one request whose body has about `bodyBytes`: for a stream at
+ * this pace, or for a whole answer.
  */
-export function chatRequest(
-  { baseUrls: [baseUrl = ""], headers: ofTarget }: Target,
+export function requestTo(
+  { baseUrls: [baseUrl = ""], headers: ofTarget, lane = CHAT }: Target,
   bodyBytes: number,
   pace?: Pace,
 ): Uint8Array {
@@ -44,12 +42,7 @@ export function chatRequest(
   const sentences = Math.ceil((bodyBytes - AROUND_BYTES) / SENTENCE.length);
   const order = pace && `[${pace.tokens} tokens, ${pace.paceMs} ms]`;
   const content = SENTENCE.repeat(sentences) + (order ?? "");
-  const body = JSON.stringify({
-    model: MODEL,
-    messages: [{ role: "user", content }],
-    max_tokens: 100,
-    stream: pace !== undefined,
-  });
+  const body = JSON.stringify(lane.body(content, pace !== undefined));
   const headers = Object.entries({
     host,
     "content-type": "application/json",
@@ -57,7 +50,7 @@ export function chatRequest(
     ...ofTarget,
   }).map(([name, value]) => `${name}: ${value}\r\n`).join("");
   return encoder.encode(
-    `POST ${pathname}/chat/completions HTTP/1.1\r\n${headers}\r\n${body}`,
+    `POST ${pathname}${lane.path} HTTP/1.1\r\n${headers}\r\n${body}`,
   );
 }
 
@@ -120,8 +113,7 @@ class Client {
       }
       if (head.includes("event-stream")) body = body.slice(-STREAM_END_CHARS);
     }
-    const isRight = head.startsWith("http/1.1 200") &&
-      (body.includes('"choices"') || body.includes("data: [DONE]"));
+    const isRight = head.startsWith("http/1.1 200") && RIGHT.test(body);
     return isRight ? undefined : head.split("\r\n", 1)[0];
   }
 }
@@ -185,7 +177,7 @@ export async function runLoop(
  * half.
  */
 export async function runStreams(target: Target, count: number, pace: Pace) {
-  const request = chatRequest(target, 200, pace);
+  const request = requestTo(target, 200, pace);
   const lengthMs = pace.tokens * pace.paceMs;
   /** Between any two reads of a stream, and the longest of each stream. */
   const [gapsMs, pausesMs]: [number[], number[]] = [[], []];

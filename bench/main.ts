@@ -2,11 +2,14 @@
 import * as contenders from "./contenders.ts";
 import { percentile } from "./figures.ts";
 import { growth } from "./growth.ts";
-import { chatRequest, runLoop } from "./load.ts";
+import { forwardedLanes } from "./forwarded.ts";
+import { modelsFile } from "./lanes.ts";
+import { requestTo, runLoop } from "./load.ts";
 import * as measure from "./measure.ts";
 import { type Options, runCommand } from "./options.ts";
 import { countSends, pidsOf, residentMib } from "./processes.ts";
 import { type Row, startReport, type Table } from "./report.ts";
+import { makeTempDir, print } from "../tests/support/process.ts";
 import { sleep } from "../tests/support/wait_for.ts";
 
 type Contenders = readonly contenders.Contender[];
@@ -27,7 +30,7 @@ await runCommand(async (options) => {
   // Everybody beside everybody.
   await using running = new AsyncDisposableStack();
   const gateways: contenders.Contender[] = [
-    running.use(await contenders.startOurs(modelUrl)),
+    running.use(await startWithLanes(modelUrl, running)),
   ];
   const notes: string[] = [];
   for (const rival of await contenders.readRivals(options.rivals)) {
@@ -38,9 +41,14 @@ await runCommand(async (options) => {
       notes.push(`${rival.name} left out: ${error}`);
     }
   }
+  const all = [direct, ...gateways];
+  if (options.lanes) {
+    for (const note of notes) print(note);
+    for await (const table of forwardedLanes(all, options)) report.add(table);
+    return await report.end(options);
+  }
   await sleep(IDLE_MS);
   report.add({ ...idleMemory(gateways), notes });
-  const all = [direct, ...gateways];
   for (const each of all) {
     await measure.measureLoop(each, WARM_UP_ROUNDS * options.seconds);
   }
@@ -50,10 +58,25 @@ await runCommand(async (options) => {
   report.add(await addedLatency(direct, gateways, options));
   report.add(await sendsPerAnswer(gateways, options));
   for await (const table of pacedStreams(all, options)) report.add(table);
+  for await (const table of forwardedLanes(all, options)) report.add(table);
   await running.disposeAsync();
   report.add(await growth(modelUrl, options));
   await report.end(options);
 });
+
+/** This gateway, with the models and a key for all lanes. */
+async function startWithLanes(
+  modelUrl: string,
+  running: AsyncDisposableStack,
+): Promise<contenders.OurGateway> {
+  const { path } = running.use(await makeTempDir());
+  const file = `${path}/models.json`;
+  await Deno.writeTextFile(file, modelsFile(modelUrl));
+  return await contenders.startOurs("", {
+    env: { MODELS_FILE: file },
+    scopes: "chat,models,embedding",
+  });
+}
 
 function idleMemory(contenders: Contenders): Table {
   const rows = contenders.flatMap(({ name, processes }) => {
@@ -68,7 +91,7 @@ function idleMemory(contenders: Contenders): Table {
 
 async function wholeAnswers(all: Contenders, bytes: number, options: Options) {
   const rows = await measure.inTurn(all, options, (contender) => {
-    const requests = [chatRequest(contender, bytes)];
+    const requests = [requestTo(contender, bytes)];
     return measure.measureLoop(contender, options.seconds, { requests });
   });
   const title =
@@ -82,7 +105,7 @@ function smallLoop(
   connections: number,
   seconds: number,
 ) {
-  const requests = [chatRequest(target, measure.SMALL_BYTES)];
+  const requests = [requestTo(target, measure.SMALL_BYTES)];
   return runLoop(target, { connections, seconds, requests });
 }
 

@@ -1,7 +1,8 @@
 /** How contenders are measured: in turn, round after round. */
 import type { Contender } from "./contenders.ts";
 import { percentile } from "./figures.ts";
-import { chatRequest, type Pace, runLoop, runStreams } from "./load.ts";
+import type { Pace } from "./lanes.ts";
+import { requestTo, runLoop, runStreams } from "./load.ts";
 import { print } from "../tests/support/process.ts";
 import type { Options } from "./options.ts";
 import { cpuSeconds, pidsOf, residentMib } from "./processes.ts";
@@ -58,7 +59,7 @@ export async function measureLoop(
   contender: Contender,
   seconds: number,
   {
-    requests = [chatRequest(contender, SMALL_BYTES)],
+    requests = [requestTo(contender, SMALL_BYTES)],
     connections = CONNECTIONS,
   }: {
     /** Sent in turn; one with the smallest body if left out. */

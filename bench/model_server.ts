@@ -3,29 +3,12 @@
  * so that it costs little. `deno run --allow-net bench/model_server.ts PORT`.
  * A prompt with `[64 tokens, 20 ms]` is streamed at that pace.
  */
-import { Buffer } from "node:buffer";
-import type { Step } from "../tests/support/model_servers/scripted_server.ts";
-import * as modelAnswers from "../tests/support/model_servers/model_answers.ts";
+import { type Canned, cannedFor } from "./canned_answers.ts";
 
 const TICK_MS = 5;
 const BUFFER_BYTES = 256 * 1_024;
 const TEXT_CHARS_MAX = 4_096;
 const decoder = new TextDecoder("latin1");
-
-const bytesOf = (...steps: Step[]): Uint8Array =>
-  Buffer.concat(
-    steps.map((step) => Buffer.from("send" in step ? step.send : "")),
-  );
-const event = (data: unknown) => modelAnswers.chunk(modelAnswers.event(data));
-const reply = modelAnswers.chatReply({
-  words: ["Of course. What can I do for you?"],
-});
-const ANSWER = bytesOf(...reply({ json: () => ({}) }));
-const STREAM_HEAD = bytesOf(modelAnswers.streamHead());
-const TOKEN = bytesOf(event(modelAnswers.choiceChunk({ content: " word" })));
-const LAST = bytesOf(event(modelAnswers.choiceChunk({}, "stop")));
-const USAGE = bytesOf(event(modelAnswers.usageChunk(20, 9)));
-const DONE = bytesOf(event("[DONE]"), modelAnswers.lastChunk);
 
 /** Who waits for which time: one timer for all streams. */
 let waiting: { untilMs: number; resolve: () => void }[] = [];
@@ -44,19 +27,22 @@ async function write(connection: Deno.Conn, bytes: Uint8Array): Promise<void> {
   }
 }
 
-async function answer(connection: Deno.Conn, body: string): Promise<void> {
+async function answer(
+  connection: Deno.Conn,
+  canned: Canned,
+  body: string,
+): Promise<void> {
   const [, tokens, paceMs] = /\[(\d+) tokens, (\d+) ms\]/.exec(body) ?? [];
-  if (tokens === undefined) return await write(connection, ANSWER);
-  await write(connection, STREAM_HEAD);
+  if (tokens === undefined) return await write(connection, canned.whole);
+  await write(connection, canned.start);
   let untilMs = performance.now();
   for (let left = Number(tokens); left > 0; left -= 1) {
-    await write(connection, TOKEN);
+    await write(connection, canned.token);
     untilMs += Number(paceMs);
     await new Promise<void>((resolve) => waiting.push({ untilMs, resolve }));
   }
   const isCounted = /"include_usage": *true/.test(body);
-  const end = isCounted ? [LAST, USAGE, DONE] : [LAST, DONE];
-  await write(connection, Buffer.concat(end));
+  await write(connection, canned.end(isCounted));
 }
 
 /** Answers one request after the other, until the client leaves. */
@@ -76,10 +62,11 @@ async function serve(connection: Deno.TcpConn): Promise<void> {
     if (headEnd < 0) continue;
     const length = /content-length: *(\d+)/i.exec(text.slice(0, headEnd))?.[1];
     if (received < headEnd + 4 + Number(length ?? 0)) continue;
+    const [, path = ""] = text.slice(0, headEnd).split(/[ ?]/, 2);
     const body = text.slice(headEnd + 4);
     text = "";
     received = 0;
-    await answer(connection, body);
+    await answer(connection, cannedFor(path, body), body);
   }
 }
 

@@ -11,6 +11,7 @@ Usage: deno task bench:check REF [options]
   --quick            every table in about six minutes, with more noise
   --seconds N        length of a round of whole answers (4; quick 1.5)
   --rounds N         rounds of each kind, in turn (3; bench:check 2; quick 1)
+  --lanes            only the forwarded endpoints, beside chat
   --streams A,B,C    paced streams at a time (50,200,500,1000; quick 50,500)
   --beside NAME,...  only these of the others, or none
   --rivals FILE      the list of the others (bench/rivals.json)
@@ -51,6 +52,7 @@ function read(args: string[]) {
     allowPositionals: true,
     options: {
       quick: flag,
+      lanes: flag,
       help: { ...flag, short: "h" },
       seconds: text,
       rounds: text,

@@ -1,0 +1,101 @@
+/** The tables of forwarded endpoints: what they cost, beside chat and beside others. */
+import type { Contender } from "./contenders.ts";
+import { CHAT, type Lane, TEXT_LANES, VECTOR_LANES } from "./lanes.ts";
+import { requestTo, runLoop } from "./load.ts";
+import {
+  CONNECTIONS,
+  inTurn,
+  LOOP_COLUMNS,
+  measureLoop,
+  measureStreams,
+  PACE,
+  SMALL_BYTES,
+  STREAM_COLUMNS,
+} from "./measure.ts";
+import type { Options } from "./options.ts";
+import { OURS, type Table } from "./report.ts";
+
+/** Streams at a time: enough that a few cores are busy, and nobody is too slow. */
+const STREAMS = 200;
+/** Services run for weeks, so nobody is measured while hot code is compiled. */
+const WARM_UP_ROUNDS = 2;
+
+/** A table for each lane, whole and streamed, and one that compares ours with chat. */
+export async function* forwardedLanes(
+  contenders: readonly Contender[],
+  options: Options,
+): AsyncGenerator<Table> {
+  const ours = contenders.find(({ name }) => name === OURS);
+  if (ours !== undefined) yield await besideChat(ours, options);
+  for (const lane of [...TEXT_LANES, ...VECTOR_LANES]) {
+    const { able, notes } = await ableTo(lane, contenders, options);
+    const rows = await inTurn(
+      able,
+      options,
+      (contender) => measureLoop(contender, options.seconds),
+    );
+    const title = `${lane.name}, whole, ${CONNECTIONS} connections`;
+    yield { title, columns: LOOP_COLUMNS, rows, notes };
+    if (!TEXT_LANES.includes(lane)) continue;
+    const streamed = await inTurn(
+      able,
+      options,
+      (contender) => measureStreams(contender, STREAMS),
+    );
+    yield {
+      title: streamTitle(lane.name),
+      columns: STREAM_COLUMNS,
+      rows: streamed,
+    };
+  }
+}
+
+const streamTitle = (name: string) =>
+  `${name}, ${STREAMS} streams at a time, ${PACE.tokens} tokens at ` +
+  `${PACE.paceMs} ms`;
+
+/** Who answers a request of a lane, warmed up, and why the others are left out. */
+async function ableTo(
+  lane: Lane,
+  contenders: readonly Contender[],
+  { seconds }: Options,
+) {
+  const able: Contender[] = [];
+  const notes: string[] = [];
+  for (const contender of contenders) {
+    const one = { ...contender, lane };
+    const requests = [requestTo(one, SMALL_BYTES)];
+    const once = { connections: 1, seconds: 0, requests };
+    const { wrong: [problem] } = await runLoop(one, once);
+    if (problem !== undefined) {
+      notes.push(`${contender.name} left out: ${problem}`);
+      continue;
+    }
+    await measureLoop(one, WARM_UP_ROUNDS * seconds);
+    able.push(one);
+  }
+  return { able, notes };
+}
+
+/** What a token costs on each endpoint of ours, in turn; chat is the gateway itself. */
+async function besideChat(ours: Contender, options: Options): Promise<Table> {
+  const lanes = [CHAT, ...TEXT_LANES].map((lane) => ({
+    ...ours,
+    lane,
+    name: lane === CHAT ? OURS : `${OURS}: ${lane.name}`,
+  }));
+  for (const each of lanes) {
+    await measureLoop(each, WARM_UP_ROUNDS * options.seconds);
+    await measureStreams(each, STREAMS);
+  }
+  const rows = await inTurn(
+    lanes,
+    options,
+    (each) => measureStreams(each, STREAMS),
+  );
+  return {
+    title: streamTitle("forwarding beside chat"),
+    columns: STREAM_COLUMNS,
+    rows,
+  };
+}
