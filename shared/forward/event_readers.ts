@@ -70,10 +70,13 @@ function readMessagesEvent(notes: EventNotes, event: EventPlace): void {
       noteUsage(notes, isJsonObject(data) ? data.usage : undefined);
       return;
     }
-    case "message_stop":
+    case "message_stop": {
       notes.hasBegun = true;
       notes.isFinished = true;
+      const data = dataOf(event);
+      noteUsage(notes, isJsonObject(data) ? data.usage : undefined);
       return;
+    }
     case DONE:
       noteDone(notes);
       return;

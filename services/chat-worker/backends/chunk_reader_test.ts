@@ -253,7 +253,7 @@ const toolCalls: [name: string, given: string, expected: string][] = [
   [
     "indexes that begin at 1 and have gaps",
     `1 a f "" | 4 b g "" | 1 {}`,
-    `0 a f "" | 1 b g "" | 0 {}`,
+    `0 a f "" | 1 b g "" | 0 {} + 1 {}`,
   ],
   [
     "a name that comes after its arguments",

@@ -98,7 +98,7 @@ export class ToolCallFragments {
     if (this.#calls.length !== this.#sent) {
       throw unsupportedAnswer("Tool call without a name");
     }
-    return this.#calls.flatMap(heldOf);
+    return this.#calls.flatMap((call) => [...heldOf(call), ...emptyOf(call)]);
   }
 
   #takeFragment(call: Call, reading: Reading): CallFragment | null {
@@ -176,6 +176,10 @@ export class ToolCallFragments {
 const fragmentOf = ({ index }: Call, text: string): CallFragment => (
   { index, function: { arguments: text } }
 );
+
+/** The arguments of a call that has none, as JSON: agents parse them. */
+const emptyOf = (call: Call) =>
+  call.hasArguments ? [] : [fragmentOf(call, "{}")];
 
 /** The arguments of a call that were held back until now, if there are any. */
 function heldOf(call: Call): CallFragment[] {
