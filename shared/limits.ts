@@ -353,8 +353,8 @@ export const DISPATCH_LIMITS = {
   queueWaitMs: 2_000,
   /** Waiting requests per edge. */
   queueMax: 256,
-  /** Attempts of one request that may be lost or unanswered, including the first. */
-  attemptsMax: 2,
+  /** Offers of one request that may be lost or unanswered, including the first. */
+  offersLostMax: 2,
 } as const;
 
 /** Request bodies on the bus. */

@@ -7,7 +7,7 @@
  * then for each record
  * 0  u8   type           1 ACK, 2 NAK, 3 CANCEL
  * 1  16   request id     the 32 hex characters as bytes
- * 17 u32  attempt        the offer's number; a worker ignores records for any other
+ * 17 u32  offer number   a worker ignores records for an offer that it does not run
  * 21 u32  value          ACK: the client has everything up to this number
  *                        NAK: send again from this number on
  *                        CANCEL: the reason, see CancelReason
@@ -55,12 +55,12 @@ export type ControlAction =
   | { type: "cancel"; reason: CancelReason };
 
 /**
- * An action and the stream it is for. `requestId` has 32 hex characters; `attempt` is
- * the number of the offer; a worker ignores a record for one that it does not run.
+ * An action and the stream it is for. `requestId` has 32 hex characters; a worker
+ * ignores a record for an offer that it does not run.
  */
 export type ControlRecord = ControlAction & {
   requestId: string;
-  attempt: number;
+  offerNumber: number;
 };
 
 const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
@@ -82,7 +82,7 @@ export function encodeControl(records: readonly ControlRecord[]): Uint8Array {
   for (const record of records) {
     message[at] = RECORD_TYPES.indexOf(record.type) + 1;
     message.subarray(at + 1, at + 17).setFromHex(record.requestId);
-    writeU32(message, at + 17, record.attempt);
+    writeU32(message, at + 17, record.offerNumber);
     const value = record.type === "cancel"
       ? CANCEL_REASONS.indexOf(record.reason)
       : record.sequence;
@@ -105,13 +105,13 @@ export function decodeControl(message: Uint8Array): ControlRecord[] {
   for (let at = 1; at < message.length; at += CONTROL_RECORD_BYTES) {
     const type = RECORD_TYPES[(message[at] ?? 0) - 1];
     const requestId = message.subarray(at + 1, at + 17).toHex();
-    const attempt = readU32(message, at + 17);
+    const offerNumber = readU32(message, at + 17);
     const value = readU32(message, at + 21);
     if (type === "cancel") {
       const reason = CANCEL_REASONS[value] ?? "other";
-      records.push({ type, requestId, attempt, reason });
+      records.push({ type, requestId, offerNumber, reason });
     } else if (type !== undefined) {
-      records.push({ type, requestId, attempt, sequence: value });
+      records.push({ type, requestId, offerNumber, sequence: value });
     }
   }
   return records;

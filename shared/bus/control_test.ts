@@ -12,7 +12,7 @@ const ID_A = "00112233445566778899aabbccddeeff";
 const ID_B = "ffffffffffffffffffffffffffffffff";
 
 const ack = (sequence: number, requestId = ID_A): ControlRecord => {
-  return { type: "ack", requestId, attempt: 1, sequence };
+  return { type: "ack", requestId, offerNumber: 1, sequence };
 };
 
 const encode = (...records: ControlRecord[]) => encodeControl(records);
@@ -21,14 +21,14 @@ Deno.test("a message has records of several requests, each of the documented 25 
   const nak: ControlRecord = {
     type: "nak",
     requestId: ID_A,
-    attempt: 0x0102,
+    offerNumber: 0x0102,
     sequence: 0x0304,
   };
   const cancel = { type: "cancel", reason: "client_gone" } as const;
   const records: ControlRecord[] = [
     nak,
     ack(0xffff_ffff, ID_B),
-    { ...cancel, requestId: ID_A, attempt: 3 },
+    { ...cancel, requestId: ID_A, offerNumber: 3 },
   ];
   const message = encode(...records);
   assert.deepEqual(decodeControl(message), records);
@@ -80,7 +80,7 @@ Deno.test("decodeControl() skips unknown types, and reads unknown reasons as oth
   const records = decodeControl(message.with(1 + CONTROL_RECORD_BYTES, 9));
   assert.deepEqual(records, [ack(1), ack(3)]);
 
-  const cancel = { type: "cancel", requestId: ID_A, attempt: 1 } as const;
+  const cancel = { type: "cancel", requestId: ID_A, offerNumber: 1 } as const;
   const shutdown = encode({ ...cancel, reason: "shutdown" });
   assert.deepEqual(decodeControl(shutdown.with(shutdown.length - 1, 200)), [
     { ...cancel, reason: "other" },

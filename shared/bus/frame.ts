@@ -7,14 +7,13 @@
  * 1  u8   type           see FrameType
  * 2  u16  flags          none defined: sent as 0, ignored
  * 4  u32  sequence       1, 2, 3 … over DATA, END and ERR; other types carry the last one sent
- * 8  u32  attempt        the number of the offer that this belongs to, from 1
+ * 8  u32  offer number   the offer that this belongs to, from 1
  * 12 u32  tokens         completion tokens generated up to here
  * 16 …    payload
  * ```
  *
- * Every offer of a request to a worker has a number of its own (`attempt` on the
- * wire), even one that is rejected: only this number distinguishes a late frame from a
- * current one.
+ * Every offer of a request to a worker has a number of its own, even one that is
+ * rejected: only this number distinguishes a late frame from a current one.
  *
  * Concatenated in order, DATA payloads form one stream of lines, each ended by
  * `\n`. A line is one chunk of JSON, or, for a call without `stream`, the one
@@ -68,10 +67,10 @@ export interface FrameHeader {
   /** The frame's own number, from 1; in ACCEPT and BEAT the highest one sent so far. */
   sequence: number;
   /**
-   * The number of the offer that this belongs to, from 1: each time a request is
-   * offered to a worker counts.
+   * The offer that this belongs to, from 1: each time a request is offered to a worker
+   * counts.
    */
-  attempt: number;
+  offerNumber: number;
   /** Completion tokens generated up to here. */
   tokens: number;
 }
@@ -103,7 +102,7 @@ export function writeFrameHeader(
   target[2] = 0;
   target[3] = 0;
   writeU32(target, 4, header.sequence);
-  writeU32(target, 8, header.attempt);
+  writeU32(target, 8, header.offerNumber);
   writeU32(target, 12, header.tokens);
 }
 
@@ -117,7 +116,7 @@ export function decodeFrame(message: Uint8Array): Frame | null {
   return {
     type,
     sequence: readU32(message, 4),
-    attempt: readU32(message, 8),
+    offerNumber: readU32(message, 8),
     tokens: readU32(message, 12),
     payload: message.subarray(FRAME_HEADER_BYTES),
   };
@@ -308,10 +307,10 @@ const errSchema = endSchema.extend({
 
 /** Returns a whole REJECT frame, because a rejected job never has a sender. */
 export function encodeRejectFrame(
-  attempt: number,
+  offerNumber: number,
   reject: RejectPayload,
 ): Uint8Array {
-  const header = { type: FrameType.REJECT, sequence: 0, attempt, tokens: 0 };
+  const header = { type: FrameType.REJECT, sequence: 0, offerNumber, tokens: 0 };
   return encodeFrame(header, encodeJson(reject));
 }
 

@@ -7,14 +7,14 @@ import * as frame from "./frame.ts";
 
 Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 bytes, then the payload", () => {
   const payload = Buffer.of(7, 8);
-  const numbers = { sequence: 0x01020304, attempt: 2, tokens: 0xfffefdfc };
+  const numbers = { sequence: 0x01020304, offerNumber: 2, tokens: 0xfffefdfc };
   assert.deepEqual(
     [...frame.encodeFrame({ type: frame.FrameType.DATA, ...numbers }, payload)],
     [1, 3, 0, 0, 1, 2, 3, 4, 0, 0, 0, 2, 0xff, 0xfe, 0xfd, 0xfc, 7, 8],
   );
   for (const type of Object.values(frame.FrameType)) {
     for (const number of [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]) {
-      const numbers = { sequence: number, attempt: number, tokens: number };
+      const numbers = { sequence: number, offerNumber: number, tokens: number };
       const sent = { type, ...numbers, payload };
       const message = frame.encodeFrame(sent, payload);
       assert.deepEqual(frame.decodeFrame(message), sent);
@@ -24,7 +24,7 @@ Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 byte
 
 Deno.test("decodeFrame() returns null for what is no frame of this version", () => {
   const good = frame.encodeFrame(
-    { type: frame.FrameType.BEAT, sequence: 1, attempt: 1, tokens: 0 },
+    { type: frame.FrameType.BEAT, sequence: 1, offerNumber: 1, tokens: 0 },
     new Uint8Array(0),
   );
   const table: Uint8Array[] = [
@@ -42,7 +42,7 @@ Deno.test("a message carries frames of several requests, and many frames take se
   const sent = Array.from({ length: 20 }, (_, index) => {
     const { framePayloadBytesMax: most } = STREAM_LIMITS;
     const payload = Buffer.alloc(index % 3 === 0 ? most : 7, index);
-    const header = { sequence: index, attempt: 1, tokens: 0 };
+    const header = { sequence: index, offerNumber: 1, tokens: 0 };
     const data = { type: frame.FrameType.DATA, ...header, payload };
     return [index.toString(16).padStart(32, "0"), data] as const;
   });
@@ -129,7 +129,7 @@ Deno.test("REJECT is a frame without a sequence number; an unknown reason is rea
   assert(rejection !== null);
   const { payload, ...header } = rejection;
   const { REJECT: type } = frame.FrameType;
-  assert.deepEqual(header, { type, sequence: 0, attempt: 3, tokens: 0 });
+  assert.deepEqual(header, { type, sequence: 0, offerNumber: 3, tokens: 0 });
   assert.deepEqual(frame.parseReject(payload), reject);
   const newer = frame.encodeJson({ ...reject, reason: "moon" });
   assert.equal(frame.parseReject(newer)?.reason, "other");

@@ -29,7 +29,10 @@ const requestSchema = z.custom<JobRequest>((value) =>
 
 const versionSchema = z.object({
   version: z.int(),
-  /** The number of this offer of the request, from 1. */
+  /**
+   * The number of this offer of the request, from 1. The name is older than the word
+   * "offer", and stays: edges and workers of different releases read it.
+   */
   attempt: z.int().min(1),
 });
 
@@ -73,7 +76,7 @@ export function encodeWholeJob(
 
 /** The number of the offer of a job whose version this worker does not know. */
 export interface MismatchedJob {
-  mismatchedAttempt: number;
+  mismatchedOffer: number;
 }
 
 /**
@@ -87,7 +90,7 @@ export function decodeJob(
   const job = parsePayload(jobSchema, bytes);
   const { version, attempt } = job ?? parsePayload(versionSchema, bytes) ?? {};
   if (attempt === undefined) return null;
-  if (version !== JOB_VERSION) return { mismatchedAttempt: attempt };
+  if (version !== JOB_VERSION) return { mismatchedOffer: attempt };
   const isValid = (job?.upload === undefined) !== (job?.request === undefined);
   return isValid ? job : null;
 }
@@ -101,13 +104,13 @@ const UPLOAD_END_INDEX = 2 ** 32 - 1;
  * NATS request whose empty reply acknowledges it. Numbers are big-endian.
  *
  * ```
- * 0  u32  attempt   the number of the offer that this belongs to
- * 4  u32  index     0, 1, 2 …
+ * 0  u32  offer number   the offer that this belongs to
+ * 4  u32  index          0, 1, 2 …
  * 8  …    bytes
  * ```
  */
 export interface BodyPiece {
-  attempt: number;
+  offerNumber: number;
   index: number;
   /** A view of the message. */
   bytes: Uint8Array;
@@ -116,11 +119,11 @@ export interface BodyPiece {
 /** Returns the message of a piece. */
 export function encodePiece(
   bytes: Uint8Array,
-  attempt: number,
+  offerNumber: number,
   index: number,
 ): Uint8Array {
   const message = new Uint8Array(PIECE_HEADER_BYTES + bytes.length);
-  writeU32(message, 0, attempt);
+  writeU32(message, 0, offerNumber);
   writeU32(message, 4, index);
   message.set(bytes, PIECE_HEADER_BYTES);
   return message;
@@ -134,15 +137,15 @@ export function encodeLargeRequest({ request }: UploadEnd): Uint8Array | null {
 }
 
 /** Returns the message of the last piece of an upload. */
-export function encodeUploadEnd(end: UploadEnd, attempt: number): Uint8Array {
-  return encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
+export function encodeUploadEnd(end: UploadEnd, offerNumber: number): Uint8Array {
+  return encodePiece(encodeJson(end), offerNumber, UPLOAD_END_INDEX);
 }
 
 /** Reads a piece; null if the message is too short to be one. */
 export function decodePiece(message: Uint8Array): BodyPiece | null {
   if (message.length < PIECE_HEADER_BYTES) return null;
   return {
-    attempt: readU32(message, 0),
+    offerNumber: readU32(message, 0),
     index: readU32(message, 4),
     bytes: message.subarray(PIECE_HEADER_BYTES),
   };

@@ -30,7 +30,7 @@ Deno.test("a large request and an upload come back from their pieces", () => {
     const files = new UploadAssembly();
     for (let at = 0; at * PIECE < text.length; at += 1) {
       const bytes = text.subarray(at * PIECE, (at + 1) * PIECE);
-      assert.equal(pieceOf(bytes, at).attempt, 2);
+      assert.equal(pieceOf(bytes, at).offerNumber, 2);
       assert.equal(large.add(pieceOf(bytes, at)), "more");
       assert.equal(files.add(pieceOf(bytes, at)), "more");
     }
@@ -90,7 +90,7 @@ Deno.test("add() refuses a piece out of order and files of another size; a damag
   assert.equal(decodePiece(new Uint8Array(7)), null, "shorter than its header");
 });
 
-Deno.test("decodeJob() reads jobs and uploads, and names the attempt of a job it does not understand", () => {
+Deno.test("decodeJob() reads jobs and uploads, and names the offer of a job it does not understand", () => {
   const bytesOf = (value: unknown) => encode(JSON.stringify(value));
   const envelope = { version: JOB_VERSION, attempt: 7, deadlineMs: 1 };
   const [request, upload] = [REQUEST, true];
@@ -98,7 +98,7 @@ Deno.test("decodeJob() reads jobs and uploads, and names the attempt of a job it
     assert.deepEqual(decodeJob(bytesOf(job)), job);
   }
   const newer = { ...envelope, version: JOB_VERSION + 1, request: "other" };
-  assert.deepEqual(decodeJob(bytesOf(newer)), { mismatchedAttempt: 7 });
+  assert.deepEqual(decodeJob(bytesOf(newer)), { mismatchedOffer: 7 });
   const damaged = [
     "no job",
     { ...envelope, deadlineMs: 0, request },

@@ -75,7 +75,7 @@ export type SendControl = (workerId: string, record: ControlRecord) => void;
 export interface StreamReceiverOptions {
   requestId: string;
   /** The number of the offer, from 1. Frames of any other are `stray`. */
-  attempt: number;
+  offerNumber: number;
   /** The worker the job was sent to, or null if any may accept it. */
   workerId: string | null;
   /** When the job was sent, on the clock of all other times. */
@@ -94,7 +94,7 @@ const STRAY: StreamEvent = { type: "stray" };
  * NAK waits for twice `nakIntervalMs`.
  */
 export class StreamReceiver {
-  readonly attempt: number;
+  readonly offerNumber: number;
   /** The worker that runs the job or was offered it, or null. */
   workerId: string | null;
   /** Whether a worker is known to run the job. */
@@ -126,7 +126,7 @@ export class StreamReceiver {
   #unackedBytes = 0;
 
   constructor(readonly options: StreamReceiverOptions) {
-    this.attempt = options.attempt;
+    this.offerNumber = options.offerNumber;
     this.#limits = options.limits ?? STREAM_LIMITS;
     this.#nakDelayMs = this.#limits.nakIntervalMs;
     this.workerId = options.workerId;
@@ -136,7 +136,7 @@ export class StreamReceiver {
 
   /** A frame of this request has arrived, of whichever offer. */
   onFrame(frame: Frame, nowMs: number): StreamEvent {
-    if (this.isOver || frame.attempt !== this.attempt) return STRAY;
+    if (this.isOver || frame.offerNumber !== this.offerNumber) return STRAY;
     this.#frameMs = nowMs;
     this.tokens = Math.max(this.tokens, frame.tokens);
     switch (frame.type) {
@@ -289,7 +289,7 @@ export class StreamReceiver {
   #send(action: ControlAction): void {
     const { control, requestId } = this.options;
     if (this.workerId === null) return;
-    control(this.workerId, { ...action, requestId, attempt: this.attempt });
+    control(this.workerId, { ...action, requestId, offerNumber: this.offerNumber });
   }
 }
 
@@ -300,7 +300,7 @@ export class StreamReceiver {
  */
 export function answerStrayFrame(
   requestId: string,
-  { type, attempt, sequence, payload }: Frame,
+  { type, offerNumber, sequence, payload }: Frame,
   control: SendControl,
 ): void {
   if (type === FrameType.DATA || type === FrameType.REJECT) return;
@@ -308,7 +308,7 @@ export function answerStrayFrame(
   if (workerId === null) return;
   control(workerId, {
     requestId,
-    attempt,
+    offerNumber,
     ...(type === FrameType.END || type === FrameType.ERR
       ? { type: "ack", sequence }
       : { type: "cancel", reason: "unknown_stream" }),

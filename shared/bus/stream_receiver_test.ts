@@ -18,7 +18,7 @@ import {
   type StreamReceiverOptions,
 } from "./stream_receiver.ts";
 
-const ATTEMPT = 2;
+const OFFER_NUMBER = 2;
 const { ackFrames, ackBytes, nakIntervalMs, tickMs } = STREAM_LIMITS;
 const { silenceLostMs, silenceProbeMs, windowBytes } = STREAM_LIMITS;
 
@@ -26,7 +26,7 @@ const frameOf = (
   type: FrameType,
   sequence: number,
   payload: Uint8Array,
-) => ({ type, sequence, attempt: ATTEMPT, tokens: 0, payload });
+) => ({ type, sequence, offerNumber: OFFER_NUMBER, tokens: 0, payload });
 const named = (type: FrameType, sequence: number, worker: string) =>
   frameOf(type, sequence, encodeJson({ worker, usage: null }));
 
@@ -44,7 +44,7 @@ const beat = (sequence: number, worker = "w1") =>
   named(FrameType.BEAT, sequence, worker);
 const reject = () => {
   const rejection = { worker: "w1", reason: "full", retryAfterMs: 5 } as const;
-  const frame = decodeFrame(encodeRejectFrame(ATTEMPT, rejection));
+  const frame = decodeFrame(encodeRejectFrame(OFFER_NUMBER, rejection));
   assert(frame !== null);
   return frame;
 };
@@ -96,7 +96,7 @@ function play({ after = 0, isSlow = false, steps, ...options }: Case): void {
   const actions: string[] = [];
   const receiver = new StreamReceiver({
     requestId: "r",
-    attempt: ATTEMPT,
+    offerNumber: OFFER_NUMBER,
     workerId: "w1",
     nowMs: 0,
     control: (worker, record) => void actions.push(recordText(worker, record)),
@@ -204,7 +204,7 @@ Deno.test("receiver: DATA, END, ERR and BEAT imply acceptance", () => {
 Deno.test("receiver: the end states the exact count, even below an earlier estimate", () => {
   const receiver = new StreamReceiver({
     requestId: "r",
-    attempt: ATTEMPT,
+    offerNumber: OFFER_NUMBER,
     workerId: "w1",
     nowMs: 0,
     control: () => {},

@@ -35,7 +35,7 @@ export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 /** The offer whose answer is sent, and by whom. */
 export interface StreamSenderOptions {
   /** The number of the offer, from 1. Records for any other are ignored. */
-  readonly attempt: number;
+  readonly offerNumber: number;
   readonly workerId: string;
   /** When the job arrived, on the clock of all other times. */
   readonly nowMs: number;
@@ -168,7 +168,7 @@ export class StreamSender {
 
   /** A record for this request has arrived, for whichever offer. */
   onControl(record: ControlRecord, nowMs: number): void {
-    if (record.attempt !== this.options.attempt || this.isFinished) return;
+    if (record.offerNumber !== this.options.offerNumber || this.isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
     this.#heardMs = nowMs;
     if (record.type === "ack") this.#onAck(record.sequence, nowMs);
@@ -305,8 +305,8 @@ export class StreamSender {
   }
 
   #headerOf(type: FrameType, sequence: number): FrameHeader {
-    const { attempt } = this.options;
-    return { type, sequence, attempt, tokens: this.#tokens };
+    const { offerNumber } = this.options;
+    return { type, sequence, offerNumber, tokens: this.#tokens };
   }
 
   #sendNumbered(frame: Uint8Array, nowMs: number): void {

@@ -7,7 +7,7 @@ import type { ControlAction } from "./control.ts";
 import { decodeFrame, FrameType, parseWorker } from "./frame.ts";
 import { ByteSlab, StreamSender } from "./stream_sender.ts";
 
-const ATTEMPT = 3;
+const OFFER_NUMBER = 3;
 const FAILURE = {
   error: new ApiError("upstream_error", "No"),
   retryable: true,
@@ -25,7 +25,7 @@ function start(limits: Partial<StreamLimits> = {}) {
   const tokens: number[] = [];
   const frames: Uint8Array[] = [];
   const sender = new StreamSender({
-    attempt: ATTEMPT,
+    offerNumber: OFFER_NUMBER,
     workerId: "w1",
     nowMs: 0,
     limits: { ...STREAM_LIMITS, ...limits },
@@ -34,7 +34,7 @@ function start(limits: Partial<StreamLimits> = {}) {
       frames.push(bytes);
       const frame = decodeFrame(bytes);
       assert(frame !== null);
-      assert.equal(frame.attempt, ATTEMPT);
+      assert.equal(frame.offerNumber, OFFER_NUMBER);
       if (frame.type !== FrameType.DATA) {
         assert.equal(parseWorker(frame.payload), "w1");
       }
@@ -48,8 +48,8 @@ function start(limits: Partial<StreamLimits> = {}) {
   const did = () => actions.splice(0);
   const write = (bytes: number, count: number, nowMs: number) =>
     sender.write(new Uint8Array(bytes), count, nowMs);
-  const tell = (action: ControlAction, nowMs: number, attempt = ATTEMPT) =>
-    sender.onControl({ ...action, requestId: "r", attempt }, nowMs);
+  const tell = (action: ControlAction, nowMs: number, offerNumber = OFFER_NUMBER) =>
+    sender.onControl({ ...action, requestId: "r", offerNumber }, nowMs);
   const ack = (sequence: number, nowMs: number) =>
     tell({ type: "ack", sequence }, nowMs);
   const nak = (sequence: number, nowMs: number) =>
@@ -97,20 +97,20 @@ Deno.test("invalid records change nothing", () => {
   tell(ack(2), 5);
   did();
   const { bufferedBytes } = sender;
-  const table: [name: string, action: ControlAction, attempt?: number][] = [
+  const table: [name: string, action: ControlAction, offerNumber?: number][] = [
     ["NAK of what is acknowledged", nak(2)],
     ["NAK of 0", nak(0)],
     ["NAK beyond the next", nak(6)],
-    ["NAK of an older attempt", nak(3), ATTEMPT - 1],
-    ["NAK of a newer attempt", nak(3), ATTEMPT + 1],
-    ["ACK of an older attempt", ack(4), ATTEMPT - 1],
+    ["NAK of an older offer", nak(3), OFFER_NUMBER - 1],
+    ["NAK of a newer offer", nak(3), OFFER_NUMBER + 1],
+    ["ACK of an older offer", ack(4), OFFER_NUMBER - 1],
     ["ACK of what was never sent", ack(5)],
     ["ACK again", ack(2)],
     ["ACK of 0", ack(0)],
-    ["CANCEL", { type: "cancel", reason: "client_gone" }, ATTEMPT - 1],
+    ["CANCEL", { type: "cancel", reason: "client_gone" }, OFFER_NUMBER - 1],
   ];
-  for (const [name, action, attempt] of table) {
-    tell(action, 100, attempt);
+  for (const [name, action, offerNumber] of table) {
+    tell(action, 100, offerNumber);
     assert.deepEqual(did(), [], name);
     assert.equal(sender.bufferedBytes, bufferedBytes, name);
   }

@@ -39,8 +39,8 @@ export const subjects = {
    * The reply subject of a job: names the request, and gets the server's notice that
    * the job had no subscriber.
    */
-  edgeStream: (edgeId: string, requestId: string, attempt: number) =>
-    `gw.v1.edge.${edgeId}.s.${requestId}.${attempt}`,
+  edgeStream: (edgeId: string, requestId: string, offerNumber: number) =>
+    `gw.v1.edge.${edgeId}.s.${requestId}.${offerNumber}`,
   /** All `edgeStream` subjects of one edge. */
   edgeStreams: (edgeId: string) => `gw.v1.edge.${edgeId}.s.*.*`,
   /** Beats of one worker, see `WorkerBeat`. */
@@ -65,14 +65,14 @@ export interface EdgeStream {
   edgeId: string;
   /** 32 hex characters. */
   requestId: string;
-  attempt: number;
+  offerNumber: number;
 }
 
 /** Reads an `edgeStream` subject; null for any other text. */
 export function parseEdgeStream(subject: string): EdgeStream | null {
-  const [, edgeId, requestId, attempt] = EDGE_STREAM.exec(subject) ?? [];
+  const [, edgeId, requestId, offerNumber] = EDGE_STREAM.exec(subject) ?? [];
   if (edgeId === undefined || requestId === undefined) return null;
-  return { edgeId, requestId, attempt: Number(attempt) };
+  return { edgeId, requestId, offerNumber: Number(offerNumber) };
 }
 
 /** Returns the last token of a subject: of a beat, the id of its sender. */

@@ -134,7 +134,7 @@ const CANCELLED = {
 const MS_PER_SECOND = 1000;
 
 /**
- * One attempt of a request at this worker, from its arrival until its edge has the
+ * A request that was offered to this worker, from its arrival until its edge has the
  * answer. It holds a slot until its backend has stopped.
  */
 export class Job {
@@ -163,8 +163,8 @@ export class Job {
     options: JobOptions,
     { host, environment }: { host: JobHost; environment: JobEnvironment },
   ) {
-    const { message, requestId } = options;
-    const { upload, attempt, traceparent, account } = message;
+    const { upload, attempt: offerNumber, traceparent, account } =
+      options.message;
     const { workerId, family, now, memory } = environment;
     this.options = options;
     this.#host = host;
@@ -181,13 +181,13 @@ export class Job {
       kind: "CONSUMER",
       parent: traceparent,
       attributes: {
-        "gateway.request_id": publicRequestId(requestId),
+        "gateway.request_id": publicRequestId(options.requestId),
         "gateway.worker_id": workerId,
-        "gateway.attempt": attempt,
+        "gateway.attempt": offerNumber,
       },
     });
     const nowMs = this.#steadyMs();
-    this.sender = new StreamSender({ attempt, workerId, nowMs }, {
+    this.sender = new StreamSender({ offerNumber, workerId, nowMs }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
         host.sendFrame(options, frame);
@@ -218,7 +218,7 @@ export class Job {
    * edge sends no more than a few that are not acknowledged.
    */
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
-    const isOurs = this.options.message.attempt === piece.attempt;
+    const isOurs = this.options.message.attempt === piece.offerNumber;
     if (!this.#isReceiving || this.#body === null || !isOurs) return;
     this.#lastPieceAtMs = this.#environment.now();
     const { body, room } = this.#body.add(piece);
@@ -340,8 +340,8 @@ export class Job {
     if (this.sender.isFinished) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
-      const { attempt } = this.options.message;
-      const header = { type: FrameType.ERR, sequence: 0, attempt, tokens };
+      const { attempt: offerNumber } = this.options.message;
+      const header = { type: FrameType.ERR, sequence: 0, offerNumber, tokens };
       const failure = { error, retryable: false, usage: null };
       const payload = encodeErr(this.#environment.workerId, failure);
       this.#host.sendFrame(this.options, encodeFrame(header, payload));

@@ -64,7 +64,7 @@ export const WORKER_METRICS = {
   }),
   attempts: counter("gateway_backend_attempts_total", {
     help:
-      "Requests to model servers by outcome: `success`, `aborted` (the answer was no longer needed), or the fault.",
+      "Attempts at model servers by outcome: `success`, `aborted` (the answer was no longer needed), or the fault.",
     labels: ["model", "backend", "outcome"],
   }),
   attemptSeconds: histogram("gateway_backend_duration_seconds", {

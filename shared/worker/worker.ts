@@ -239,9 +239,9 @@ export class Worker implements JobHost {
       const message = "A job, or the subject for its answer, cannot be read";
       return log.warn("job_unreadable", { replySubject: reply, message });
     }
-    if ("mismatchedAttempt" in message) {
-      const { mismatchedAttempt } = message;
-      return this.#reject(target, mismatchedAttempt, "unsupported_version");
+    if ("mismatchedOffer" in message) {
+      const { mismatchedOffer } = message;
+      return this.#reject(target, mismatchedOffer, "unsupported_version");
     }
     const reason = this.#refusal(message);
     if (reason !== null) return this.#reject(target, message.attempt, reason);
@@ -251,7 +251,7 @@ export class Worker implements JobHost {
       host: this,
       environment: this.#environment,
     });
-    // An edge that sends a request again has abandoned the previous attempt.
+    // An edge that sends a request again has abandoned the previous offer.
     this.#jobs.get(requestId)?.sender.cancel("not_accepted");
     this.#jobs.set(requestId, job);
     this.#inFlight += 1;
@@ -272,12 +272,12 @@ export class Worker implements JobHost {
     return isUnknown ? "unknown_model" : null;
   }
 
-  #reject(to: FrameTarget, attempt: number, reason: RejectReason): void {
+  #reject(to: FrameTarget, offerNumber: number, reason: RejectReason): void {
     const { metrics, workerId: worker } = this.#dependencies;
     metrics.rejected(reason);
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
-    this.sendFrame(to, encodeRejectFrame(attempt, payload));
+    this.sendFrame(to, encodeRejectFrame(offerNumber, payload));
   }
 
   #onControl({ data, reply = "" }: BusMessage): void {
@@ -306,7 +306,7 @@ export class Worker implements JobHost {
   onFinished(job: Job): void {
     this.#dependencies.metrics.sent(job.sender);
     const { requestId } = job.options;
-    // A second attempt may already have replaced it.
+    // A second offer may already have replaced it.
     if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
     if (this.#jobs.size === 0) this.#idle?.resolve();
   }

@@ -198,8 +198,8 @@ export class WorkerRig {
     });
   }
 
-  job(id: number, { attempt = 1, model = MODEL } = {}): void {
-    this.#offer(id, { attempt, request: { ...REQUEST, model } });
+  job(id: number, { offerNumber = 1, model = MODEL } = {}): void {
+    this.#offer(id, { attempt: offerNumber, request: { ...REQUEST, model } });
   }
 
   /** A job whose request follows in pieces. */
@@ -225,13 +225,13 @@ export class WorkerRig {
 
   ack(id: number, sequence: number): void {
     const requestId = idOf(id);
-    this.#control({ type: "ack", requestId, attempt: 1, sequence });
+    this.#control({ type: "ack", requestId, offerNumber: 1, sequence });
   }
 
-  cancel(id: number, attempt = 1): void {
+  cancel(id: number, offerNumber = 1): void {
     const requestId = idOf(id);
     const reason = "client_gone";
-    this.#control({ type: "cancel", reason, requestId, attempt });
+    this.#control({ type: "cancel", reason, requestId, offerNumber });
   }
 
   tickTo(ms: number): void {

@@ -75,17 +75,17 @@ Deno.test("an answer that is complete just after its job was cancelled reports i
   assert.equal(t.worker.inFlight, 0);
 });
 
-Deno.test("a second attempt of a request stops the first, and each frees its slot", async () => {
+Deno.test("a second offer of a request stops the first, and each frees its slot", async () => {
   const backend = new SilentBackend();
   const t = await WorkerRig.start({ run: backend.run });
   t.job(1);
   await turns();
-  t.job(1, { attempt: 2 });
+  t.job(1, { offerNumber: 2 });
   await turns();
   assert.deepEqual(backend.aborted(), [true, false]);
   assert.equal(t.worker.inFlight, 1);
   t.cancel(1);
-  assert.deepEqual(backend.aborted(), [true, false], "meant the first attempt");
+  assert.deepEqual(backend.aborted(), [true, false], "meant the first offer");
   t.cancel(1, 2);
   await turns();
   assert.equal(t.worker.inFlight, 0);

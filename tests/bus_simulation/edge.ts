@@ -14,9 +14,9 @@ import {
 } from "@gateway/shared/bus/stream_receiver";
 import { makeScript } from "./profile.ts";
 import type { FrameTaker, Worker } from "./worker.ts";
-import { AttemptRecord, Process, type World } from "./world.ts";
+import { OfferRecord, Process, type World } from "./world.ts";
 
-const ATTEMPTS_MAX = 3;
+const OFFERS_MAX = 3;
 const LINE_BYTES_MAX = 1_048_576;
 const LINE_END = new TextEncoder().encode("\n");
 /**
@@ -126,14 +126,14 @@ export class Edge extends Process implements FrameTaker {
   }
 }
 
-/** A request of a client, with all of its attempts, and checks of what it receives. */
+/** A request of a client, with all of its offers, and checks of what it receives. */
 export class Request {
   receiver: StreamReceiver | null = null;
   outcome: Outcome | null = null;
-  record: AttemptRecord | null = null;
+  record: OfferRecord | null = null;
   readonly world: World;
   readonly #clientMs: number;
-  #attempt = 0;
+  #offerNumber = 0;
   #deliveredBytes = 0;
   #lineBytes = 0;
   #lines = new LineAssembler(LINE_BYTES_MAX);
@@ -147,19 +147,19 @@ export class Request {
     this.#clientMs = random.between(0, profile.clientMsMax);
   }
 
-  /** Sends the job to a worker, dead or alive: a new attempt. */
+  /** Sends the job to a worker, dead or alive: a new offer. */
   dispatch(): void {
-    assert.equal(this.#deliveredBytes, 0, "second attempt after a byte");
+    assert.equal(this.#deliveredBytes, 0, "second offer after a byte");
     const { edge, id: requestId, world } = this;
     const { limits, profile, random } = world;
-    const attempt = ++this.#attempt;
-    const name = `${requestId.slice(-2)}/${attempt}`;
+    const offerNumber = ++this.#offerNumber;
+    const name = `${requestId.slice(-2)}/${offerNumber}`;
     const script = makeScript(name, random, profile);
     // A slow client stops the backend once for each part of the window.
     const stops = Math.ceil(script.bytes.length / limits.ackBytes) + 1;
     const settleByMs = Math.max(world.nowMs, profile.quietMs) +
       script.durationMs + stops * (this.#clientMs + 100) + SETTLE_MS;
-    const record = new AttemptRecord(name, script, settleByMs);
+    const record = new OfferRecord(name, script, settleByMs);
     const worker = edge.workers[random.whole(0, edge.workers.length - 1)];
     assert(worker !== undefined);
     const isChosen = !random.chance(profile.anyShare);
@@ -168,17 +168,17 @@ export class Request {
     this.#nakMs = -Infinity;
     this.receiver = new StreamReceiver({
       requestId,
-      attempt,
+      offerNumber,
       limits,
       nowMs: edge.steadyMs,
       workerId: isChosen ? worker.id : null,
       control: (workerId, message) => this.#send(workerId, message, record),
     });
-    const job = { requestId, attempt, edge, record };
+    const job = { requestId, offerNumber, edge, record };
     world.publishOnce(edge, worker, () => worker.onJob(job));
   }
 
-  /** A frame of this request. False when it belongs to none of its attempts. */
+  /** A frame of this request. False when it belongs to none of its offers. */
   onFrame(frame: Frame): boolean {
     const { receiver, record } = this;
     if (receiver === null || record === null) return false;
@@ -223,7 +223,7 @@ export class Request {
   #onEvent(
     event: StreamEvent,
     receiver: StreamReceiver,
-    record: AttemptRecord,
+    record: OfferRecord,
   ): void {
     const { script, name } = record;
     const { counts, profile: { weather } } = this.world;
@@ -268,7 +268,7 @@ export class Request {
   #send(
     workerId: string,
     message: ControlRecord,
-    record: AttemptRecord,
+    record: OfferRecord,
   ): void {
     const { counts, limits, nowMs } = this.world;
     if (message.type === "cancel") record.unwantedSinceMs ??= nowMs;
@@ -287,7 +287,7 @@ export class Request {
     this.edge.tellWorker(workerId, message);
   }
 
-  #deliver(record: AttemptRecord, payload: Uint8Array, sequence: number): void {
+  #deliver(record: OfferRecord, payload: Uint8Array, sequence: number): void {
     record.assertSaid(this.#deliveredBytes, payload);
     this.#deliveredBytes += payload.length;
     const lines = this.#lines.push(payload);
@@ -313,7 +313,7 @@ export class Request {
     this.receiver?.delivered(this.#untakenSequence);
   }
 
-  #assertWhole({ name, hasSaidEnd, script }: AttemptRecord, tokens: number) {
+  #assertWhole({ name, hasSaidEnd, script }: OfferRecord, tokens: number) {
     assert(hasSaidEnd, `${name}: ended before its end`);
     assert.equal(this.#deliveredBytes, script.bytes.length, name);
     assert.equal(this.#lines.push(LINE_END)?.length, 1, name);
@@ -321,7 +321,7 @@ export class Request {
   }
 
   #retryOr(outcome: Outcome): void {
-    if (this.#deliveredBytes > 0 || this.#attempt >= ATTEMPTS_MAX) {
+    if (this.#deliveredBytes > 0 || this.#offerNumber >= OFFERS_MAX) {
       return this.settle(outcome);
     }
     this.world.counts.retries++;

@@ -149,11 +149,11 @@ function makePauses(
  */
 const PAUSE_MS_MAX = { calm: 0, sleepy: 15_000, gentle: 1_500, rough: 6_000 };
 
-/** All that a backend will say in one attempt. */
+/** All that a backend will say after one offer. */
 export type Script = ReturnType<typeof makeScript>;
 
 /**
- * Makes up an answer. The bytes of every attempt of every request differ in every line,
+ * Makes up an answer. The bytes for every offer of every request differ in every line,
  * so that no piece can be taken for another.
  */
 export function makeScript(

@@ -17,11 +17,11 @@ import {
   StreamSender,
 } from "@gateway/shared/bus/stream_sender";
 import { usageOf } from "../support/model_servers/scripted_model_server.ts";
-import { type AttemptRecord, Process, type World } from "./world.ts";
+import { type OfferRecord, Process, type World } from "./world.ts";
 
 /** A CANCEL or ACK that was lost is made good with the next BEAT or END. */
 const STOP_MS = 2_500;
-/** A worker is done with an attempt at the latest this long after the edge. */
+/** A worker is done with an offer at the latest this long after the edge. */
 const GRACE_MS = 35_000;
 
 /** What a worker knows of an edge: a process that takes the frames of its answers. */
@@ -34,10 +34,10 @@ export interface FrameTaker extends Process {
 export interface Job {
   requestId: string;
   /** From 1: a request that is dispatched again has the next one. */
-  attempt: number;
+  offerNumber: number;
   /** Gets the frames of the answer. */
   edge: FrameTaker;
-  record: AttemptRecord;
+  record: OfferRecord;
 }
 
 /** A frame that waits for the end of its turn, and what its bytes were before. */
@@ -67,7 +67,7 @@ export class Worker extends Process {
     );
   }
 
-  /** Attempts whose senders are not finished. */
+  /** Offers whose senders are not finished. */
   get runCount(): number {
     return this.isDead ? 0 : this.#runs.size;
   }
@@ -79,7 +79,7 @@ export class Worker extends Process {
     if (this.world.random.chance(this.world.profile.rejectShare)) {
       const { id: worker } = this;
       const reject = { worker, reason: "full", retryAfterMs: null } as const;
-      return this.send(job, encodeRejectFrame(job.attempt, reject));
+      return this.send(job, encodeRejectFrame(job.offerNumber, reject));
     }
     const run = new Run(job, this, () => this.#runs.delete(key));
     this.#runs.set(key, run);
@@ -131,7 +131,7 @@ export class Worker extends Process {
   }
 }
 
-/** One attempt at its worker: a script and the sender that it speaks through. */
+/** One offer at its worker: a script and the sender that it speaks through. */
 class Run {
   readonly sender: StreamSender;
   #step = 0;
@@ -147,7 +147,7 @@ class Run {
   ) {
     const { id: workerId, steadyMs: nowMs, world: { limits } } = worker;
     this.sender = new StreamSender({
-      attempt: job.attempt,
+      offerNumber: job.offerNumber,
       workerId,
       nowMs,
       limits,
@@ -269,5 +269,5 @@ class Run {
   }
 }
 
-const keyOf = ({ requestId, attempt }: Pick<Job, "requestId" | "attempt">) =>
-  `${requestId}.${attempt}`;
+const keyOf = ({ requestId, offerNumber }: Pick<Job, "requestId" | "offerNumber">) =>
+  `${requestId}.${offerNumber}`;

@@ -209,9 +209,9 @@ export abstract class Process {
 }
 
 /**
- * What truly happened in one attempt, for checks. Neither end of the stream sees it.
+ * What truly became of one offer, for checks. Neither end of the stream sees it.
  */
-export class AttemptRecord {
+export class OfferRecord {
   saidBytes = 0;
   saidTokens = 0;
   hasSaidEnd = false;

@@ -74,7 +74,7 @@ Deno.test("EventAnswer fails as an HTTP error before the first line, and by an e
   assert.equal(await text(out), `data: {"a":1}\n\n${FAILURE_EVENT}`);
 });
 
-Deno.test("both answers discard what a lost attempt has sent", async () => {
+Deno.test("both answers discard what a lost worker has sent", async () => {
   for (const kind of ["answer", "whole"] as const) {
     const { out, [kind]: answer } = setup();
     answer.onPayload(bytes('{"old'), 1);
@@ -115,7 +115,7 @@ Deno.test("EventAnswer sends a keep-alive after silence, not before", async () =
   assert.equal(await text(out), `data: {}\n\n: keep-alive\n${DONE_EVENT}`);
 });
 
-Deno.test("EventAnswer opens a late stream with keep-alives; another attempt or an error may still follow", async () => {
+Deno.test("EventAnswer opens a late stream with keep-alives; another worker or an error may still follow", async () => {
   for (const ending of ["restart", "error"]) {
     const { answer, clock, out } = setup();
     answer.onPayload(bytes('{"cut'), 1);

@@ -178,7 +178,7 @@ export class Dispatcher {
     if (target === null) return;
     // Just after an outage of the bus, a worker may not have reconnected yet.
     this.#followBus();
-    this.#runs.get(target.requestId)?.onNoResponders(target.attempt);
+    this.#runs.get(target.requestId)?.onNoResponders(target.offerNumber);
   }
 
   /** A message on a worker's beat subject. Ignores one of another version. */

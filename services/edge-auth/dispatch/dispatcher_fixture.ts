@@ -31,12 +31,12 @@ const idOf = (number: number) => number.toString(16).padStart(32, "0");
 const numberOf = (requestId = "") => Number.parseInt(requestId, 16);
 
 /**
- * The request of a frame, and its head; by default the last attempt of the first
+ * The request of a frame, and its head; by default the last offer of the first
  * request.
  */
 export interface Header {
   readonly request?: number;
-  readonly attempt?: number;
+  readonly offerNumber?: number;
   readonly sequence?: number;
   readonly tokens?: number;
 }
@@ -94,25 +94,25 @@ class ScriptedBus implements EdgeLink {
   }
 
   #onJob(subject: string, reply: string, payload: Uint8Array): void {
-    const [requestId, attempt] = reply.split(".").slice(-2);
+    const [requestId, offerNumber] = reply.split(".").slice(-2);
     const request = numberOf(requestId);
     const job = decodeJob(payload);
     assert(job !== null && "deadlineMs" in job);
     this.#stage.deadlinesMs.set(request, job.deadlineMs);
-    this.#stage.attempts.set(request, Number(attempt));
+    this.#stage.offers.set(request, Number(offerNumber));
     const worker = subject === subjects.anyWorker("chat")
       ? "anybody"
       : lastToken(subject);
-    this.#note(`offer ${worker} ${request}.${attempt}`);
+    this.#note(`offer ${worker} ${request}.${offerNumber}`);
   }
 
   #onControl(subject: string, payload: Uint8Array): void {
     this.controlMessages += 1;
     for (const record of decodeControl(payload)) {
-      const { type, requestId, attempt } = record;
+      const { type, requestId, offerNumber } = record;
       const rest = record.type === "cancel" ? record.reason : record.sequence;
       const to = lastToken(subject);
-      this.#note(`${type} ${to} ${numberOf(requestId)}.${attempt} ${rest}`);
+      this.#note(`${type} ${to} ${numberOf(requestId)}.${offerNumber} ${rest}`);
     }
   }
 
@@ -159,8 +159,8 @@ export class Stage {
   readonly clock = { ms: 0 };
   /** What the dispatcher did, in order; see {@link take}. */
   readonly events: string[] = [];
-  /** The last attempt of each request. */
-  readonly attempts = new Map<number, number>();
+  /** The number of the last offer of each request. */
+  readonly offers = new Map<number, number>();
   /** The deadline that the last job of each request states. */
   readonly deadlinesMs = new Map<number, number>();
   readonly bus = new ScriptedBus(this);
@@ -283,7 +283,7 @@ export class Stage {
   /** The bus says that nobody received the job. */
   noResponders(header: Header = {}): void {
     const id = idOf(header.request ?? 1);
-    const subject = subjects.edgeStream(EDGE, id, this.#attemptOf(header));
+    const subject = subjects.edgeStream(EDGE, id, this.#offerNumberOf(header));
     this.dispatcher.onNoResponders(subject);
   }
 
@@ -301,8 +301,8 @@ export class Stage {
     }
   }
 
-  #attemptOf({ request = 1, attempt }: Header): number {
-    return attempt ?? this.attempts.get(request) ?? 0;
+  #offerNumberOf({ request = 1, offerNumber }: Header): number {
+    return offerNumber ?? this.offers.get(request) ?? 0;
   }
 
   #frame(
@@ -315,7 +315,7 @@ export class Stage {
       type: FrameType[type],
       sequence,
       tokens,
-      attempt: this.#attemptOf(header),
+      offerNumber: this.#offerNumberOf(header),
     }, payload);
     const [message = assert.fail()] = encodeFrames([[idOf(request), bytes]]);
     this.dispatcher.onFrameMessage(message);

@@ -1,6 +1,6 @@
 /**
  * Guarantee: a run ends exactly once, in time, whatever its workers do; a lost
- * attempt is repeated once, and never after the client has received a byte. Requests
+ * offer is repeated once, and never after the client has received a byte. Requests
  * reach workers in the order of their arrival, as soon as there is a free slot.
  */
 import assert from "node:assert/strict";
@@ -72,8 +72,8 @@ Deno.test("a worker that does not accept in time is cancelled and skipped; its l
     "offer w2 1.2",
     "cancel w1 1.1 not_accepted",
   ]);
-  t.noResponders({ attempt: 1 });
-  t.accept("w1", { attempt: 1 });
+  t.noResponders({ offerNumber: 1 });
+  t.accept("w1", { offerNumber: 1 });
   t.accept("w2");
   t.data("a\n", 1);
   assert.deepEqual(await t.take(), [

@@ -69,9 +69,9 @@ export class EdgeBus {
   sendJob(
     subject: string,
     job: Uint8Array,
-    { requestId, attempt }: { requestId: string; attempt: number },
+    { requestId, offerNumber }: { requestId: string; offerNumber: number },
   ): boolean {
-    const reply = subjects.edgeStream(this.#edgeId, requestId, attempt);
+    const reply = subjects.edgeStream(this.#edgeId, requestId, offerNumber);
     return this.#publish(subject, job, reply);
   }
 

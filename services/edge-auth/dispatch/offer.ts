@@ -27,7 +27,7 @@ export interface OfferBus {
   sendJob(
     subject: string,
     job: Uint8Array,
-    reply: { requestId: string; attempt: number },
+    reply: { requestId: string; offerNumber: number },
   ): boolean;
   sendPiece(subject: string, piece: Uint8Array): Promise<unknown>;
   control(family: WorkerFamily, workerId: string, record: ControlRecord): void;
@@ -62,8 +62,8 @@ export interface OfferTools {
 
 /** To whom a job is offered, and for how long. */
 export interface OfferTerms {
-  /** Which offer of the job this is, from 1; it is the `attempt` of its frames. */
-  readonly attempt: number;
+  /** Which offer of the job this is, from 1. Its frames have the same number. */
+  readonly offerNumber: number;
   /** The run ends this many ms from now. */
   readonly deadlineMs: number;
   /** Null: any worker may accept it. */
@@ -102,10 +102,10 @@ export class Offer {
    */
   static send(job: RunJob, terms: OfferTerms, tools: OfferTools): Offer | null {
     const { requestId, kind, traceparent, account, session, body } = job;
-    const { attempt, deadlineMs, workerId } = terms;
+    const { offerNumber, deadlineMs, workerId } = terms;
     const head = {
       version: JOB_VERSION,
-      attempt,
+      attempt: offerNumber,
       deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
       ...(account === undefined ? {} : { account }),
@@ -118,7 +118,7 @@ export class Offer {
       ? subjects.anyWorker(familyOf(kind))
       : subjects.job(familyOf(kind), workerId);
     const message = whole ?? encodeJson({ ...head, upload: true });
-    const isSent = tools.bus.sendJob(subject, message, { requestId, attempt });
+    const isSent = tools.bus.sendJob(subject, message, { requestId, offerNumber });
     if (!isSent) return null;
     const pieces = body instanceof WholeBody ? piecesOf(body) : body;
     return new Offer(job, terms, {
@@ -129,7 +129,7 @@ export class Offer {
 
   private constructor(
     job: RunJob,
-    { attempt, workerId }: OfferTerms,
+    { offerNumber, workerId }: OfferTerms,
     { rest, ...tools }: OfferTools & { rest: Pieces | null },
   ) {
     this.#job = job;
@@ -138,7 +138,7 @@ export class Offer {
     this.#offeredAtMs = tools.clock.now();
     this.#receiver = new StreamReceiver({
       requestId: job.requestId,
-      attempt,
+      offerNumber,
       workerId,
       control: (worker, record) => tools.owner.control(worker, record),
       nowMs: tools.clock.steadyNow(),
@@ -146,8 +146,8 @@ export class Offer {
   }
 
   /** Which offer of the job this is, from 1. */
-  get attempt(): number {
-    return this.#receiver.attempt;
+  get number(): number {
+    return this.#receiver.offerNumber;
   }
 
   /** The worker that runs the job or was offered it; null while any may accept it. */
@@ -189,8 +189,8 @@ export class Offer {
    * job has cost.
    */
   onFrameAfterCancel(frame: Frame): CancelledEvent {
-    const { type, attempt, sequence } = frame;
-    if (attempt !== this.attempt) return { type: "stray" };
+    const { type, offerNumber, sequence } = frame;
+    if (offerNumber !== this.number) return { type: "stray" };
     if (type === FrameType.REJECT) return { type: "rejected" };
     // The cancel has not arrived, or was sent before the worker was known.
     if (type !== FrameType.ERR && type !== FrameType.END) {
@@ -237,7 +237,6 @@ export class Offer {
   async #send(upload: Pieces, workerId: string): Promise<void> {
     const { bus, log, owner } = this.#tools;
     const { requestId, kind } = this.#job;
-    const { attempt } = this;
     const subject = subjects.body(familyOf(kind), workerId, requestId);
     try {
       const sent = await this.#sendPieces(upload, subject, 0);
@@ -250,7 +249,7 @@ export class Offer {
         await this.#sendPieces(slicesOf(() => large), subject, sent);
       }
       const last = large === null ? end : { files: end.files };
-      await bus.sendPiece(subject, encodeUploadEnd(last, attempt));
+      await bus.sendPiece(subject, encodeUploadEnd(last, this.number));
       owner.onBodyDelivered();
     } catch (error) {
       if (this.#receiver.isOver) return; // The worker acknowledges nothing more.
@@ -274,13 +273,12 @@ export class Offer {
     firstIndex: number,
   ): Promise<number> {
     const { bus } = this.#tools;
-    const { attempt } = this;
     const sending: Promise<unknown>[] = [];
     let index = firstIndex;
     for (;; index += 1) {
       const bytes = await pieces.next();
       if (bytes === null || this.#receiver.isOver) break;
-      const piece = encodePiece(bytes, attempt, index);
+      const piece = encodePiece(bytes, this.number, index);
       // A piece of a form is no longer needed; one of a whole body is a view of it.
       freeBytes(bytes);
       // What the worker has acknowledged is not in a buffer of the bus any more.

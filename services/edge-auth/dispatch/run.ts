@@ -1,6 +1,6 @@
 /**
  * One request from its admission to its end: waiting for a slot, offered to a worker,
- * running there. A lost offer is repeated once if the client has not received a byte.
+ * running there. A lost offer is followed by one more if the client has not received a byte.
  */
 import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
 import {
@@ -117,7 +117,7 @@ export class Run implements Waiting {
     if (target === null) return false;
     const { workerId } = target;
     const terms = {
-      attempt: this.#outcome.offers + 1,
+      offerNumber: this.#outcome.offers + 1,
       deadlineMs: this.#leftMs(),
       workerId,
     };
@@ -151,9 +151,9 @@ export class Run implements Waiting {
   }
 
   /** The bus says that nobody has received this offer. */
-  onNoResponders(attempt: number): void {
+  onNoResponders(offerNumber: number): void {
     const offer = this.#offer;
-    if (offer?.attempt !== attempt || this.#state !== "active") return;
+    if (offer?.number !== offerNumber || this.#state !== "active") return;
     if (offer.isAccepted) return;
     const { workerId } = offer;
     offer.cancel("not_accepted");
@@ -320,7 +320,7 @@ export class Run implements Waiting {
       ? body.bytes !== null
       : dispatchMs === null;
     return isKept && !this.#sink.hasStarted &&
-      repeats + 1 < DISPATCH_LIMITS.attemptsMax;
+      repeats + 1 < DISPATCH_LIMITS.offersLostMax;
   }
 
   #repeat(message: string): void {
@@ -334,6 +334,7 @@ export class Run implements Waiting {
   #noteRepeat(workerId: string | null, message: string): void {
     this.#outcome.repeats += 1;
     const requestId = publicRequestId(this.job.requestId);
+    // The name is older than the word "offer", and stays: operators search for it.
     this.#tools.log.warn("attempt_repeated", { requestId, workerId, message });
   }
 

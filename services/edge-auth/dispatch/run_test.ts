@@ -79,30 +79,30 @@ class Stage {
   }
 
   /** The worker accepts the job. */
-  accept(worker: string, attempt = 1): void {
+  accept(worker: string, offerNumber = 1): void {
     const payload = encodeJson({ worker });
-    this.#frame({ type: FrameType.ACCEPT, attempt, payload });
+    this.#frame({ type: FrameType.ACCEPT, offerNumber, payload });
   }
 
   /** The worker sends a line of the answer. */
-  data(sequence: number, attempt = 1): void {
+  data(sequence: number, offerNumber = 1): void {
     const payload = new TextEncoder().encode("{}\n");
-    this.#frame({ type: FrameType.DATA, attempt, sequence, payload });
+    this.#frame({ type: FrameType.DATA, offerNumber, sequence, payload });
   }
 
   /** The worker fails by its own fault. */
-  fail(worker: string, attempt = 1): void {
+  fail(worker: string, offerNumber = 1): void {
     const error = new ApiError("worker_lost", "It was lost.");
     const failure = { error, retryable: true, usage: null };
     const payload = encodeErr(worker, failure);
-    this.#frame({ type: FrameType.ERR, attempt, sequence: 1, payload });
+    this.#frame({ type: FrameType.ERR, offerNumber, sequence: 1, payload });
   }
 
   #frame(part: Partial<Frame> & Pick<Frame, "type">): void {
     this.run.onFrame({
       sequence: 0,
       tokens: 0,
-      attempt: 1,
+      offerNumber: 1,
       payload: new Uint8Array(),
       ...part,
     });
@@ -145,7 +145,7 @@ Deno.test("a run takes the slot of a worker, offers the request to it, and frees
   assert.deepEqual(t.take(), ["offer w1", "slot taken w1"]);
   const [job = assert.fail()] = t.jobs;
   assert.partialDeepStrictEqual(decodeJob(job), {
-    attempt: 1,
+    offerNumber: 1,
     request: REQUEST,
   });
   t.run.cancel("client_gone");
