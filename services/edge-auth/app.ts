@@ -48,7 +48,7 @@ import {
   type Call,
   type CallEnd,
   type CallHandler,
-  type KnownCall,
+  type AuthenticatedCall,
   refused,
 } from "./requests/call.ts";
 import type { Endpoint, UploadEndpoint } from "./requests/endpoint.ts";
@@ -238,15 +238,15 @@ async function handle(
   route: Route,
   deps: AppDependencies,
 ): Promise<void> {
-  let known: KnownCall | null = null;
+  let authenticated: AuthenticatedCall | null = null;
   let end: CallEnd;
   try {
     if (isPublic(call, route)) end = answerPublic(call, route);
     else {
       const principal = await identify(call, deps);
       const endsByMs = call.startedAtMs + readTimeoutMs(call.exchange.headers);
-      known = { ...call, principal, endsByMs };
-      end = await answer(known, route, deps);
+      authenticated = { ...call, principal, endsByMs };
+      end = await answer(authenticated, route, deps);
     }
   } catch (error) {
     end = refused(error);
@@ -255,7 +255,7 @@ async function handle(
   const failure = end.type === "refused"
     ? { model: end.model, error: sendFailure(call, end.error, deps) }
     : null;
-  finish(known ?? call, failure, deps);
+  finish(authenticated ?? call, failure, deps);
 }
 
 /** Sends the answer of an error, or cuts one that has begun. Returns that error. */
@@ -291,7 +291,7 @@ function identify(call: Call, { keys }: AppDependencies): Promise<Principal> {
 }
 
 async function answer(
-  call: KnownCall,
+  call: AuthenticatedCall,
   route: Route,
   deps: AppDependencies,
 ): Promise<CallEnd> {
@@ -327,15 +327,15 @@ function sendReference({ exchange: { response } }: Call): CallEnd {
 }
 
 /** Why a request was refused, and for which model, if that is known. */
-interface Refused {
+interface Refusal {
   readonly error: ApiError;
   readonly model: string | null;
 }
 
 /** Counts a request and logs it. For one that has run, its run does that. */
 function finish(
-  call: Call | KnownCall,
-  failure: Refused | null,
+  call: Call | AuthenticatedCall,
+  failure: Refusal | null,
   deps: AppDependencies,
 ): void {
   const { exchange, requestId } = call;

@@ -56,7 +56,8 @@ const SIGN_OF_LIFE = /^(|ping|keep-?alive|heartbeat)$/;
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
-interface Call extends MediaAttempt<ImageRequest> {
+/** One attempt, and what is held of its answer. */
+interface ImageAttempt extends MediaAttempt<ImageRequest> {
   held: HeldBytes;
   /** The end of the attempt, by the clock of the server. */
   endsAtMs: number;
@@ -85,7 +86,7 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const { request, server, memory, answer } = attempt;
   const { total_ms } = server.config.deadlines;
   const held = memory.openAnswer();
-  const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
+  const imageAttempt = { ...attempt, held, endsAtMs: server.now() + total_ms };
   const parts: Part[] = [];
   answer.started = request.count;
   try {
@@ -95,13 +96,13 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
       // The first bytes of a complete image take as long as the image.
       mustBeginSoon: hasPartials(request),
     }, async (response) => {
-      for await (const part of partsOf(response, call)) {
+      for await (const part of partsOf(response, imageAttempt)) {
         const isLast = part.kind === "completed";
         // An event is passed on as it arrives, a document afterwards.
         if (request.stream && part.about === part.data) {
-          const picture = await pictureOf(part, call);
+          const picture = await pictureOf(part, imageAttempt);
           if (isLast) answer.made += 1;
-          await writeEvent(picture, call);
+          await writeEvent(picture, imageAttempt);
         } else if (isLast) parts.push(part);
         if (answer.made + parts.length === request.count) return;
       }
@@ -109,12 +110,12 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
     const pictures: Picture[] = [];
     for (const part of parts) {
       // Fetched only now, when the connection of the answer is free again.
-      pictures.push(await pictureOf(part, call));
+      pictures.push(await pictureOf(part, imageAttempt));
     }
     answer.made += pictures.length;
     if (answer.made === 0) throw errors.truncatedAnswer("No final image");
-    if (!request.stream) return await writeDocument(pictures, call);
-    for (const picture of pictures) await writeEvent(picture, call);
+    if (!request.stream) return await writeDocument(pictures, imageAttempt);
+    for (const picture of pictures) await writeEvent(picture, imageAttempt);
   } finally {
     held.release();
   }
@@ -167,12 +168,12 @@ function chosen(fields: ImageRequest["fields"]): json.JsonObject {
 
 async function* partsOf(
   response: ServerResponse,
-  call: Call,
+  attempt: ImageAttempt,
 ): AsyncGenerator<Part> {
   const { contentType } = response.head;
   if (contentType === EVENT_STREAM) {
-    const onHeld = (chars: number) => call.held.resize(chars);
-    const { progress } = call.answer;
+    const onHeld = (chars: number) => attempt.held.resize(chars);
+    const { progress } = attempt.answer;
     const reading = { progress, bytesMax: BYTES_MAX, onHeld };
     const events = eventsOf(response, reading);
     for await (const { type, data } of events) {
@@ -180,21 +181,21 @@ async function* partsOf(
       if (type === "image") return yield* partsIn(data);
       const [, kind] = EVENT.exec(type) ?? [];
       if (kind !== undefined) yield { kind, data, about: data };
-      else await passOther({ type, data }, call);
+      else await passOther({ type, data }, attempt);
     }
     return;
   }
-  if (hasPartials(call.request)) {
-    call.answer.progress.onOddity("form_converted", 1);
+  if (hasPartials(attempt.request)) {
+    attempt.answer.progress.onOddity("form_converted", 1);
   }
   if (contentType.startsWith("image/")) {
-    const b64_json = (await readBytes(response, call)).toString("base64");
+    const b64_json = (await readBytes(response, attempt)).toString("base64");
     return yield* partsIn({ data: [{ b64_json }] });
   }
   if (!/^$|json$/.test(contentType)) {
     throw otherType(contentType, "images");
   }
-  const about = json.parseJson((await readBytes(response, call)).toString());
+  const about = json.parseJson((await readBytes(response, attempt)).toString());
   if (!json.isJsonObject(about)) {
     throw errors.invalidAnswer("An answer that is not JSON");
   }
@@ -227,7 +228,7 @@ function partsIn(about: json.JsonObject): Part[] {
 /** A whole body, kept outside of the heap of JavaScript until it is complete. */
 async function readBytes(
   response: ServerResponse,
-  { held }: Call,
+  { held }: ImageAttempt,
 ): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
   for await (const piece of piecesOf(response, BYTES_MAX)) {
@@ -241,18 +242,18 @@ async function readBytes(
  * The image in base64. If the server only sends its URL, it is fetched from that
  * server. A URL of another server is only passed on, to clients that ask for URLs.
  */
-async function pictureOf(part: Part, call: Call): Promise<Picture> {
+async function pictureOf(part: Part, attempt: ImageAttempt): Promise<Picture> {
   const { data } = part;
   const inline = json.textOf(data.b64_json);
   const given = inline || json.textOf(data.url);
   if (given === "") throw errors.unsupportedAnswer("An image without data");
   const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
   if (inline === "" && prefix === "") {
-    const isPassed = call.request.format === "url" &&
-      /^https:\/\//.test(given) && call.server.ownUrl(given) === null;
+    const isPassed = attempt.request.format === "url" &&
+      /^https:\/\//.test(given) && attempt.server.ownUrl(given) === null;
     if (isPassed) return { ...part, base64: "", address: given };
-    call.answer.progress.onOddity("address_fetched", 1);
-    return { ...part, base64: await fetchPicture(given, call) };
+    attempt.answer.progress.onOddity("address_fetched", 1);
+    return { ...part, base64: await fetchPicture(given, attempt) };
   }
   const base64 = given.slice(prefix.length);
   const end = base64.search(NOT_BASE64);
@@ -264,21 +265,21 @@ async function pictureOf(part: Part, call: Call): Promise<Picture> {
 }
 
 /** Fetches an image from the model server itself: no other server, no redirect. */
-async function fetchPicture(address: string, call: Call): Promise<string> {
-  const { server, endsAtMs } = call;
+async function fetchPicture(address: string, attempt: ImageAttempt): Promise<string> {
+  const { server, endsAtMs } = attempt;
   const to = server.ownUrl(address);
   if (to === null) {
     throw errors.unsupportedAnswer("An image on another server");
   }
   try {
-    const picture = await ask(call, {
+    const picture = await ask(attempt, {
       to,
       method: "GET",
       accept: "image/*",
       totalMs: Math.max(0, endsAtMs - server.now()),
     }, (response) => {
       const { contentType } = response.head;
-      if (!/json$|^text\//.test(contentType)) return readBytes(response, call);
+      if (!/json$|^text\//.test(contentType)) return readBytes(response, attempt);
       throw errors.unsupportedAnswer(`${contentType} instead of an image`);
     });
     if (picture.length === 0) throw errors.truncatedAnswer("An empty image");
@@ -296,7 +297,7 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
 /** Passes on an image between two texts, without copying it. */
 async function writePicture(
   [before, picture, after]: readonly [string, string, string],
-  { answer }: Call,
+  { answer }: ImageAttempt,
 ): Promise<void> {
   await answer.write(before);
   for (let at = 0; at < picture.length; at += PIECE_CHARS) {
@@ -313,7 +314,7 @@ function othersOf(about: json.JsonObject): json.JsonObject {
 }
 
 /** The image as the member that the client asked for, and the text around it. */
-function memberOf({ base64, address }: Picture, { request }: Call) {
+function memberOf({ base64, address }: Picture, { request }: ImageAttempt) {
   if (address !== undefined) {
     return { before: `"url":`, text: JSON.stringify(address), after: "" };
   }
@@ -327,10 +328,10 @@ function memberOf({ base64, address }: Picture, { request }: Call) {
   return { before: `"url":"data:${type};base64,`, text: base64, after: `"` };
 }
 
-async function writeEvent(picture: Picture, call: Call): Promise<void> {
+async function writeEvent(picture: Picture, attempt: ImageAttempt): Promise<void> {
   const { kind, data, about } = picture;
-  const { request: { fields, prompt, task } } = call;
-  const more: json.JsonObject = { created_at: secondsOf(about, call) };
+  const { request: { fields, prompt, task } } = attempt;
+  const more: json.JsonObject = { created_at: secondsOf(about, attempt) };
   for (const [name, preset] of Object.entries(PRESETS)) {
     more[name] = json.textOf(fields[name]) || preset;
   }
@@ -339,30 +340,30 @@ async function writeEvent(picture: Picture, call: Call): Promise<void> {
     more.usage = usageOf([about.usage, data.usage], prompt);
   } else more.partial_image_index = Number(about.partial_image_index) || 0;
   const type = `${EVENT_PREFIX[task]}.${kind}`;
-  const { before, text, after } = memberOf(picture, call);
+  const { before, text, after } = memberOf(picture, attempt);
   const start = `event: ${type}\ndata: {"type":"${type}",${before}`;
   const end = `${after},${JSON.stringify(more).slice(1)}\n\n`;
-  await writePicture([start, text, end], call);
+  await writePicture([start, text, end], attempt);
 }
 
 async function writeDocument(
   pictures: readonly Picture[],
-  call: Call,
+  attempt: ImageAttempt,
 ): Promise<void> {
   const about = pictures[0]?.about ?? {};
-  let start = `{"created":${secondsOf(about, call)},"data":[{`;
+  let start = `{"created":${secondsOf(about, attempt)},"data":[{`;
   for (const picture of pictures) {
-    const { before, text, after } = memberOf(picture, call);
+    const { before, text, after } = memberOf(picture, attempt);
     const isEvent = picture.data === about;
     const more = isEvent ? {} : othersOf(picture.data);
     const end = `${after}${tailOf(more)}}`;
-    await writePicture([start + before, text, end], call);
+    await writePicture([start + before, text, end], attempt);
     start = ",{";
   }
   const rest = othersOf(about);
   // An event says when it was made, and which of several it is.
   delete rest.partial_image_index;
-  await call.answer.write(`]${tailOf(rest)}}`);
+  await attempt.answer.write(`]${tailOf(rest)}}`);
 }
 
 /** The members of an object as JSON that follows others; empty if it has none. */
@@ -374,7 +375,7 @@ function tailOf(members: json.JsonObject): string {
 /** When it was made in Unix seconds, by default when it was requested. */
 function secondsOf(
   { created, created_at }: json.JsonObject,
-  { answer }: Call,
+  { answer }: ImageAttempt,
 ): number {
   const stated = created_at ?? created;
   const isTime = typeof stated === "number" && Number.isSafeInteger(stated);

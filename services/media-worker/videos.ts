@@ -21,8 +21,8 @@ import {
 } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
-type Call = MediaAttempt<media.VideoRequest>;
-type FileCall = MediaAttempt<
+type VideoAttempt = MediaAttempt<media.VideoRequest>;
+type VideoFileAttempt = MediaAttempt<
   Extract<media.VideoRequest, { action: "content" }>
 >;
 
@@ -46,22 +46,22 @@ const STATUSES: readonly [media.VideoStatus, RegExp][] = [
  * Passes on the bytes of a video, an {@link media.EngineVideo}, or null for one that
  * was deleted.
  */
-export async function passOnVideo(call: Call): Promise<void> {
-  const { request, answer } = call;
+export async function passOnVideo(attempt: VideoAttempt): Promise<void> {
+  const { request, answer } = attempt;
   if (request.action === "content") {
     return await passOnFile({ ...call, request });
   }
-  await answer.write(JSON.stringify(await jobOf(call)));
+  await answer.write(JSON.stringify(await jobOf(attempt)));
 }
 
 const pathOf = (id: string) => `/videos/${encodeURIComponent(id)}`;
 
-async function jobOf(call: Call): Promise<media.EngineVideo | null> {
-  const { request, server: { config: { model } }, answer } = call;
+async function jobOf(attempt: VideoAttempt): Promise<media.EngineVideo | null> {
+  const { request, server: { config: { model } }, answer } = attempt;
   // The job that was started: another attempt would start a second one.
   const started = async (response: ServerResponse) => {
     answer.begin();
-    return toVideo(await readObject(response), call);
+    return toVideo(await readObject(response), attempt);
   };
   if (request.action === "create") {
     const { prompt, fields } = request;
@@ -71,12 +71,12 @@ async function jobOf(call: Call): Promise<media.EngineVideo | null> {
     const sent = json.isJsonObject(fields.input_reference)
       ? { body: JSON.stringify(members) }
       : encodeForm(members, answer.call.files);
-    return await ask(call, { to: "/videos", statuses: MADE, ...sent }, started);
+    return await ask(attempt, { to: "/videos", statuses: MADE, ...sent }, started);
   }
   const to = pathOf(request.id);
   switch (request.action) {
     case "remix":
-      return await ask(call, {
+      return await ask(attempt, {
         to: `${to}/remix`,
         statuses: [...MADE, ...MISSING],
         body: JSON.stringify({ prompt: request.prompt, ...request.fields }),
@@ -86,7 +86,7 @@ async function jobOf(call: Call): Promise<media.EngineVideo | null> {
         throw new UpstreamError("request", { message });
       });
     case "delete":
-      return await ask(call, {
+      return await ask(attempt, {
         to,
         method: "DELETE",
         totalMs: VIDEO_LIMITS.askMs,
@@ -96,12 +96,12 @@ async function jobOf(call: Call): Promise<media.EngineVideo | null> {
         return Promise.resolve(null);
       });
     default:
-      return toVideo(await retrieve(request, call), call);
+      return toVideo(await retrieve(request, attempt), attempt);
   }
 }
 
-async function retrieve({ id }: { id: string }, call: Call) {
-  const data = await ask(call, {
+async function retrieve({ id }: { id: string }, attempt: VideoAttempt) {
+  const data = await ask(attempt, {
     to: pathOf(id),
     method: "GET",
     totalMs: VIDEO_LIMITS.askMs,
@@ -125,7 +125,7 @@ async function readObject(response: ServerResponse): Promise<json.JsonObject> {
   return data;
 }
 
-function toVideo(data: json.JsonObject, { server }: Call): media.EngineVideo {
+function toVideo(data: json.JsonObject, { server }: VideoAttempt): media.EngineVideo {
   const { redact } = server;
   const said = json.textOf(data.status).toLowerCase();
   const [status] = STATUSES.find(([, names]) => names.test(said)) ?? [];
@@ -212,24 +212,24 @@ function textOrNumber(value: unknown): string | null {
   return text.slice(0, 20) || null;
 }
 
-async function passOnFile(call: FileCall): Promise<void> {
-  const { request: { id, variant }, request, server } = call;
+async function passOnFile(attempt: VideoFileAttempt): Promise<void> {
+  const { request: { id, variant }, request, server } = attempt;
   const query = variant === "video" ? "" : `?variant=${variant}`;
-  if (await isPassedOn(`${pathOf(id)}/content${query}`, call)) return;
+  if (await isPassedOn(`${pathOf(id)}/content${query}`, attempt)) return;
   // Some servers only send the URL of the video.
   const { url }: json.JsonObject = variant === "video"
-    ? await retrieve(request, call)
+    ? await retrieve(request, attempt)
     : {};
   if (json.textOf(url) === "") throw missing();
   const own = server.ownUrl(json.textOf(url));
   if (own === null) throw unsupportedAnswer("A video on another server");
-  if (!await isPassedOn(own, call)) throw missing();
+  if (!await isPassedOn(own, attempt)) throw missing();
 }
 
 /** Passes on a file as fast as the client takes it. False if there is none. */
-function isPassedOn(to: string | URL, call: FileCall): Promise<boolean> {
-  const { request: { range: headers }, answer } = call;
-  return ask(call, {
+function isPassedOn(to: string | URL, attempt: VideoFileAttempt): Promise<boolean> {
+  const { request: { range: headers }, answer } = attempt;
+  return ask(attempt, {
     to,
     method: "GET",
     accept: "video/*, image/*",

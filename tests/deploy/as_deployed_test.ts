@@ -25,23 +25,23 @@ const LARGE = "word ".repeat(112_000);
 const TRUST = "ASVS 12.3.1, 12.3.2, 12.3.4: no other authority is trusted";
 
 /** Sends a request, which succeeds. */
-type Call = (
+type Send = (
   method: string,
   path: string,
   body?: object,
 ) => Promise<Response>;
 
-async function chats(call: Call): Promise<void> {
+async function chats(send: Send): Promise<void> {
   for (const content of ["hello", LARGE]) {
     const messages = [{ role: "user", content }];
     const asked = { model: "neutral-3.7-plus", messages };
-    const answer = await call("POST", "chat/completions", asked);
+    const answer = await send("POST", "chat/completions", asked);
     assert.equal((await answer.json()).object, "chat.completion");
   }
 }
 
-async function speaksAndHears(call: Call): Promise<void> {
-  const spoken = await call("POST", "audio/speech", {
+async function speaksAndHears(send: Send): Promise<void> {
+  const spoken = await send("POST", "audio/speech", {
     model: "simulated-speech-1",
     voice: "alloy",
     input: "word ".repeat(200),
@@ -51,17 +51,17 @@ async function speaksAndHears(call: Call): Promise<void> {
   form.append("model", "simulated-transcription-1");
   // Sent in several pieces.
   form.append("file", new File([await spoken.bytes()], "a.wav"));
-  const heard = await call("POST", "audio/transcriptions", form);
+  const heard = await send("POST", "audio/transcriptions", form);
   assert.match((await heard.json()).text, /a\.wav/);
 }
 
-async function films(call: Call): Promise<void> {
+async function films(send: Send): Promise<void> {
   const film = { model: "simulated-video-1", prompt: "A kite" };
-  const { id } = await (await call("POST", "videos", film)).json();
-  const { data } = await (await call("GET", "videos")).json();
+  const { id } = await (await send("POST", "videos", film)).json();
+  const { data } = await (await send("GET", "videos")).json();
   assert.equal(data[0].id, id);
   for (const method of ["GET", "DELETE"]) {
-    await (await call(method, `videos/${id}`)).body?.cancel();
+    await (await send(method, `videos/${id}`)).body?.cancel();
   }
 }
 
@@ -100,18 +100,18 @@ Deno.test("the services work as deployed", async (t) => {
   const output = () => services.map(({ process }) => process.output()).join("");
   const scopes = "--scopes=chat,models,speech,video";
   const { id, key } = await makeKey(adminEnv, scopes);
-  const call: Call = async (method, path, body) => {
+  const send: Send = async (method, path, body) => {
     const response = await callApi(`${url}/v1/${path}`, key, { body, method });
     assert.equal(response.status, 200, output());
     return response;
   };
 
-  await t.step("a short chat and a long one are answered", () => chats(call));
+  await t.step("a short chat and a long one are answered", () => chats(send));
   await t.step(
     "a text is spoken, and the recording transcribed",
-    () => speaksAndHears(call),
+    () => speaksAndHears(send),
   );
-  await t.step("a video is begun, listed and deleted", () => films(call));
+  await t.step("a video is begun, listed and deleted", () => films(send));
   await t.step("Redis keeps the key over a kill", async () => {
     // Redis loads its file as the user `default` and skips commands that this user
     // may not run. The user therefore may run all, and no client may sign in as it.

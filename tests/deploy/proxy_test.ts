@@ -31,7 +31,7 @@ const HSTS = "max-age=31536000";
 const LEFT_MS = 10_000;
 
 /** A request to one of the proxy's names. */
-interface Call {
+interface ProxyRequest {
   path: string;
   host?: string;
   /** The client's address, any of 127.0.0.0/8. */
@@ -63,7 +63,7 @@ class FrontDoor {
 
   /** Sends a request on a connection of its own. */
   async call(
-    { path, host = "localhost", from = "127.0.0.1", headers, body }: Call,
+    { path, host = "localhost", from = "127.0.0.1", headers, body }: ProxyRequest,
   ) {
     const sent = request({
       path,
@@ -83,7 +83,7 @@ class FrontDoor {
   }
 
   /** Asks for a stream of a chat with a key. */
-  ask(key: string, more: Partial<Call> = {}) {
+  ask(key: string, more: Partial<ProxyRequest> = {}) {
     return this.call({
       path: "/v1/chat/completions",
       body: JSON.stringify({

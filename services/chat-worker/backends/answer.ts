@@ -15,7 +15,7 @@ import type { HeldBytes } from "@gateway/shared/worker/memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 import { ChoiceEnding } from "./choice_ending.ts";
 import type { Surroundings } from "./chunk_template.ts";
-import { type CallFragment, ToolCallFragments } from "./tool_calls.ts";
+import { type ToolCallFragment, ToolCallFragments } from "./tool_calls.ts";
 import { type StatedUsage, TOKENS_MAX } from "./usage.ts";
 
 /**
@@ -37,7 +37,7 @@ export interface Choice {
 
 /** What a chunk adds to a choice. */
 export interface ChoicePart {
-  delta: JsonObject & { tool_calls?: CallFragment[] };
+  delta: JsonObject & { tool_calls?: ToolCallFragment[] };
   logprobs?: JsonObject | undefined;
   /** Further members of the choice. */
   more?: JsonObject | undefined;
@@ -47,7 +47,7 @@ export interface ChoicePart {
 
 /** What a whole answer collects of a choice. */
 interface Collected {
-  message: JsonObject & { tool_calls?: CallFragment[] };
+  message: JsonObject & { tool_calls?: ToolCallFragment[] };
   logprobs: JsonObject | null;
   more: JsonObject | undefined;
   finishReason: FinishReason;
@@ -285,7 +285,7 @@ function combined(before: unknown, value: unknown, isText: boolean): unknown {
   return before;
 }
 
-function addFragment(calls: CallFragment[], fragment: CallFragment): void {
+function addFragment(calls: ToolCallFragment[], fragment: ToolCallFragment): void {
   const { index, function: called, ...more } = fragment;
   const known = calls[index];
   if (known === undefined) {

@@ -9,8 +9,8 @@ import {
 } from "@gateway/shared/upstream/json";
 import { ArgumentsRepair } from "./arguments_repair.ts";
 
-/** A part of a call: the first one has id, type and name. */
-export interface CallFragment {
+/** A part of a tool call: the first one has id, type and name. */
+export interface ToolCallFragment {
   index: number;
   id?: string;
   type?: string;
@@ -19,13 +19,14 @@ export interface CallFragment {
   [member: string]: unknown;
 }
 
-interface Call {
+/** A tool call while its fragments arrive. */
+interface StreamedToolCall {
   index: number;
   id: string;
   /** Empty until the server has sent it; nothing is passed on before. */
   name: string;
   /** Arguments that arrived before the name. */
-  held: string;
+  earlyArguments: string;
   hasArguments: boolean;
   readonly repair: ArgumentsRepair;
 }
@@ -43,7 +44,7 @@ interface Reading {
 
 const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
 /** A server that sends this much before the name of a call is broken. */
-const HELD_CHARS_MAX = 64 * 1024;
+const EARLY_CHARS_MAX = 64 * 1024;
 
 /**
  * Converts tool calls for SDKs: an index in each fragment, id and name in a call's
@@ -51,11 +52,11 @@ const HELD_CHARS_MAX = 64 * 1024;
  */
 export class ToolCallFragments {
   readonly #idPrefix: string;
-  readonly #calls: Call[] = [];
+  readonly #calls: StreamedToolCall[] = [];
   /** The latest call at each index that the server uses. */
-  readonly #byIndex = new Map<unknown, Call>();
+  readonly #byIndex = new Map<unknown, StreamedToolCall>();
   #sent = 0;
-  #last: Call | undefined;
+  #last: StreamedToolCall | undefined;
 
   /** A call without an id gets one that begins with `idPrefix`. */
   constructor(idPrefix: string) {
@@ -73,7 +74,7 @@ export class ToolCallFragments {
   }
 
   /** Reads the `tool_calls` of one delta and returns the fragments to pass on. */
-  take(fragments: unknown): CallFragment[] {
+  take(fragments: unknown): ToolCallFragment[] {
     if (!Array.isArray(fragments)) {
       throw unsupportedAnswer("Tool calls are not an array");
     }
@@ -84,7 +85,7 @@ export class ToolCallFragments {
       this.#last = call;
       // Some SDKs consider a call complete when the next one begins.
       const isNext = before !== undefined && before !== call;
-      const rest = isNext ? heldOf(before) : [];
+      const rest = isNext ? restOf(before) : [];
       const fragment = this.#takeFragment(call, reading);
       return fragment === null ? rest : [...rest, fragment];
     });
@@ -94,14 +95,14 @@ export class ToolCallFragments {
    * Called when the choice has finished: returns what was held back, and throws
    * `upstream_invalid` if a call has no name.
    */
-  end(): CallFragment[] {
+  end(): ToolCallFragment[] {
     if (this.#calls.length !== this.#sent) {
       throw unsupportedAnswer("Tool call without a name");
     }
-    return this.#calls.flatMap((call) => [...heldOf(call), ...emptyOf(call)]);
+    return this.#calls.flatMap((call) => [...restOf(call), ...emptyOf(call)]);
   }
 
-  #takeFragment(call: Call, reading: Reading): CallFragment | null {
+  #takeFragment(call: StreamedToolCall, reading: Reading): ToolCallFragment | null {
     const { id, name, text, more, functionMore } = reading;
     call.hasArguments ||= text !== "";
     call.id ||= id;
@@ -113,8 +114,8 @@ export class ToolCallFragments {
         Object.keys(more).length + Object.keys(functionMore).length === 0;
       return isEmpty ? null : fragment;
     }
-    call.held += text;
-    if (call.held.length > HELD_CHARS_MAX) {
+    call.earlyArguments += text;
+    if (call.earlyArguments.length > EARLY_CHARS_MAX) {
       throw unsupportedAnswer("Tool call without a name");
     }
     if (name === "") return null;
@@ -130,40 +131,40 @@ export class ToolCallFragments {
       function: {
         name,
         ...functionMore,
-        arguments: call.repair.take(call.held),
+        arguments: call.repair.take(call.earlyArguments),
       },
     };
   }
 
   /** The call that a fragment continues, or a new one. */
-  #callOf({ index, id, name, text }: Reading): Call {
-    const known = index !== null
+  #callOf({ index, id, name, text }: Reading): StreamedToolCall {
+    const current = index !== null
       ? this.#byIndex.get(index)
       : id === ""
       ? this.#last
       : this.#calls.findLast((call) => call.id === id);
-    if (known === undefined) return this.#open(index, id);
-    if (known.name === "" || name === "") return known;
+    if (current === undefined) return this.#open(index, id);
+    if (current.name === "" || name === "") return current;
     // A second name starts a new call if it comes with a new id. Without an id, it does
     // if the server sends no indices, if the name differs, or if complete arguments
     // follow others; otherwise it is a repeat. A new id without a name proves nothing:
     // some servers generate one per fragment.
     const isNext = id === ""
-      ? index === null || name !== known.name ||
-        (known.hasArguments && isJsonObject(parseJson(text)))
-      : id !== known.id;
-    return isNext ? this.#open(index, id) : known;
+      ? index === null || name !== current.name ||
+        (current.hasArguments && isJsonObject(parseJson(text)))
+      : id !== current.id;
+    return isNext ? this.#open(index, id) : current;
   }
 
-  #open(index: unknown, id: string): Call {
+  #open(index: unknown, id: string): StreamedToolCall {
     if (this.#calls.length === CALLS_MAX) {
       throw unsupportedAnswer(`More than ${CALLS_MAX} tool calls`);
     }
-    const call: Call = {
+    const call: StreamedToolCall = {
       index: -1,
       id,
       name: "",
-      held: "",
+      earlyArguments: "",
       hasArguments: false,
       repair: new ArgumentsRepair(),
     };
@@ -173,24 +174,24 @@ export class ToolCallFragments {
   }
 }
 
-const fragmentOf = ({ index }: Call, text: string): CallFragment => (
+const fragmentOf = ({ index }: StreamedToolCall, text: string): ToolCallFragment => (
   { index, function: { arguments: text } }
 );
 
 /** The arguments of a call that has none, as JSON: agents parse them. */
-const emptyOf = (call: Call) =>
+const emptyOf = (call: StreamedToolCall) =>
   call.hasArguments ? [] : [fragmentOf(call, "{}")];
 
 /** The arguments of a call that were held back until now, if there are any. */
-function heldOf(call: Call): CallFragment[] {
+function restOf(call: StreamedToolCall): ToolCallFragment[] {
   const text = call.repair.end();
   return text === "" ? [] : [fragmentOf(call, text)];
 }
 
 function readFragment(fragment: unknown): Reading {
   if (!isJsonObject(fragment)) throw unsupportedAnswer("Not a tool call");
-  const { index, id, type: _, function: called, ...more } = fragment;
-  const detail = isJsonObject(called) ? called : {};
+  const { index, id, type: _, function: functionValue, ...more } = fragment;
+  const detail = isJsonObject(functionValue) ? functionValue : {};
   const { name, arguments: args, ...functionMore } = detail;
   return {
     index: Number.isInteger(index) ? index : null,

@@ -44,7 +44,7 @@ export interface Header {
 /** The part of a stage that its bus writes to. */
 type StageOfBus = Pick<
   Stage,
-  "clock" | "events" | "attempts" | "deadlinesMs"
+  "clock" | "events" | "offers" | "deadlinesMs"
 >;
 
 /** A bus that only writes down what it is sent, and answers what the test says. */

@@ -3,7 +3,7 @@ import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { clip } from "@gateway/shared/process/error_text";
 import type { Admission } from "../limits/admission.ts";
-import type { CallEnd, KnownCall } from "../requests/call.ts";
+import type { CallEnd, AuthenticatedCall } from "../requests/call.ts";
 
 /** What refusing needs: a key that may not be used is told so first. */
 interface RefusalDependencies {
@@ -12,7 +12,7 @@ interface RefusalDependencies {
 
 /** Codex asks for a WebSocket first, and for events when it is told that there is none. */
 export async function refuseWebSocket(
-  { exchange, principal }: KnownCall,
+  { exchange, principal }: AuthenticatedCall,
   { admission }: RefusalDependencies,
 ): Promise<CallEnd> {
   await admission.modelsOf(principal, null);
@@ -29,7 +29,7 @@ export async function refuseWebSocket(
 
 /** Nothing is stored, so whatever is asked of a response by its id gets 404. */
 export async function noStoredResponse(
-  { id, principal }: KnownCall,
+  { id, principal }: AuthenticatedCall,
   { admission }: RefusalDependencies,
 ): Promise<CallEnd> {
   await admission.modelsOf(principal, null);

@@ -19,7 +19,7 @@ export interface Call {
 }
 
 /** A request whose key is known. Whether that may be used is decided later. */
-export interface KnownCall extends Call {
+export interface AuthenticatedCall extends Call {
   readonly principal: Principal;
   /** When its client wants it to end at the latest, on that clock; else `Infinity`. */
   readonly endsByMs: number;
@@ -46,7 +46,7 @@ export const RUNNING: CallEnd = { type: "running" };
 
 /** Handles calls of one route and method. May reject: that refuses the call, too. */
 export type CallHandler<Dependencies> = (
-  call: KnownCall,
+  call: AuthenticatedCall,
   deps: Dependencies,
 ) => CallEnd | Promise<CallEnd>;
 

@@ -4,7 +4,7 @@ import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelObject } from "@gateway/shared/openai/completion";
 import { sendJson } from "../http/responses.ts";
 import type { Admission } from "../limits/admission.ts";
-import { ANSWERED, type CallEnd, type KnownCall } from "./call.ts";
+import { ANSWERED, type CallEnd, type AuthenticatedCall } from "./call.ts";
 import { modelNotFound } from "./parse_request.ts";
 
 /** What listing models needs. */
@@ -20,7 +20,7 @@ const MS_PER_SECOND = 1_000;
  * in the form that the client's dialect has.
  */
 export async function sendModels(
-  { id, principal, exchange: { response } }: KnownCall,
+  { id, principal, exchange: { response } }: AuthenticatedCall,
   { admission, catalog }: ModelsDependencies,
 ): Promise<CallEnd> {
   const allowed = await admission.modelsOf(principal, "models");

@@ -11,7 +11,7 @@ import type {
   StartedRun,
 } from "../dispatch/outcome.ts";
 import type { FailedRequests } from "../limits/failed_requests.ts";
-import type { KnownCall } from "./call.ts";
+import type { AuthenticatedCall } from "./call.ts";
 
 /** What is counted and logged of the request of a run. */
 export interface RunFacts {
@@ -51,7 +51,7 @@ export interface RunWork
 
 /** Starts a run, which is cancelled when the client leaves. */
 export function startTracedRun(
-  { requestId, principal, endsByMs, exchange }: KnownCall,
+  { requestId, principal, endsByMs, exchange }: AuthenticatedCall,
   { sink, onEnded, ...work }: RunWork,
   { dispatcher }: Pick<RunDependencies, "dispatcher">,
 ): StartedRun {
@@ -100,7 +100,7 @@ export interface RunEnd {
 
 /** Counts and logs a run that has ended. */
 export function recordRun(
-  call: KnownCall,
+  call: AuthenticatedCall,
   facts: RunFacts,
   { outcome, isCharged, ...deps }: RunEnd & RunDependencies,
 ): void {
@@ -128,7 +128,7 @@ export function recordRun(
 /** Logs a run, but never a key, a prompt or an answer. */
 function logRun(
   log: Log,
-  { requestId, clientAddress, principal: { keyId, ownerId } }: KnownCall,
+  { requestId, clientAddress, principal: { keyId, ownerId } }: AuthenticatedCall,
   { kind, model, stream, outcome, durationMs }: RunFacts & {
     outcome: RunOutcome;
     durationMs: number;

@@ -25,7 +25,7 @@ import { conversationOf } from "./affinity.ts";
 import {
   ANSWERED,
   type CallEnd,
-  type KnownCall,
+  type AuthenticatedCall,
   refused,
   RUNNING,
 } from "./call.ts";
@@ -77,7 +77,7 @@ export interface AdmittedRequest extends RunFacts {
  * refused, or its client has left.
  */
 export async function runRequest<Request extends JobRequest>(
-  call: KnownCall,
+  call: AuthenticatedCall,
   endpoint: Endpoint<Request>,
   deps: RunRequestDependencies,
 ): Promise<CallEnd> {
@@ -105,7 +105,7 @@ export async function runRequest<Request extends JobRequest>(
 
 /** Reads, checks and encodes a request. Of its content only the bytes are kept. */
 async function readRequest<Request extends JobRequest>(
-  call: KnownCall,
+  call: AuthenticatedCall,
   endpoint: Endpoint<Request>,
   deps: RunRequestDependencies,
 ): Promise<CheckedRequest | CallEnd> {
@@ -150,7 +150,7 @@ async function readRequest<Request extends JobRequest>(
 
 /** The conversation of a request; undefined for one that belongs to none. */
 function sessionOf(
-  { exchange: { headers }, principal: { ownerId: account } }: KnownCall,
+  { exchange: { headers }, principal: { ownerId: account } }: AuthenticatedCall,
   body: unknown,
 ): string | undefined {
   if (body === undefined) return undefined;
@@ -166,7 +166,7 @@ function readJson(bytes: Uint8Array): unknown {
 
 /** Admits and starts a request. */
 async function runChecked(
-  call: KnownCall,
+  call: AuthenticatedCall,
   checked: CheckedRequest,
   deps: RunRequestDependencies,
 ): Promise<CallEnd> {
@@ -202,7 +202,7 @@ async function runChecked(
  * refusal.
  */
 async function takeCount(
-  { principal }: KnownCall,
+  { principal }: AuthenticatedCall,
   { kind, model }: RunFacts,
   { admission, countLimit }: RunRequestDependencies,
 ): Promise<() => void> {
@@ -219,7 +219,7 @@ async function takeCount(
  * client has disconnected in the meantime. Throws the `ApiError` of a refusal.
  */
 export async function admit(
-  { exchange, principal }: KnownCall,
+  { exchange, principal }: AuthenticatedCall,
   ask: AdmissionAsk,
   { admission, dispatcher, now }: RunRequestDependencies,
 ): Promise<RunLease | null> {
@@ -234,7 +234,7 @@ export async function admit(
 
 /** Starts the run of a request, which is settled at its end. */
 export function startRun(
-  call: KnownCall,
+  call: AuthenticatedCall,
   { body, session, createAnswer, lease, release, ...facts }: AdmittedRequest,
   deps: RunRequestDependencies,
 ): CallEnd {
@@ -260,7 +260,7 @@ function keepsSessions(catalog: Catalog, model: string): boolean {
 }
 
 /** The client has disconnected. */
-export function left({ exchange }: KnownCall): CallEnd {
+export function left({ exchange }: AuthenticatedCall): CallEnd {
   abandon(exchange.response);
   return ANSWERED;
 }

@@ -13,7 +13,7 @@ import type { Form } from "../http/read_form.ts";
 import { abandon, sendError } from "../http/responses.ts";
 import type { AdmissionAsk, RunLease } from "../limits/admission.ts";
 import type { Answer } from "./answer.ts";
-import { type CallEnd, type KnownCall, RUNNING } from "./call.ts";
+import { type CallEnd, type AuthenticatedCall, RUNNING } from "./call.ts";
 import type { UploadEndpoint } from "./endpoint.ts";
 import { recordRun, type RunFacts, startTracedRun } from "./run_record.ts";
 import { admit, left, type RunRequestDependencies } from "./run_request.ts";
@@ -40,7 +40,7 @@ export interface UploadStart<Request extends JobRequest> {
 /** A request with files: what the dispatcher sends, and who gets the answer. */
 export class UploadRun<Request extends JobRequest>
   implements Upload, AnswerSink {
-  readonly #call: KnownCall;
+  readonly #call: AuthenticatedCall;
   readonly #endpoint: UploadEndpoint<Request>;
   readonly #form: Form;
   readonly #deps: RunRequestDependencies;
@@ -60,7 +60,7 @@ export class UploadRun<Request extends JobRequest>
   #admittedAtMs = 0;
 
   constructor(
-    call: KnownCall,
+    call: AuthenticatedCall,
     { endpoint, form, model }: UploadStart<Request>,
     deps: RunRequestDependencies,
   ) {

@@ -27,7 +27,7 @@ import { cleanJson } from "../requests/parse_request.ts";
 import {
   ANSWERED,
   type CallHandler,
-  type KnownCall,
+  type AuthenticatedCall,
 } from "../requests/call.ts";
 import type { Endpoint, UploadEndpoint } from "../requests/endpoint.ts";
 import {
@@ -244,7 +244,7 @@ async function begin(
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */
 async function findJob(
-  { id, principal }: KnownCall,
+  { id, principal }: AuthenticatedCall,
   { videos, admission }: VideoDependencies,
 ): Promise<VideoJob> {
   const [allowed, job] = await Promise.all([
@@ -256,7 +256,7 @@ async function findJob(
 
 /** The same, in its current state. */
 async function currentJob(
-  call: KnownCall,
+  call: AuthenticatedCall,
   deps: VideoDependencies,
 ): Promise<VideoJob> {
   const job = await findJob(call, deps);
@@ -270,7 +270,7 @@ async function currentJob(
  */
 function admitTo(
   { model }: VideoJob,
-  call: KnownCall,
+  call: AuthenticatedCall,
   deps: VideoDependencies,
 ): Promise<RunLease | null> {
   const ask = { scope: SCOPE, model, estimate: costsNothing() };
