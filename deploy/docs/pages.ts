@@ -258,9 +258,9 @@ const CONVERSION = {
   override({ zodSchema, jsonSchema }): void {
     const takes = TAKES.get(zodSchema)?.schema;
     if (!(takes instanceof z.ZodType)) return;
-    const taken = z.toJSONSchema(takes, CONVERSION);
+    const input = z.toJSONSchema(takes, CONVERSION);
     Object.assign(jsonSchema, {
-      ...taken,
+      ...input,
       $schema: undefined,
       $defs: undefined,
     });

@@ -275,12 +275,12 @@ export class Cluster {
       : !this.isReady && EXPECTED_AT_START.includes(event);
     if (isExpected) return;
     const kind = `${name} ${level}: ${event}`;
-    const said = message === undefined ? kind : `${kind}: ${message}`;
+    const head = message === undefined ? kind : `${kind}: ${message}`;
     const details = JSON.stringify(
       data,
       (member, value) => member === "stack" ? undefined : value,
     );
-    this.out.warn(`${said} ${details}`.slice(0, TEXT_CHARS_MAX), kind);
+    this.out.warn(`${head} ${details}`.slice(0, TEXT_CHARS_MAX), kind);
   }
 }
 

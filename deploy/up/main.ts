@@ -56,8 +56,8 @@ export async function runCli(scriptOf: (name: plan.ProgramName) => string) {
     }
     if (options.quiet) out.say = () => {};
     const { models } = options;
-    const given = Deno.env.toObject();
-    const env = models ? { ...given, MODELS_FILE: models } : given;
+    const environment = Deno.env.toObject();
+    const env = models ? { ...environment, MODELS_FILE: models } : environment;
     const stopping = await listenForStop();
     await scheduleAsBatch();
     await runUp(options, { cwd, scriptOf, env, out, stopping });

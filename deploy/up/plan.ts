@@ -98,15 +98,15 @@ export function readSettings(env: Environment, cwd: string) {
   const readFile = (path: string) => Deno.readTextFileSync(resolve(cwd, path));
   const values = parseEnv(VARIABLES, env, readFile);
   const { [catalogVariables.UPSTREAM_KEY_ENV]: upstreamKey } = values;
-  const given = catalogVariables.catalogIfGiven(values, {
+  const modelsCatalog = catalogVariables.catalogIfGiven(values, {
     hasUpstreamKey: upstreamKey !== undefined,
   });
   return {
     ...values,
-    hasSimulator: given === undefined,
+    hasSimulator: modelsCatalog === undefined,
     /** Lead to model servers. */
     proxies: proxiesOf(values),
-    catalog: given ??
+    catalog: modelsCatalog ??
       catalogVariables.catalogFromSimulator("http://simulator/v1"),
     /** The key of a model server that this variable holds. */
     keyOf: (variable: string) =>
@@ -171,7 +171,7 @@ export function planServices(
 
 /** Returns the command that runs a service, or the command line of keys. */
 export function serviceProgram(
-  { cwd, scriptOf, env: given, natsUrl, redisUrl }: ProgramContext,
+  { cwd, scriptOf, env: environment, natsUrl, redisUrl }: ProgramContext,
   name: ProgramName,
   { variables = {}, args = [] }: {
     /** Its own variables, such as `{ PORT: "0" }`. */
@@ -181,7 +181,7 @@ export function serviceProgram(
 ): Program {
   const isWorker = name === "chat-worker" || name === "media-worker";
   const isConsole = name === "key-admin";
-  const inherited = Object.entries(given).filter(([variable]) =>
+  const inherited = Object.entries(environment).filter(([variable]) =>
     !SET_HERE.test(variable) &&
     (name === "chat-worker" || !CHAT_WORKER_ONLY.test(variable))
   );
@@ -235,7 +235,9 @@ export function httpUrl(host: string, port: number): string {
 }
 
 /** How long a service may take to stop: its drain, and some seconds more. */
-export function stopGraceMs({ DRAIN_SECONDS: given }: Environment): number {
-  const seconds = Number(given ?? DRAIN_SECONDS);
+export function stopGraceMs(
+  { DRAIN_SECONDS: drainSeconds }: Environment,
+): number {
+  const seconds = Number(drainSeconds ?? DRAIN_SECONDS);
   return (seconds >= 0 ? seconds : 0) * 1_000 + STOP_MS;
 }

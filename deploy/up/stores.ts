@@ -123,13 +123,13 @@ export function programDirs(path = ""): string[] {
  * UpError} with the commands to type.
  */
 export async function ensureServers(
-  wanted: readonly string[],
+  names: readonly string[],
   deps: InstallDeps,
 ): Promise<ReadonlyMap<string, string>> {
   const find = (name: string) => findProgram(name, deps.dirs);
-  const missing = wanted.filter((name) => find(name) === undefined);
+  const missing = names.filter((name) => find(name) === undefined);
   if (missing.length > 0) await install(missing, deps);
-  return new Map(wanted.map((name) => {
+  return new Map(names.map((name) => {
     const path = find(name);
     if (path !== undefined) return [name, path];
     const apt = missing.join(" ");
@@ -168,10 +168,10 @@ async function install(
   if (apt === undefined || !isRoot && sudo === undefined) return;
   out.say(`Installing ${names.join(" and ")}`);
   const [file = apt, ...asRoot] = isRoot ? [] : [sudo, "-n", apt];
-  const wanted = ["install", "--no-install-recommends", ...names];
+  const installWords = ["install", "--no-install-recommends", ...names];
   const env = { DEBIAN_FRONTEND: "noninteractive" };
   // The package lists of a fresh machine are empty.
-  for (const words of [["update"], wanted]) {
+  for (const words of [["update"], installWords]) {
     const args = [...asRoot, ...words, ...APT_QUIET];
     const options = { args, env, signal, stdin: "null" } as const;
     await new Deno.Command(file, options).spawn().status;

@@ -45,10 +45,10 @@ import {
 import type { EdgeMetrics } from "./metrics.ts";
 import {
   ANSWERED,
+  type AuthenticatedCall,
   type Call,
   type CallEnd,
   type CallHandler,
-  type AuthenticatedCall,
   refused,
 } from "./requests/call.ts";
 import type { Endpoint, UploadEndpoint } from "./requests/endpoint.ts";

@@ -237,23 +237,23 @@ export function throwIfError(
  * audio; if there is none, an estimate of the input, since clients rely on this member.
  */
 export function usageOf(
-  stated: readonly unknown[],
+  usages: readonly unknown[],
   input: string,
 ): JsonObject {
-  const found = stated.filter(isJsonObject)
+  const usage = usages.filter(isJsonObject)
     .find(({ total_tokens: total }) => typeof total === "number");
-  if (found !== undefined) return tokenUsage(found);
+  if (usage !== undefined) return tokenUsage(usage);
   const tokens = Math.ceil(textTokens(input));
   return { input_tokens: tokens, output_tokens: 0, total_tokens: tokens };
 }
 
 /** A usage in tokens, whose names may be those of chat completions. */
-export function tokenUsage(stated: JsonObject): JsonObject {
-  const { prompt_tokens: input, completion_tokens: output } = stated;
+export function tokenUsage(usage: JsonObject): JsonObject {
+  const { prompt_tokens: input, completion_tokens: output } = usage;
   return {
     ...typeof input === "number" && { input_tokens: input },
     ...typeof output === "number" && { output_tokens: output },
-    ...stated,
+    ...usage,
   };
 }
 
@@ -315,8 +315,7 @@ export class AttemptAnswer {
 
   /** Keeps what the server says its answer is, if the format did not tell. */
   setTypeIfUnknown(type: string): void {
-    const { content_type: known } = this.head;
-    if (known !== "") return;
+    if (this.head.content_type !== "") return;
     this.head = { content_type: type || "application/octet-stream" };
   }
 

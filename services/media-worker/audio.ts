@@ -101,8 +101,8 @@ async function passOnSound(
   if (!request.stream) return;
   // speaches calls it `token_usage`.
   const { token_usage: other, ...rest } = done;
-  const stated = [done.usage, other, usageInHeaders(headers)];
-  const usage = usageOf(stated, request.input);
+  const usages = [done.usage, other, usageInHeaders(headers)];
+  const usage = usageOf(usages, request.input);
   await answer.writeEvent({ ...rest, type: DONE_OF_SOUND, usage });
 }
 
@@ -270,8 +270,8 @@ async function* readTextEvents(
   // Such answers have no last event; a broken connection has been noticed already.
   if (!isForeign) throw errors.truncatedAnswer("No last event");
   progress.onOddity("form_converted", 1);
-  const stated = usage && { usage: { type: "tokens", ...tokenUsage(usage) } };
-  yield { type: DONE, data: { ...stated } };
+  const members = usage && { usage: { type: "tokens", ...tokenUsage(usage) } };
+  yield { type: DONE, data: { ...members } };
 }
 
 /**
@@ -297,7 +297,7 @@ function hasSegments({ segments }: json.JsonObject): boolean {
 function statedSeconds(data: json.JsonObject): number | null {
   const usage = json.isJsonObject(data.usage) ? data.usage : {};
   const last = Array.isArray(data.segments) ? data.segments.at(-1) : null;
-  const stated = [
+  const lengths = [
     usage.seconds,
     // Mistral's.
     usage.prompt_audio_seconds,
@@ -305,7 +305,7 @@ function statedSeconds(data: json.JsonObject): number | null {
     json.isJsonObject(last) ? last.end : undefined,
   ].map((seconds) => Number(seconds ?? NaN))
     .filter((seconds) => seconds >= 0 && seconds < MEDIA_LIMITS.secondsMax);
-  return stated.length === 0 ? null : Math.ceil(Math.max(...stated));
+  return lengths.length === 0 ? null : Math.ceil(Math.max(...lengths));
 }
 
 /**

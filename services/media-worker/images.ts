@@ -135,7 +135,7 @@ function encodeRequest(
   // Without partial images the only event would be the whole answer, and some servers
   // refuse to stream.
   const isPartly = hasPartials(request);
-  const asked = {
+  const options = {
     model,
     prompt,
     response_format: isOurs ? inBase64 : format,
@@ -143,7 +143,10 @@ function encodeRequest(
   };
   const isJson = task === "generate" || Array.isArray(fields.images);
   if (isJson) {
-    const body = JSON.stringify({ ...asked, ...isPartly && { stream: true } });
+    const body = JSON.stringify({
+      ...options,
+      ...isPartly && { stream: true },
+    });
     const to = task === "generate" ? "/images/generations" : "/images/edits";
     return { to, body };
   }
@@ -154,7 +157,7 @@ function encodeRequest(
     field: file.field === "image" && !isOne ? "image[]" : file.field,
   }));
   // Model servers get a form, the model first, the files last.
-  const members = { ...asked, ...isPartly && { stream: "true" } };
+  const members = { ...options, ...isPartly && { stream: "true" } };
   return { to: "/images/edits", ...encodeForm(members, named) };
 }
 
@@ -206,7 +209,7 @@ async function* partsOf(
 /** Passes on an event that OpenAI does not have, such as one of progress. */
 async function passOther(
   { type, data }: ServerEvent,
-  { request, answer }: Call,
+  { request, answer }: ImageAttempt,
 ): Promise<void> {
   if (!request.stream || SIGN_OF_LIFE.test(type)) {
     return answer.progress.onOddity("event_skipped", 1);
@@ -245,17 +248,17 @@ async function readBytes(
 async function pictureOf(part: Part, attempt: ImageAttempt): Promise<Picture> {
   const { data } = part;
   const inline = json.textOf(data.b64_json);
-  const given = inline || json.textOf(data.url);
-  if (given === "") throw errors.unsupportedAnswer("An image without data");
-  const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
+  const source = inline || json.textOf(data.url);
+  if (source === "") throw errors.unsupportedAnswer("An image without data");
+  const prefix = DATA_URL.exec(source.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
   if (inline === "" && prefix === "") {
     const isPassed = attempt.request.format === "url" &&
-      /^https:\/\//.test(given) && attempt.server.ownUrl(given) === null;
-    if (isPassed) return { ...part, base64: "", address: given };
+      /^https:\/\//.test(source) && attempt.server.ownUrl(source) === null;
+    if (isPassed) return { ...part, base64: "", address: source };
     attempt.answer.progress.onOddity("address_fetched", 1);
-    return { ...part, base64: await fetchPicture(given, attempt) };
+    return { ...part, base64: await fetchPicture(source, attempt) };
   }
-  const base64 = given.slice(prefix.length);
+  const base64 = source.slice(prefix.length);
   const end = base64.search(NOT_BASE64);
   const isPadded = end < 0 || PADDING.test(base64.slice(end, end + 3));
   if (base64 === "" || !isPadded) {
@@ -265,7 +268,10 @@ async function pictureOf(part: Part, attempt: ImageAttempt): Promise<Picture> {
 }
 
 /** Fetches an image from the model server itself: no other server, no redirect. */
-async function fetchPicture(address: string, attempt: ImageAttempt): Promise<string> {
+async function fetchPicture(
+  address: string,
+  attempt: ImageAttempt,
+): Promise<string> {
   const { server, endsAtMs } = attempt;
   const to = server.ownUrl(address);
   if (to === null) {
@@ -279,7 +285,9 @@ async function fetchPicture(address: string, attempt: ImageAttempt): Promise<str
       totalMs: Math.max(0, endsAtMs - server.now()),
     }, (response) => {
       const { contentType } = response.head;
-      if (!/json$|^text\//.test(contentType)) return readBytes(response, attempt);
+      if (!/json$|^text\//.test(contentType)) {
+        return readBytes(response, attempt);
+      }
       throw errors.unsupportedAnswer(`${contentType} instead of an image`);
     });
     if (picture.length === 0) throw errors.truncatedAnswer("An empty image");
@@ -328,7 +336,10 @@ function memberOf({ base64, address }: Picture, { request }: ImageAttempt) {
   return { before: `"url":"data:${type};base64,`, text: base64, after: `"` };
 }
 
-async function writeEvent(picture: Picture, attempt: ImageAttempt): Promise<void> {
+async function writeEvent(
+  picture: Picture,
+  attempt: ImageAttempt,
+): Promise<void> {
   const { kind, data, about } = picture;
   const { request: { fields, prompt, task } } = attempt;
   const more: json.JsonObject = { created_at: secondsOf(about, attempt) };
@@ -377,7 +388,7 @@ function secondsOf(
   { created, created_at }: json.JsonObject,
   { answer }: ImageAttempt,
 ): number {
-  const stated = created_at ?? created;
-  const isTime = typeof stated === "number" && Number.isSafeInteger(stated);
-  return isTime ? stated : answer.call.created;
+  const seconds = created_at ?? created;
+  const isTime = typeof seconds === "number" && Number.isSafeInteger(seconds);
+  return isTime ? seconds : answer.call.created;
 }

@@ -49,7 +49,7 @@ const STATUSES: readonly [media.VideoStatus, RegExp][] = [
 export async function passOnVideo(attempt: VideoAttempt): Promise<void> {
   const { request, answer } = attempt;
   if (request.action === "content") {
-    return await passOnFile({ ...call, request });
+    return await passOnFile({ ...attempt, request });
   }
   await answer.write(JSON.stringify(await jobOf(attempt)));
 }
@@ -59,7 +59,7 @@ const pathOf = (id: string) => `/videos/${encodeURIComponent(id)}`;
 async function jobOf(attempt: VideoAttempt): Promise<media.EngineVideo | null> {
   const { request, server: { config: { model } }, answer } = attempt;
   // The job that was started: another attempt would start a second one.
-  const started = async (response: ServerResponse) => {
+  const begin = async (response: ServerResponse) => {
     answer.begin();
     return toVideo(await readObject(response), attempt);
   };
@@ -71,7 +71,11 @@ async function jobOf(attempt: VideoAttempt): Promise<media.EngineVideo | null> {
     const sent = json.isJsonObject(fields.input_reference)
       ? { body: JSON.stringify(members) }
       : encodeForm(members, answer.call.files);
-    return await ask(attempt, { to: "/videos", statuses: MADE, ...sent }, started);
+    return await ask(
+      attempt,
+      { to: "/videos", statuses: MADE, ...sent },
+      begin,
+    );
   }
   const to = pathOf(request.id);
   switch (request.action) {
@@ -81,7 +85,7 @@ async function jobOf(attempt: VideoAttempt): Promise<media.EngineVideo | null> {
         statuses: [...MADE, ...MISSING],
         body: JSON.stringify({ prompt: request.prompt, ...request.fields }),
       }, (response) => {
-        if (!MISSING.includes(response.head.status)) return started(response);
+        if (!MISSING.includes(response.head.status)) return begin(response);
         const message = "The model server cannot remix this video.";
         throw new UpstreamError("request", { message });
       });
@@ -125,13 +129,16 @@ async function readObject(response: ServerResponse): Promise<json.JsonObject> {
   return data;
 }
 
-function toVideo(data: json.JsonObject, { server }: VideoAttempt): media.EngineVideo {
+function toVideo(
+  data: json.JsonObject,
+  { server }: VideoAttempt,
+): media.EngineVideo {
   const { redact } = server;
-  const said = json.textOf(data.status).toLowerCase();
-  const [status] = STATUSES.find(([, names]) => names.test(said)) ?? [];
+  const word = json.textOf(data.status).toLowerCase();
+  const [status] = STATUSES.find(([, names]) => names.test(word)) ?? [];
   if (status === undefined) {
     throwIfError(data, server);
-    throw unsupportedAnswer(`A video with the status "${clip(said)}"`);
+    throw unsupportedAnswer(`A video with the status "${clip(word)}"`);
   }
   const id = json.textOf(data.id);
   if (!/^(?!\.{1,2}$)[^\p{Cc}\p{Cs}]+$/u.test(id) || id.length > ID_CHARS_MAX) {
@@ -140,7 +147,7 @@ function toVideo(data: json.JsonObject, { server }: VideoAttempt): media.EngineV
   const error: json.JsonObject = json.isJsonObject(data.error)
     ? data.error
     : { message: data.error };
-  const told = clip(redact(json.textOf(error.message)), TEXT_CHARS_MAX);
+  const reason = clip(redact(json.textOf(error.message)), TEXT_CHARS_MAX);
   const progress = Math.floor(Number(data.progress ?? 0));
   const seconds = textOrNumber(data.seconds);
   return {
@@ -158,7 +165,7 @@ function toVideo(data: json.JsonObject, { server }: VideoAttempt): media.EngineV
     size: textOrNumber(data.size),
     error: status !== "failed" ? null : {
       code: redact(json.textOf(error.code)).slice(0, 100) || "video_failed",
-      message: told || "The model server could not make this video.",
+      message: reason || "The model server could not make this video.",
     },
     more: moreOf(data, redact),
   };
@@ -227,7 +234,10 @@ async function passOnFile(attempt: VideoFileAttempt): Promise<void> {
 }
 
 /** Passes on a file as fast as the client takes it. False if there is none. */
-function isPassedOn(to: string | URL, attempt: VideoFileAttempt): Promise<boolean> {
+function isPassedOn(
+  to: string | URL,
+  attempt: VideoFileAttempt,
+): Promise<boolean> {
   const { request: { range: headers }, answer } = attempt;
   return ask(attempt, {
     to,

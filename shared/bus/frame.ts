@@ -310,7 +310,12 @@ export function encodeRejectFrame(
   offerNumber: number,
   reject: RejectPayload,
 ): Uint8Array {
-  const header = { type: FrameType.REJECT, sequence: 0, offerNumber, tokens: 0 };
+  const header = {
+    type: FrameType.REJECT,
+    sequence: 0,
+    offerNumber,
+    tokens: 0,
+  };
   return encodeFrame(header, encodeJson(reject));
 }
 

@@ -137,7 +137,10 @@ export function encodeLargeRequest({ request }: UploadEnd): Uint8Array | null {
 }
 
 /** Returns the message of the last piece of an upload. */
-export function encodeUploadEnd(end: UploadEnd, offerNumber: number): Uint8Array {
+export function encodeUploadEnd(
+  end: UploadEnd,
+  offerNumber: number,
+): Uint8Array {
   return encodePiece(encodeJson(end), offerNumber, UPLOAD_END_INDEX);
 }
 

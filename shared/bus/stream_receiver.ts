@@ -289,7 +289,11 @@ export class StreamReceiver {
   #send(action: ControlAction): void {
     const { control, requestId } = this.options;
     if (this.workerId === null) return;
-    control(this.workerId, { ...action, requestId, offerNumber: this.offerNumber });
+    control(this.workerId, {
+      ...action,
+      requestId,
+      offerNumber: this.offerNumber,
+    });
   }
 }
 

@@ -168,7 +168,9 @@ export class StreamSender {
 
   /** A record for this request has arrived, for whichever offer. */
   onControl(record: ControlRecord, nowMs: number): void {
-    if (record.offerNumber !== this.options.offerNumber || this.isFinished) return;
+    if (record.offerNumber !== this.options.offerNumber || this.isFinished) {
+      return;
+    }
     if (record.type === "cancel") return this.cancel(record.reason);
     this.#heardMs = nowMs;
     if (record.type === "ack") this.#onAck(record.sequence, nowMs);
@@ -344,8 +346,11 @@ export class ByteSlab {
     if (bytes > SLAB_BYTES_MAX / 4) return new Uint8Array(bytes);
     if (this.#used + bytes > this.#slab.length) {
       // The slab has room for more: END follows the only frame of a whole answer.
-      const wanted = 2 * Math.max(this.#slab.length, bytes);
-      const size = Math.max(SLAB_BYTES_MIN, Math.min(wanted, SLAB_BYTES_MAX));
+      const doubleSize = 2 * Math.max(this.#slab.length, bytes);
+      const size = Math.max(
+        SLAB_BYTES_MIN,
+        Math.min(doubleSize, SLAB_BYTES_MAX),
+      );
       // The first ones come from the pool of `Buffer`, which is faster still.
       this.#slab = Buffer.allocUnsafe(size);
       this.#used = 0;

@@ -48,8 +48,11 @@ function start(limits: Partial<StreamLimits> = {}) {
   const did = () => actions.splice(0);
   const write = (bytes: number, count: number, nowMs: number) =>
     sender.write(new Uint8Array(bytes), count, nowMs);
-  const tell = (action: ControlAction, nowMs: number, offerNumber = OFFER_NUMBER) =>
-    sender.onControl({ ...action, requestId: "r", offerNumber }, nowMs);
+  const tell = (
+    action: ControlAction,
+    nowMs: number,
+    offerNumber = OFFER_NUMBER,
+  ) => sender.onControl({ ...action, requestId: "r", offerNumber }, nowMs);
   const ack = (sequence: number, nowMs: number) =>
     tell({ type: "ack", sequence }, nowMs);
   const nak = (sequence: number, nowMs: number) =>

@@ -20,7 +20,7 @@ export interface EventNotes {
   isFinished: boolean;
   usage: Usage | null;
   /** The counts of a dialect that states them one after the other. */
-  stated: Readonly<Record<string, unknown>>;
+  counts: Readonly<Record<string, unknown>>;
   failure: { readonly text: string; readonly data: unknown } | null;
   countText(text: string, at: number): void;
 }
@@ -89,11 +89,11 @@ function readMessagesEvent(notes: EventNotes, event: EventPlace): void {
 }
 
 /** Each count that is stated later replaces the one before: they are totals. */
-function noteUsage(notes: EventNotes, stated: unknown): void {
-  if (!isJsonObject(stated)) return;
-  const given = Object.entries(stated).filter(([, count]) => count !== null);
-  notes.stated = { ...notes.stated, ...Object.fromEntries(given) };
-  notes.usage = messageUsage(notes.stated);
+function noteUsage(notes: EventNotes, usage: unknown): void {
+  if (!isJsonObject(usage)) return;
+  const counts = Object.entries(usage).filter(([, count]) => count !== null);
+  notes.counts = { ...notes.counts, ...Object.fromEntries(counts) };
+  notes.usage = messageUsage(notes.counts);
 }
 
 /** Before these, nothing of the answer was made. */

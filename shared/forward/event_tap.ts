@@ -37,7 +37,7 @@ export class EventTap {
   /** What the server states of the usage so far. */
   usage: Usage | null = null;
   /** The counts of a dialect that states them one after the other. */
-  stated: Readonly<Record<string, unknown>> = {};
+  counts: Readonly<Record<string, unknown>> = {};
   /** The event that ended the stream with an error; what follows it is dropped. */
   failure: FailureEvent | null = null;
   readonly #reader: EventReader;
@@ -61,8 +61,8 @@ export class EventTap {
 
   /** Tokens so far: the largest of what is stated and what the text shows. */
   get tokens(): number {
-    const stated = this.usage?.completion_tokens ?? 0;
-    return Math.max(stated, this.#tokensShown);
+    const tokens = this.usage?.completion_tokens ?? 0;
+    return Math.max(tokens, this.#tokensShown);
   }
 
   /** Tokens of the answer by its text, for a server that states none. */

@@ -25,8 +25,8 @@ export function withoutTools(
   });
   const dropped = all.filter(({ type }) => types.includes(type));
   if (dropped.length === 0) return unchanged;
-  const kept = all.filter((each) => !dropped.includes(each));
-  const list = `[${kept.map(({ json }) => json).join(",")}]`;
+  const rest = all.filter((each) => !dropped.includes(each));
+  const list = `[${rest.map(({ json }) => json).join(",")}]`;
   return {
     text: replaced(text, [{ from: tools.from, to: tools.to, text: list }]),
     dropped: [...new Set(dropped.map(({ type }) => type))],

@@ -18,7 +18,7 @@ export interface WholeAnswer {
 }
 
 /** What a reader says of an answer that is no error. */
-type Stated = Omit<WholeAnswer, "isError">;
+type Counts = Omit<WholeAnswer, "isError">;
 
 /**
  * Looks into a whole answer, of which only the usage is parsed and the vectors are
@@ -29,15 +29,17 @@ export function readWholeAnswer(
   endpoint: ForwardName,
 ): WholeAnswer | null {
   // Rerankers such as Text Embeddings Inference answer with nothing but a list.
-  if (elementsOf(text, afterSpace(text, 0)) !== null) return NOTHING_STATED;
+  if (elementsOf(text, afterSpace(text, 0)) !== null) return NO_COUNTS;
   const members = membersOf(text);
   if (members === null) return null;
-  const stated = parsed(text, members, "usage");
-  const { usage, vectors } = READERS[endpoint]({ text, members, stated });
-  return { usage, vectors, isError: isError(text, members) };
+  const usage = valueOf(text, members, "usage");
+  return {
+    ...READERS[endpoint]({ text, members, usage }),
+    isError: isError(text, members),
+  };
 }
 
-const NOTHING_STATED: WholeAnswer = {
+const NO_COUNTS: WholeAnswer = {
   usage: null,
   vectors: null,
   isError: false,
@@ -61,20 +63,21 @@ function isError(text: string, members: readonly Member[]): boolean {
   return text.slice(error.from, error.to) !== "null";
 }
 
-interface Given {
+/** The parts of an answer that its usage is read from. */
+interface AnswerParts {
   readonly text: string;
   readonly members: readonly Member[];
   /** The member `usage`. */
-  readonly stated: unknown;
+  readonly usage: unknown;
 }
 
-type Reader = (given: Given) => Stated;
+type Reader = (parts: AnswerParts) => Counts;
 
-const ofMessage: Reader = ({ stated }) => (
-  { usage: messageUsage(stated), vectors: null }
+const ofMessage: Reader = ({ usage }) => (
+  { usage: messageUsage(usage), vectors: null }
 );
-const ofResponse: Reader = ({ stated }) => (
-  { usage: responseUsage(stated), vectors: null }
+const ofResponse: Reader = ({ usage }) => (
+  { usage: responseUsage(usage), vectors: null }
 );
 /** What only counts tokens costs none. */
 const ofCount: Reader = () => ({ usage: usageOfInput(0), vectors: null });
@@ -87,19 +90,19 @@ const READERS: Readonly<Record<ForwardName, Reader>> = {
   compact: ofResponse,
   completions: ofResponse,
   other: ofCount,
-  embeddings: ({ text, members, stated }) => ({
-    usage: inputUsage(stated),
+  embeddings: ({ text, members, usage }) => ({
+    usage: inputUsage(usage),
     vectors: lengthOf(text, members, "data"),
   }),
   // Jina's shape, or Cohere's.
-  rerank: ({ text, members, stated }) => ({
-    usage: inputUsage(stated) ?? cohereUsage(parsed(text, members, "meta")),
+  rerank: ({ text, members, usage }) => ({
+    usage: inputUsage(usage) ?? cohereUsage(valueOf(text, members, "meta")),
     vectors: null,
   }),
 };
 
 /** The value of a member, or undefined; a malformed one is none. */
-function parsed(
+function valueOf(
   text: string,
   members: readonly Member[],
   name: string,
@@ -124,9 +127,9 @@ function lengthOf(
 }
 
 /** A model that makes no tokens uses those of the input. */
-function inputUsage(stated: unknown): Usage | null {
-  const tokens = countIn(stated, "prompt_tokens") ||
-    countIn(stated, "total_tokens") || countIn(stated, "input_tokens");
+function inputUsage(value: unknown): Usage | null {
+  const tokens = countIn(value, "prompt_tokens") ||
+    countIn(value, "total_tokens") || countIn(value, "input_tokens");
   return tokens === null ? null : usageOfInput(tokens);
 }
 
@@ -149,19 +152,19 @@ export function countIn(holder: unknown, name: string): number | null {
 }
 
 /** The usage of OpenAI's: of responses, and under its older names of completions. */
-export function responseUsage(stated: unknown): Usage | null {
-  const prompt = countIn(stated, "input_tokens") ??
-    countIn(stated, "prompt_tokens");
-  const completion = countIn(stated, "output_tokens") ??
-    countIn(stated, "completion_tokens");
-  if (prompt === null || completion === null || !isJsonObject(stated)) {
+export function responseUsage(value: unknown): Usage | null {
+  const prompt = countIn(value, "input_tokens") ??
+    countIn(value, "prompt_tokens");
+  const completion = countIn(value, "output_tokens") ??
+    countIn(value, "completion_tokens");
+  if (prompt === null || completion === null || !isJsonObject(value)) {
     return null;
   }
-  const details = stated.input_tokens_details ?? stated.prompt_tokens_details;
+  const details = value.input_tokens_details ?? value.prompt_tokens_details;
   const cached = countIn(details, "cached_tokens");
   const written = countIn(details, "cache_write_tokens") ?? 0;
-  const reasoning = countIn(stated.output_tokens_details, "reasoning_tokens") ??
-    countIn(stated.completion_tokens_details, "reasoning_tokens");
+  const reasoning = countIn(value.output_tokens_details, "reasoning_tokens") ??
+    countIn(value.completion_tokens_details, "reasoning_tokens");
   const usage: Usage = {
     prompt_tokens: prompt,
     completion_tokens: completion,
@@ -185,20 +188,20 @@ const cacheDetails = (cached: number, written: number) => ({
  * Anthropic's usage: unlike OpenAI's, its input does not include what was read from the
  * cache or written to it.
  */
-export function messageUsage(stated: unknown): Usage | null {
-  const input = countIn(stated, "input_tokens");
-  const completion = countIn(stated, "output_tokens");
+export function messageUsage(value: unknown): Usage | null {
+  const input = countIn(value, "input_tokens");
+  const completion = countIn(value, "output_tokens");
   if (input === null || completion === null) return null;
-  const cached = countIn(stated, "cache_read_input_tokens") ?? 0;
-  const written = countIn(stated, "cache_creation_input_tokens") ?? 0;
-  const prompt = input + cached + written;
+  const cacheReads = countIn(value, "cache_read_input_tokens") ?? 0;
+  const cacheWrites = countIn(value, "cache_creation_input_tokens") ?? 0;
+  const prompt = input + cacheReads + cacheWrites;
   const usage: Usage = {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
   };
-  if (cached + written > 0) {
-    usage.prompt_tokens_details = cacheDetails(cached, written);
+  if (cacheReads + cacheWrites > 0) {
+    usage.prompt_tokens_details = cacheDetails(cacheReads, cacheWrites);
   }
   return usage;
 }

@@ -85,8 +85,8 @@ function withoutNulls(value: unknown, names: ReadonlySet<string>): unknown {
   const isLeftOut = (name: string) => value[name] === null && names.has(name);
   for (const name in value) {
     if (!isLeftOut(name)) continue;
-    const given = Object.entries(value).filter(([name]) => !isLeftOut(name));
-    return Object.fromEntries(given);
+    const members = Object.entries(value).filter(([name]) => !isLeftOut(name));
+    return Object.fromEntries(members);
   }
   return value;
 }

@@ -191,14 +191,14 @@ export function refusedMediaField(
   value: unknown,
   path = name,
 ): RefusedField | null {
-  const known = Object.hasOwn(ALL_MEDIA_RULES, name)
+  const ownRule = Object.hasOwn(ALL_MEDIA_RULES, name)
     ? ALL_MEDIA_RULES[name]
     : undefined;
-  const rule = known ?? (PATH.test(name) ? FILES : undefined);
+  const rule = ownRule ?? (PATH.test(name) ? FILES : undefined);
   if (rule === undefined || value === null) return null;
   const bounds = { maxTokens: undefined };
-  const meant = typeof value === "string" ? valueOf(value) : value;
-  return rule.harmless?.(meant, bounds) ? null : refusalOf(path, rule);
+  const meaning = typeof value === "string" ? valueOf(value) : value;
+  return rule.harmless?.(meaning, bounds) ? null : refusalOf(path, rule);
 }
 
 const SIMPLE = /^(true|false|-?\d{1,9}|\[\]|\{\})$/;

@@ -45,14 +45,19 @@ export function createClientAddress(
     proxies.addSubnet(address, bits, familyOf(address));
   }
   // A check takes 3 us, and a few clients send most requests.
-  const known = new Map<string, boolean>();
+  const verdicts = new Map<string, boolean>();
   const isProxy = (address: string): boolean => {
-    let found = known.get(address);
-    if (found === undefined) {
-      found = isIP(address) > 0 && proxies.check(address, familyOf(address));
-      remember(known, { key: address, value: found, sizeMax: ADDRESSES_MAX });
+    let isTrusted = verdicts.get(address);
+    if (isTrusted === undefined) {
+      isTrusted = isIP(address) > 0 &&
+        proxies.check(address, familyOf(address));
+      remember(verdicts, {
+        key: address,
+        value: isTrusted,
+        sizeMax: ADDRESSES_MAX,
+      });
     }
-    return found;
+    return isTrusted;
   };
   return (peer, forwardedFor) => {
     let client = parseAddress(peer) ?? peer;

@@ -60,24 +60,24 @@ const TYPE_NAMES: { readonly [type: string]: string } = {
  * `, did you mean 'vision'?` for `visoin`: the first known word that begins like this,
  * or differs by one typing mistake.
  */
-export function didYouMean(given: string, known: Iterable<string>): string {
-  const word = given.toLowerCase();
-  const named = [...known].find((name) => {
+export function didYouMean(name: string, names: Iterable<string>): string {
+  const word = name.toLowerCase();
+  const match = [...names].find((name) => {
     const other = name.toLowerCase();
     return other.startsWith(word) || isMistyped(word, other);
   });
-  const isNear = word !== "" && named !== undefined;
-  return isNear ? `, did you mean '${named}'?` : "";
+  const isNear = word !== "" && match !== undefined;
+  return isNear ? `, did you mean '${match}'?` : "";
 }
 
 /** Whether one letter was added, omitted, replaced, or exchanged with the next. */
 function isMistyped(word: string, other: string): boolean {
   let same = 0;
   while (same < word.length && word[same] === other[same]) same++;
-  const [given, meant] = [word.slice(same), other.slice(same)];
-  const exchanged = given.slice(1, 2) + given.slice(0, 1) + given.slice(2);
-  return [given.slice(1), exchanged].includes(meant) ||
-    [given, given.slice(1)].includes(meant.slice(1));
+  const [rest, otherRest] = [word.slice(same), other.slice(same)];
+  const swap = rest.slice(1, 2) + rest.slice(0, 1) + rest.slice(2);
+  return [rest.slice(1), swap].includes(otherRest) ||
+    [rest, rest.slice(1)].includes(otherRest.slice(1));
 }
 
 /** The value at `path`, or undefined if there is none. Reads own members only. */

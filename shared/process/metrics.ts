@@ -110,10 +110,11 @@ class Recorder extends Cell {
   /** The cell for these values of the labels, in their order. Callers may keep it. */
   with(...values: readonly string[]): Cell {
     const key = values.join(SEPARATOR);
-    const known = this.cells.get(key);
-    if (known !== undefined) return known;
-    const cell = new Cell(labelText(this.spec, values), this.bounds);
-    this.cells.set(key, cell);
+    let cell = this.cells.get(key);
+    if (cell === undefined) {
+      cell = new Cell(labelText(this.spec, values), this.bounds);
+      this.cells.set(key, cell);
+    }
     return cell;
   }
 

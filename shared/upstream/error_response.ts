@@ -249,8 +249,10 @@ function clean(value: unknown, form: RegExp, redact: Redact) {
 export function frameError(data: unknown, redact: Redact): UpstreamError {
   const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
   const refusal = { status: statusOf(error), body: data };
-  const known = errorOfResponse(refusal, redact);
-  if (known.fault !== "server_error" || refusal.status < 500) return known;
+  const byStatus = errorOfResponse(refusal, redact);
+  if (byStatus.fault !== "server_error" || refusal.status < 500) {
+    return byStatus;
+  }
   return new UpstreamError("server_error", {
     cause: new Error("Error within the answer"),
     message: redact(textOf(error.message)),

@@ -182,15 +182,15 @@ export class BodyDecoder {
         else this.#line += String.fromCharCode(byte);
         continue;
       }
-      const taken = Math.min(this.#left, to - at);
+      const pieceBytes = Math.min(this.#left, to - at);
       // The first payload stays in place; the following ones are moved up to it.
       if (start === end) {
         start = at;
         end = at;
-      } else buffer.copyWithin(end, at, at + taken);
-      end += taken;
-      at += taken;
-      this.#left -= taken;
+      } else buffer.copyWithin(end, at, at + pieceBytes);
+      end += pieceBytes;
+      at += pieceBytes;
+      this.#left -= pieceBytes;
       if (this.framing !== "chunked") this.isComplete = this.#left === 0;
     }
     if (this.#line.length + this.#trailerChars > FRAMING_CHARS_MAX) {

@@ -184,8 +184,8 @@ export class Worker implements JobHost {
     if (this.#flow.look()) {
       // No edge could be received in the meantime, so every silence starts over.
       const steadyMs = this.#clock.now();
-      const seen = this.#edgeSeenAtMs;
-      for (const edge of seen.keys()) seen.set(edge, steadyMs);
+      const seenAtMs = this.#edgeSeenAtMs;
+      for (const edge of seenAtMs.keys()) seenAtMs.set(edge, steadyMs);
       for (const { sender } of this.#jobs.values()) {
         sender.onReconnect(steadyMs);
       }

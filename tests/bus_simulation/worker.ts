@@ -269,5 +269,6 @@ class Run {
   }
 }
 
-const keyOf = ({ requestId, offerNumber }: Pick<Job, "requestId" | "offerNumber">) =>
-  `${requestId}.${offerNumber}`;
+const keyOf = (
+  { requestId, offerNumber }: Pick<Job, "requestId" | "offerNumber">,
+) => `${requestId}.${offerNumber}`;

@@ -63,7 +63,8 @@ class FrontDoor {
 
   /** Sends a request on a connection of its own. */
   async call(
-    { path, host = "localhost", from = "127.0.0.1", headers, body }: ProxyRequest,
+    { path, host = "localhost", from = "127.0.0.1", headers, body }:
+      ProxyRequest,
   ) {
     const sent = request({
       path,

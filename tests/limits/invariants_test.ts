@@ -1,7 +1,7 @@
 // Promise: the promises of the limits, one by one, with four edges that share
 // nothing but Redis and whose clocks are hours apart.
 import assert from "node:assert/strict";
-import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
+import type { Grant } from "../../services/edge-auth/limits/limiter.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
 import { settleCall } from "../../services/edge-auth/limits/cost.ts";
 import {
@@ -141,9 +141,9 @@ async function refillsOnce(stage: Stage): Promise<void> {
   const { world } = stage;
   const [perMinute, minutes] = [1_000, 5];
   const key = await world.addKey({ limits: { tokensPerMinute: perMinute } });
-  const use = (completionTokens: number, admitted: Admitted) =>
+  const use = (completionTokens: number, admitted: Grant) =>
     settle(stage, admitted, { ...DONE, promptTokens: 0, completionTokens });
-  const long: Admitted[] = [];
+  const long: Grant[] = [];
   for (let minute = 0; minute < minutes; minute += 1) {
     long.push(await isAdmitted(stage, key, perMinute));
     await letTimePass(world.link, { principal: key, ms: MINUTE_MS });

@@ -1,6 +1,6 @@
 /** Four edges that share nothing but Redis, and what one asks them at once. */
 import assert from "node:assert/strict";
-import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
+import type { Grant } from "../../services/edge-auth/limits/limiter.ts";
 import type { Cost, Units } from "../../services/edge-auth/limits/cost.ts";
 import type { Principal } from "@gateway/shared/keys/record";
 import { startRedisWorld } from "../support/limits/admission_fixture.ts";
@@ -80,7 +80,7 @@ export async function exhaust(...asked: Parameters<typeof ask>) {
 }
 
 /** Settles at the first edge, and waits until Redis has it. */
-export async function settle({ fleet }: Stage, admitted: Admitted, cost: Cost) {
+export async function settle({ fleet }: Stage, admitted: Grant, cost: Cost) {
   fleet.at(0).settle(admitted, cost);
   await until(() => fleet.isSettled);
 }

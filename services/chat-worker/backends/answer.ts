@@ -158,12 +158,12 @@ export class ChatAnswer {
   }
 
   /** Passes on the last lines, once every choice has finished; returns the same. */
-  end({ counted, shown }: StatedUsage): Promise<void> | undefined {
-    if (!this.request.stream) this.#lines = this.#wholeResponse(shown);
+  end({ counts, members }: StatedUsage): Promise<void> | undefined {
+    if (!this.request.stream) this.#lines = this.#wholeResponse(members);
     else if (this.request.include_usage) {
-      this.#lines += `${this.#prefix}],"usage":${JSON.stringify(shown)}}\n`;
+      this.#lines += `${this.#prefix}],"usage":${JSON.stringify(members)}}\n`;
     }
-    return this.flush(counted.completion_tokens);
+    return this.flush(counts.completion_tokens);
   }
 
   #tokens(): number {
@@ -285,17 +285,20 @@ function combined(before: unknown, value: unknown, isText: boolean): unknown {
   return before;
 }
 
-function addFragment(calls: ToolCallFragment[], fragment: ToolCallFragment): void {
-  const { index, function: called, ...more } = fragment;
-  const known = calls[index];
-  if (known === undefined) {
-    calls[index] = { ...fragment, function: { ...called } };
+function addFragment(
+  calls: ToolCallFragment[],
+  fragment: ToolCallFragment,
+): void {
+  const { index, function: functionPart, ...more } = fragment;
+  const call = calls[index];
+  if (call === undefined) {
+    calls[index] = { ...fragment, function: { ...functionPart } };
     return;
   }
-  Object.assign(known, more);
-  const { arguments: text, ...functionMore } = called;
-  Object.assign(known.function, functionMore);
-  known.function.arguments += text;
+  Object.assign(call, more);
+  const { arguments: text, ...functionMore } = functionPart;
+  Object.assign(call.function, functionMore);
+  call.function.arguments += text;
 }
 
 /** Whether a value is worth passing on by itself. */

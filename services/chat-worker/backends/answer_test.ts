@@ -27,7 +27,7 @@ function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
     if (typeof part === "string") answer.finish(choice, part);
     else answer.add(choice, { delta: part, logprobs });
   }
-  answer.end({ counted: USAGE, shown: USAGE });
+  answer.end({ counts: USAGE, members: USAGE });
   return linesOf(call);
 }
 
@@ -139,7 +139,7 @@ for (const stream of [true, false]) {
     }
     for (const choice of answer.choices) answer.finish(choice, "stop");
     assert.equal(answer.progress.hasSent, stream);
-    answer.end({ counted: USAGE, shown: USAGE });
+    answer.end({ counts: USAGE, members: USAGE });
     assert.equal(call.tokens, USAGE.completion_tokens);
   });
 }

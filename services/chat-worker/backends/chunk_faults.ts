@@ -18,15 +18,11 @@ export function isErrorChunk(chunk: JsonObject): boolean {
  * does not support that number. `usage` is what it cost all the same.
  */
 export function tooFewChoices(
-  { given, requested, usage }: {
-    given: number;
-    requested: number;
-    usage: Usage;
-  },
+  { count, n, usage }: { count: number; n: number; usage: Usage },
 ): UpstreamError {
-  const choices = given === 1 ? "one choice" : `${given} choices`;
+  const choices = count === 1 ? "one choice" : `${count} choices`;
   const message = `The server of this model returns ${choices} per request, ` +
-    `but 'n' is ${requested}.`;
+    `but 'n' is ${n}.`;
   return new UpstreamError("request", {
     code: "unsupported_value",
     message,

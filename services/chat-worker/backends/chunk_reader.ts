@@ -157,8 +157,8 @@ export class ChunkReader {
    * text shows.
    */
   get tokens(): number {
-    const stated = this.#usage?.counted.completion_tokens ?? 0;
-    return Math.max(stated, this.#tokensShown);
+    const tokens = this.#usage?.counts.completion_tokens ?? 0;
+    return Math.max(tokens, this.#tokensShown);
   }
 
   /**
@@ -192,8 +192,8 @@ export class ChunkReader {
     const isPlain = this.#members === undefined && !hasUsage;
     this.#members = mergedMembers(this.#members, members);
     for (let at = 0; at < list.length; at++) {
-      const taken = this.#takeChoice(list[at], at);
-      if (isPlain && list.length === 1) this.#learn(payload, taken);
+      const choice = this.#takeChoice(list[at], at);
+      if (isPlain && list.length === 1) this.#learn(payload, choice);
     }
   }
 
@@ -220,8 +220,8 @@ export class ChunkReader {
     if (others.length > 0 || part.logprobs !== undefined) return;
     if (member !== "content" && member !== "reasoning_content") return;
     if (typeof text !== "string") return;
-    const written = this.#answer.around(choice, part, member);
-    template.learn({ payload, text, member, written });
+    const surroundings = this.#answer.around(choice, part, member);
+    template.learn({ payload, text, member, surroundings });
   }
 
   /**
@@ -230,28 +230,28 @@ export class ChunkReader {
    * fault of the request.
    */
   end(isWhole: boolean): StatedUsage {
-    const requested = this.#choices.length;
+    const n = this.#choices.length;
     const isComplete = isWhole || this.#endsWithUsage;
-    const given = this.#choices.filter(({ ending }) =>
+    const wholeChoices = this.#choices.filter(({ ending }) =>
       ending.isWhole(isComplete)
     );
-    if (given.length === requested) {
-      for (const choice of given) this.#finish(choice);
+    const count = wholeChoices.length;
+    if (count === n) {
+      for (const choice of wholeChoices) this.#finish(choice);
       return this.#countedUsage();
     }
     if (this.skipped > 0 && !this.#hasChunks) {
       throw invalidAnswer("Nothing in the answer is a chunk");
     }
-    const begun = this.#choices.filter(({ hasBegun }) => hasBegun).length;
-    if (isWhole && this.#hasChunks && begun === 0) {
+    const begunCount = this.#choices.filter(({ hasBegun }) => hasBegun).length;
+    if (isWhole && this.#hasChunks && begunCount === 0) {
       throw unsupportedAnswer("A whole answer without choices");
     }
-    if (!isComplete || given.length === 0 || begun > given.length) {
-      const finished = `${given.length} of ${requested} choices are finished`;
-      throw truncatedAnswer(finished);
+    if (!isComplete || count === 0 || begunCount > count) {
+      throw truncatedAnswer(`${count} of ${n} choices are finished`);
     }
-    const usage = this.#countedUsage().counted;
-    throw tooFewChoices({ given: given.length, requested, usage });
+    const usage = this.#countedUsage().counts;
+    throw tooFewChoices({ count, n, usage });
   }
 
   /** Tells what was undone or skipped. Must be called once, after the last chunk. */
@@ -296,8 +296,8 @@ export class ChunkReader {
       if (parseUsage(chunk.usage) !== null) this.#usagesRefused += 1;
       return false;
     }
-    const before = this.#usage?.counted.completion_tokens ?? 0;
-    if (usage.counted.completion_tokens >= before) this.#usage = usage;
+    const before = this.#usage?.counts.completion_tokens ?? 0;
+    if (usage.counts.completion_tokens >= before) this.#usage = usage;
     return true;
   }
 
@@ -347,19 +347,19 @@ export class ChunkReader {
 
   #deltaOf(choice: Choice, value: unknown): ChoicePart["delta"] {
     if (!isJsonObject(value)) return {};
-    const { tool_calls: fragments = null, function_call: called } = value;
+    const { tool_calls: fragments = null, function_call: functionCall } = value;
     const delta: ChoicePart["delta"] = {};
     const more = membersBeside(value, DELTA_MEMBERS);
     for (const name in more) {
       if (more[name] !== null) setMember(delta, name, more[name]);
     }
     const content = contentOf(value.content);
-    const thought = reasoningIn(value);
+    const reasoning = reasoningIn(value);
     const refusal = textOf(value.refusal);
     if (this.#count(content)) delta.content = content;
-    if (this.#count(thought)) delta.reasoning_content = thought;
+    if (this.#count(reasoning)) delta.reasoning_content = reasoning;
     if (this.#count(refusal)) delta.refusal = refusal;
-    if (isJsonObject(called)) delta.function_call = called;
+    if (isJsonObject(functionCall)) delta.function_call = functionCall;
     const calls = fragments === null ? [] : choice.calls.take(fragments);
     if (calls.length > 0) delta.tool_calls = calls;
     for (const call of calls) this.#count(call.function.arguments);
@@ -382,17 +382,17 @@ export class ChunkReader {
    * was an answer.
    */
   #countedUsage(): StatedUsage {
-    const stated = this.#usage;
-    const isStated = stated !== null &&
-      (stated.counted.completion_tokens > 0 || this.#pieces === 0);
-    if (isStated) return stated;
+    const usage = this.#usage;
+    const isStated = usage !== null &&
+      (usage.counts.completion_tokens > 0 || this.#pieces === 0);
+    if (isStated) return usage;
     const prompt = promptTokens(this.#answer.request);
     const completion = Math.max(Math.ceil(this.#estimate), this.#pieces);
-    const counted: Usage = {
+    const counts: Usage = {
       prompt_tokens: prompt,
       completion_tokens: completion,
       total_tokens: prompt + completion,
     };
-    return { counted, shown: { ...counted } };
+    return { counts, members: { ...counts } };
   }
 }

@@ -20,8 +20,8 @@ export interface LearnedChunk {
   readonly text: string;
   /** The member of its delta that has the text, by the server's name. */
   readonly member: string;
-  /** What was written around the text. */
-  readonly written: Surroundings;
+  /** What is written around the text. */
+  readonly surroundings: Surroundings;
 }
 
 /** Text that stands in JSON as it is. Longer text is not worth the search. */
@@ -37,7 +37,7 @@ const FRUITLESS_MAX = 3;
 /** The chunk that a stream repeats, if it repeats one. */
 export class ChunkTemplate {
   #read: Surroundings | null = null;
-  #written: Surroundings = { head: "", tail: "" };
+  #surroundings: Surroundings = { head: "", tail: "" };
   #fruitless = 0;
   #hasMatched = false;
 
@@ -62,7 +62,7 @@ export class ChunkTemplate {
 
   /** What to pass on for a text that {@link textIn} has returned. */
   lineOf(text: string): string {
-    return this.#written.head + text + this.#written.tail;
+    return this.#surroundings.head + text + this.#surroundings.tail;
   }
 
   /** Whether it makes sense to learn another chunk. */
@@ -71,13 +71,13 @@ export class ChunkTemplate {
   }
 
   /** Learns a chunk, instead of any that was learned before. */
-  learn({ payload, text, member, written }: LearnedChunk): void {
+  learn({ payload, text, member, surroundings }: LearnedChunk): void {
     if (!PLAIN.test(text)) return;
     this.#fruitless = this.#hasMatched ? 0 : this.#fruitless + 1;
     this.#hasMatched = false;
     const read = surroundingsOf(payload, text, member);
     this.#read = read === null ? null : inOnePiece(read);
-    this.#written = inOnePiece(written);
+    this.#surroundings = inOnePiece(surroundings);
   }
 }
 

@@ -5,13 +5,13 @@ import { newAnswer } from "./answer_fixture.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import { ChunkTemplate } from "./chunk_template.ts";
 
-const written = { head: '<"', tail: '">' };
+const surroundings = { head: '<"', tail: '">' };
 const say = (content: string, reason: string | null = null) =>
   JSON.stringify(choiceChunk({ content }, reason));
 
 function learned(text: string, payload = say(text)): ChunkTemplate {
   const template = new ChunkTemplate();
-  template.learn({ payload, text, member: "content", written });
+  template.learn({ payload, text, member: "content", surroundings });
   return template;
 }
 
@@ -65,7 +65,7 @@ Deno.test("chunks that all differ are learned three times", () => {
   while (template.isLearning) {
     learnings += 1;
     const payload = say("a") + " ".repeat(learnings);
-    template.learn({ payload, text: "a", member: "content", written });
+    template.learn({ payload, text: "a", member: "content", surroundings });
   }
   assert.equal(learnings, 3);
 });
@@ -75,7 +75,12 @@ Deno.test("chunks that change now and then are learned each time", () => {
   for (let second = 0; second < 10; second++) {
     const at = (content: string) =>
       JSON.stringify({ ...choiceChunk({ content }), created: second });
-    template.learn({ payload: at("a"), text: "a", member: "content", written });
+    template.learn({
+      payload: at("a"),
+      text: "a",
+      member: "content",
+      surroundings,
+    });
     assert.equal(template.textIn(at("b")), "b");
   }
   assert.equal(template.isLearning, true);

@@ -29,10 +29,10 @@ export function finishReasonOf(
   word: string,
   hasToolCalls: boolean,
 ): FinishReason {
-  const known = word.toLowerCase();
-  if (FAILURE.test(known)) {
-    throw truncatedAnswer(`Model server gave the finish reason ${known}`);
+  const name = word.toLowerCase();
+  if (FAILURE.test(name)) {
+    throw truncatedAnswer(`Model server gave the finish reason ${name}`);
   }
-  const [reason] = REASONS.find(([, words]) => words.test(known)) ?? [];
+  const [reason] = REASONS.find(([, words]) => words.test(name)) ?? [];
   return reason ?? (hasToolCalls ? "tool_calls" : "stop");
 }

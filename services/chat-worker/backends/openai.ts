@@ -68,7 +68,7 @@ export async function runCompletion(
       const usage = await backend.complete(answer);
       progress.usage = usage.counted;
       room = answer.end(usage);
-      return usage.counted;
+      return usage.counts;
     }, speaksChat);
     if (!request.stream) await room;
     return { usage, tokens: usage.completion_tokens };
@@ -350,13 +350,13 @@ const LABELS: { readonly [contentType: string]: BodyForm } = {
  * Details are not summed: few servers that return one choice per request report any.
  */
 function sum(a: StatedUsage, b: StatedUsage): StatedUsage {
-  const counted: Usage = {
-    prompt_tokens: a.counted.prompt_tokens + b.counted.prompt_tokens,
-    completion_tokens: a.counted.completion_tokens +
-      b.counted.completion_tokens,
-    total_tokens: a.counted.total_tokens + b.counted.total_tokens,
+  const counts: Usage = {
+    prompt_tokens: a.counts.prompt_tokens + b.counts.prompt_tokens,
+    completion_tokens: a.counts.completion_tokens +
+      b.counts.completion_tokens,
+    total_tokens: a.counts.total_tokens + b.counts.total_tokens,
   };
-  return { counted, shown: { ...counted } };
+  return { counts, members: { ...counts } };
 }
 
 /** Whether an answer broke off or stalled, as opposed to being invalid. */

@@ -102,7 +102,10 @@ export class ToolCallFragments {
     return this.#calls.flatMap((call) => [...restOf(call), ...emptyOf(call)]);
   }
 
-  #takeFragment(call: StreamedToolCall, reading: Reading): ToolCallFragment | null {
+  #takeFragment(
+    call: StreamedToolCall,
+    reading: Reading,
+  ): ToolCallFragment | null {
     const { id, name, text, more, functionMore } = reading;
     call.hasArguments ||= text !== "";
     call.id ||= id;
@@ -174,7 +177,10 @@ export class ToolCallFragments {
   }
 }
 
-const fragmentOf = ({ index }: StreamedToolCall, text: string): ToolCallFragment => (
+const fragmentOf = (
+  { index }: StreamedToolCall,
+  text: string,
+): ToolCallFragment => (
   { index, function: { arguments: text } }
 );
 

@@ -13,10 +13,12 @@ export interface UsageBounds {
  */
 export const TOKENS_MAX = 2 ** 32 - 1;
 
-/** Usage as it is counted, and as the client gets it, with the server's own members. */
+/** What a server states of its usage. */
 export interface StatedUsage {
-  counted: Usage;
-  shown: JsonObject;
+  /** What is counted. */
+  counts: Usage;
+  /** What the client gets: the counts, and the server's own members. */
+  members: JsonObject;
 }
 
 /**
@@ -37,10 +39,10 @@ export function usageIn(
   return readUsage(usageOfTimings(chunk.timings), bounds);
 }
 
-function readUsage(stated: unknown, bounds: UsageBounds): StatedUsage | null {
-  const counted = parseUsage(stated);
-  if (counted === null || !isBelievable(counted, bounds)) return null;
-  return { counted, shown: shownUsage(stated, counted) };
+function readUsage(value: unknown, bounds: UsageBounds): StatedUsage | null {
+  const counts = parseUsage(value);
+  if (counts === null || !isBelievable(counts, bounds)) return null;
+  return { counts, members: membersOf(value, counts) };
 }
 
 function isBelievable(
@@ -52,32 +54,33 @@ function isBelievable(
 
 /** llama.cpp: `prompt_n` without the `cache_n` that it had in its cache. */
 function usageOfTimings(timings: unknown): JsonObject | undefined {
-  const evaluated = countIn(timings, "prompt_n");
+  const promptTokens = countIn(timings, "prompt_n");
   const completion = countIn(timings, "predicted_n");
-  if (evaluated === null || completion === null) return undefined;
-  const cached = countIn(timings, "cache_n") ?? 0;
+  if (promptTokens === null || completion === null) return undefined;
+  const cachedTokens = countIn(timings, "cache_n") ?? 0;
   return {
-    prompt_tokens: evaluated + cached,
+    prompt_tokens: promptTokens + cachedTokens,
     completion_tokens: completion,
-    ...cached > 0 && { prompt_tokens_details: { cached_tokens: cached } },
+    ...cachedTokens > 0 &&
+      { prompt_tokens_details: { cached_tokens: cachedTokens } },
   };
 }
 
-/** The server's members with the counts as they are counted. */
-function shownUsage(stated: unknown, counted: Usage): JsonObject {
-  const members = isJsonObject(stated) ? stated : {};
-  const shown: JsonObject = { ...members, ...counted };
+/** The server's members, with the counts of the gateway. */
+function membersOf(value: unknown, counts: Usage): JsonObject {
+  const own = isJsonObject(value) ? value : {};
+  const members: JsonObject = { ...own, ...counts };
   for (
     const name of [
       "prompt_tokens_details",
       "completion_tokens_details",
     ] as const
   ) {
-    const details = members[name];
-    if (isJsonObject(details)) shown[name] = { ...details, ...counted[name] };
-    else if (counted[name] === undefined) delete shown[name];
+    const details = own[name];
+    if (isJsonObject(details)) members[name] = { ...details, ...counts[name] };
+    else if (counts[name] === undefined) delete members[name];
   }
-  return shown;
+  return members;
 }
 
 /**

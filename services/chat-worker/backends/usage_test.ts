@@ -77,7 +77,7 @@ const NESTED: readonly { name: string; chunk: object; sum: string | null }[] = [
 
 Deno.test("usageIn() finds the counts wherever they stand, if they can be", () => {
   for (const { name, chunk, sum } of NESTED) {
-    const found = usageIn({ ...chunk }, BOUNDS)?.counted ?? null;
+    const found = usageIn({ ...chunk }, BOUNDS)?.counts ?? null;
     const counts = found && `${found.prompt_tokens}+${found.completion_tokens}`;
     assert.equal(counts, sum, name);
   }
@@ -89,5 +89,5 @@ Deno.test("usageIn() shows the server's own members", () => {
     cost: 0.5,
     prompt_tokens_details: { cached_tokens: 5, audio_tokens: 0 },
   };
-  assert.deepEqual(usageIn({ usage: stated }, BOUNDS)?.shown, stated);
+  assert.deepEqual(usageIn({ usage: stated }, BOUNDS)?.members, stated);
 });

@@ -30,7 +30,7 @@ export interface ForwardTools {
 }
 
 /** An answer that has passed, or one that is whole and has yet to pass. */
-type Answered =
+type ServerAnswer =
   | { readonly whole: null; readonly usage: Usage }
   | { readonly whole: ReadAnswer; readonly usage: Usage };
 
@@ -62,7 +62,7 @@ export class Forwarder {
   }
 
   /** Asks one server. Events pass on while they come; a whole answer is kept. */
-  #ask(asking: Omit<ForwardAttempt, "dropped">): Promise<Answered> {
+  #ask(asking: Omit<ForwardAttempt, "dropped">): Promise<ServerAnswer> {
     const { request, server, call, progress } = asking;
     const { model, drop_tool_types: types } = server.config;
     const { text, dropped } = types.length === 0
@@ -72,40 +72,45 @@ export class Forwarder {
       progress.onOddity("tools_dropped", dropped.length);
     }
     const attempt = { ...asking, dropped };
-    const sent = {
+    const serverRequest = {
       encode: this.#encoderOf(server, request),
       body: text,
       call: { ...call, headers: request.headers },
       mustBeginSoon: request.stream,
       keepsRefusals: true,
     };
-    return server.exchange(sent, async (response): Promise<Answered> => {
-      if (request.stream) {
-        const { bytes, form } = await readStart(response);
-        noteOddities(response, { form, progress });
-        if (form === "page") {
-          throw invalidAnswer("A web page instead of an answer");
+    return server.exchange(
+      serverRequest,
+      async (response): Promise<ServerAnswer> => {
+        if (request.stream) {
+          const { bytes, form } = await readStart(response);
+          noteOddities(response, { form, progress });
+          if (form === "page") {
+            throw invalidAnswer("A web page instead of an answer");
+          }
+          if (form === "events") {
+            const usage = await passEvents(attempt, response, bytes);
+            progress.usage = usage;
+            return { whole: null, usage };
+          }
+          return await readWhole(bytes);
         }
-        if (form === "events") {
-          const usage = await passEvents(attempt, response, bytes);
-          progress.usage = usage;
-          return { whole: null, usage };
+        if (!isPlain(response.head.contentEncoding)) {
+          progress.onOddity("coding_unasked", 1);
         }
-        return await readWhole(bytes);
-      }
-      if (!isPlain(response.head.contentEncoding)) {
-        progress.onOddity("coding_unasked", 1);
-      }
-      return await readWhole(null);
+        return await readWhole(null);
 
-      async function readWhole(start: Uint8Array | null): Promise<Answered> {
-        const whole = await readAnswer(attempt, response, start);
-        progress.onBegun();
-        progress.hasSent = true;
-        progress.usage = whole.usage;
-        return { whole, usage: whole.usage };
-      }
-    });
+        async function readWhole(
+          start: Uint8Array | null,
+        ): Promise<ServerAnswer> {
+          const whole = await readAnswer(attempt, response, start);
+          progress.onBegun();
+          progress.hasSent = true;
+          progress.usage = whole.usage;
+          return { whole, usage: whole.usage };
+        }
+      },
+    );
   }
 
   #encoderOf(
@@ -117,17 +122,17 @@ export class Forwarder {
       ? path.replace(/^\/v1/, "") + query
       : urlOfPath(server.config, other);
     const key = `${stream} ${to}`;
-    let known = this.#encoders.get(server);
-    if (known === undefined) {
-      known = new Map();
-      this.#encoders.set(server, known);
+    let encoders = this.#encoders.get(server);
+    if (encoders === undefined) {
+      encoders = new Map();
+      this.#encoders.set(server, encoders);
     }
-    let encode = known.get(key);
+    let encode = encoders.get(key);
     if (encode === undefined) {
       const accept = stream ? "text/event-stream" : "application/json";
       const defaults = envelope === "anthropic" ? ANTHROPIC_VERSION : {};
       encode = server.encoder(to, { accept, defaults });
-      if (known.size < ENCODERS_MAX) known.set(key, encode);
+      if (encoders.size < ENCODERS_MAX) encoders.set(key, encode);
     }
     return encode;
   }

@@ -60,7 +60,7 @@ function put(
   },
 ): void {
   if (value === undefined || field === "none") return;
-  const given = isJsonObject(body[field]) ? body[field] : {};
+  const members = isJsonObject(body[field]) ? body[field] : {};
   const isKwargs = field === "chat_template_kwargs";
-  body[field] = isKwargs ? { ...given, [name]: value } : value;
+  body[field] = isKwargs ? { ...members, [name]: value } : value;
 }

@@ -44,13 +44,13 @@ export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
  * the first fault, in OpenAI's order: the model, the fields one by one, then rules
  * between fields. Messages never repeat prompts.
  */
-export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
-  const { request, model } = parseRequest(given, {
+export function parseChatRequest(value: unknown, models: Catalog): ChatRequest {
+  const { request, model } = parseRequest(value, {
     schema: chatRequestSchema,
     kind: "chat",
     models,
   });
-  const body: Body = isJsonObject(given) ? given : {};
+  const body: Body = isJsonObject(value) ? value : {};
   requireSpeaker("chat", model);
   requirePassableFields(body, request, model);
   requireAcceptedParts(request, model);

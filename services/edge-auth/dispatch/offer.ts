@@ -118,7 +118,10 @@ export class Offer {
       ? subjects.anyWorker(familyOf(kind))
       : subjects.job(familyOf(kind), workerId);
     const message = whole ?? encodeJson({ ...head, upload: true });
-    const isSent = tools.bus.sendJob(subject, message, { requestId, offerNumber });
+    const isSent = tools.bus.sendJob(subject, message, {
+      requestId,
+      offerNumber,
+    });
     if (!isSent) return null;
     const pieces = body instanceof WholeBody ? piecesOf(body) : body;
     return new Offer(job, terms, {

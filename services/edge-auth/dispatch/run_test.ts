@@ -145,7 +145,7 @@ Deno.test("a run takes the slot of a worker, offers the request to it, and frees
   assert.deepEqual(t.take(), ["offer w1", "slot taken w1"]);
   const [job = assert.fail()] = t.jobs;
   assert.partialDeepStrictEqual(decodeJob(job), {
-    offerNumber: 1,
+    attempt: 1,
     request: REQUEST,
   });
   t.run.cancel("client_gone");

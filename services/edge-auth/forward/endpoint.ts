@@ -38,19 +38,19 @@ const MS_PER_SECOND = 1_000;
 const SINGLE = ["model", "stream"];
 const outputTokens = integer(0);
 
-/** What is looked at of a body, whatever its dialect; all else is the server's. */
-const governed = nullable(z.object({
+/** The members that govern, in any dialect; all others are the server's business. */
+const governingSchema = nullable(z.object({
   model,
   stream: z.boolean().exactOptional(),
   n: integer(1, REQUEST_LIMITS.nMax).exactOptional(),
   max_tokens: outputTokens.exactOptional(),
   max_output_tokens: outputTokens.exactOptional(),
 }));
-/** Of endpoints that generate nothing, the model alone governs. */
-export const governedModel = z.object({ model });
+/** The model alone governs a request to an endpoint that generates nothing. */
+export const modelSchema = z.object({ model });
 
-/** What was found of a body that governs. */
-interface Governed {
+/** The members of a body that govern. */
+interface GoverningMembers {
   model: string;
   stream?: boolean;
   n?: number;
@@ -70,22 +70,22 @@ export function forwardTo(
   return {
     kind,
     isFree,
-    decode: (bytes) => new GivenBody(readForwardBody(bytes, single)),
-    parse(given, models) {
-      if (!(given instanceof GivenBody)) throw new TypeError("Not decoded");
-      const { value } = given.body;
-      const schema: z.ZodType<Governed> = outputBound === null
-        ? governedModel
-        : governed;
+    decode: (bytes) => new DecodedBody(readForwardBody(bytes, single)),
+    parse(decoded, models) {
+      if (!(decoded instanceof DecodedBody)) throw new TypeError("Not decoded");
+      const { value } = decoded.body;
+      const schema: z.ZodType<GoverningMembers> = outputBound === null
+        ? modelSchema
+        : governingSchema;
       const parsed = parseRequest(value, { schema, kind, models });
-      const asked = askedOf(endpoint, parsed);
+      const options = optionsOf(endpoint, parsed);
       requireSpeaker(name, parsed.model);
-      requireAllowed(name, given.body, { model: parsed.model, ...asked });
-      const body = withinBound(given.body, endpoint, parsed.model);
+      requireAllowed(name, decoded.body, { model: parsed.model, ...options });
+      const body = withinBound(decoded.body, endpoint, parsed.model);
       const modelAt = spanOf(body, "model");
       if (modelAt === null) throw new TypeError("A body without its model");
       return {
-        ...asked,
+        ...options,
         model: parsed.request.model,
         forward: name,
         query: query === "" ? "" : `?${query}`,
@@ -96,8 +96,8 @@ export function forwardTo(
       };
     },
     ...kind === "chat" && {
-      conversation: (given: unknown) =>
-        given instanceof GivenBody ? given.body.value : undefined,
+      conversation: (decoded: unknown) =>
+        decoded instanceof DecodedBody ? decoded.body.value : undefined,
     },
     estimate: (request, catalog) =>
       isFree ? costsNothing() : estimateOf(endpoint, request, catalog),
@@ -113,7 +113,7 @@ export function forwardTo(
 }
 
 /** A body between its decoding and its check, with the model that errors name. */
-export class GivenBody {
+export class DecodedBody {
   constructor(readonly body: ForwardBody) {}
 
   /** The model as the client named it. */
@@ -123,9 +123,9 @@ export class GivenBody {
 }
 
 /** What a request asks for, within the bounds of its model. */
-function askedOf(
+function optionsOf(
   { streams, outputBound }: ForwardEndpoint,
-  { request, model }: { request: Governed; model: ModelConfig },
+  { request, model }: { request: GoverningMembers; model: ModelConfig },
 ): Pick<ForwardRequest, "stream" | "choices" | "outputTokensMax"> {
   const bound = outputBound === "max_output_tokens"
     ? request.max_output_tokens
@@ -191,7 +191,7 @@ function estimateOf(
   return {
     promptTokens,
     totalTokens: promptTokens,
-    believed: {
+    bounds: {
       promptTokensMax: Math.max(promptTokens, contextTokens * (vectors ?? 1)),
       completionTokensMax: 0,
     },

@@ -3,7 +3,7 @@ import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { clip } from "@gateway/shared/process/error_text";
 import type { Admission } from "../limits/admission.ts";
-import type { CallEnd, AuthenticatedCall } from "../requests/call.ts";
+import type { AuthenticatedCall, CallEnd } from "../requests/call.ts";
 
 /** What refusing needs: a key that may not be used is told so first. */
 interface RefusalDependencies {

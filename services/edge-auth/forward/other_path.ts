@@ -12,7 +12,7 @@ import type { Endpoint } from "../requests/endpoint.ts";
 import { parseRequest } from "../requests/parse_request.ts";
 import { ForwardAnswer } from "./answer.ts";
 import { requireAllowed, requirePath } from "./checks.ts";
-import { GivenBody, governedModel } from "./endpoint.ts";
+import { DecodedBody, modelSchema } from "./endpoint.ts";
 
 /** Members that must not be repeated: a server might believe another one. */
 const SINGLE = ["model", "stream"];
@@ -35,9 +35,9 @@ export function forwardToPath(
     kind: kindOf(first?.id ?? ""),
     isUnmetered: true,
     kindOf: ({ model }) => kindOf(model),
-    decode: (bytes) => new GivenBody(readForwardBody(bytes, SINGLE)),
-    parse: (given, models) => ({
-      ...readPathRequest(given, path, models),
+    decode: (bytes) => new DecodedBody(readForwardBody(bytes, SINGLE)),
+    parse: (decoded, models) => ({
+      ...readPathRequest(decoded, path, models),
       headers: requestHeaders(headers),
     }),
     estimate: costsNothing,
@@ -53,15 +53,14 @@ export function forwardToPath(
 }
 
 function readPathRequest(
-  given: unknown,
+  decoded: unknown,
   path: string,
   models: Catalog,
 ): Omit<ForwardRequest, "headers"> {
-  if (!(given instanceof GivenBody)) throw new TypeError("Not decoded");
-  const { body } = given;
-  const schema = governedModel;
+  if (!(decoded instanceof DecodedBody)) throw new TypeError("Not decoded");
+  const { body } = decoded;
   const { request, model } = parseRequest(body.value, {
-    schema,
+    schema: modelSchema,
     kind: null,
     models,
   });

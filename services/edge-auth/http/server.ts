@@ -267,13 +267,13 @@ function headOf(request: IncomingMessage): Head | null {
   const host = headers.host ?? (httpVersion === "1.0" ? "" : null);
   if (host === null || !HOST.test(host)) return null;
   const [, path = "", query = ""] = TARGET.exec(url) ?? [];
-  return { method, headers, socket, query, path: decoded(path) };
+  return { method, headers, socket, query, path: decodePath(path) };
 }
 
 /** A path, decoded if possible, without a trailing slash. */
-function decoded(given: string): string {
-  const isSlashed = given.length > 1 && given.endsWith("/");
-  const path = isSlashed ? given.slice(0, -1) : given;
+function decodePath(encodedPath: string): string {
+  const isSlashed = encodedPath.length > 1 && encodedPath.endsWith("/");
+  const path = isSlashed ? encodedPath.slice(0, -1) : encodedPath;
   if (!path.includes("%")) return path;
   try {
     return decodeURIComponent(path);

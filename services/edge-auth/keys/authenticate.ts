@@ -59,7 +59,7 @@ export class KeyLookup {
   readonly #now: MonotonicNow;
   readonly #log: Log;
   readonly #unknownLimit: UnknownKeyLimit;
-  readonly #known = new Map<string, Principal>();
+  readonly #principals = new Map<string, Principal>();
   readonly #unknownUntilMs = new Map<string, number>();
   readonly #reads = new Map<string, Promise<Principal | null>>();
   /**
@@ -82,7 +82,7 @@ export class KeyLookup {
    * or has lost its data, `rate_limit_exceeded` after too many unknown keys.
    */
   async find(hash: string, address: () => string): Promise<Principal | null> {
-    const principal = this.#known.get(hash);
+    const principal = this.#principals.get(hash);
     if (principal !== undefined) return principal;
     const untilMs = this.#unknownUntilMs.get(hash) ?? -Infinity;
     if (this.#now() < untilMs) return null;
@@ -96,8 +96,8 @@ export class KeyLookup {
 
   /** Has the key looked up again when it is next used. */
   forget({ keyId }: Principal): void {
-    for (const [hash, principal] of this.#known) {
-      if (principal.keyId === keyId) return void this.#known.delete(hash);
+    for (const [hash, principal] of this.#principals) {
+      if (principal.keyId === keyId) return void this.#principals.delete(hash);
     }
   }
 
@@ -149,7 +149,7 @@ export class KeyLookup {
       this.#sawStore(name);
       if (pair !== null) {
         const principal = parsePair(String(pair));
-        remember(this.#known, {
+        remember(this.#principals, {
           key: hash,
           value: principal,
           sizeMax: KEY_LIMITS.lookupEntriesMax,

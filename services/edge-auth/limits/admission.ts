@@ -12,7 +12,7 @@ import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/exchange.ts";
 import { remember } from "@gateway/shared/process/maps";
 import { type Cost, costOf, type Estimate, type Reservation } from "./cost.ts";
-import type { Admitted, Limiter } from "./limiter.ts";
+import type { Grant, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
 /** What an admitted request holds: its slot, and what it may cost. */
@@ -44,7 +44,7 @@ export interface AdmissionAsk {
  * `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt
  * record.
  */
-export type Decision = Admitted | Refusal | "unavailable" | "failed";
+export type Decision = Grant | Refusal | "unavailable" | "failed";
 
 const REFUSED_KEYS_MAX = 10_000;
 /**
@@ -129,13 +129,13 @@ export class LimitedAdmission implements Admission {
     const { limiter, onCharged } = this.#options;
     const { totalTokens: wantTokens, units: wantUnits } = estimate;
     const ask = { scope, model, endpoint, wantTokens, wantUnits };
-    const admitted = await this.#decide(
+    const grant = await this.#decide(
       principal,
       () => limiter.admit(principal, ask),
     );
     return {
-      headers: rateLimitHeaders(admitted.rates),
-      reservation: admitted,
+      headers: rateLimitHeaders(grant.rates),
+      reservation: grant,
       settle(outcome) {
         const cost = costOf(outcome, estimate);
         // Without a model nothing ran: it is an upload that has just begun.
@@ -143,14 +143,14 @@ export class LimitedAdmission implements Admission {
           const unit = estimate.units?.unit ?? null;
           onCharged?.({ model, endpoint, unit }, cost);
         }
-        void limiter.settle(admitted, cost);
+        void limiter.settle(grant, cost);
       },
-      undo: () => void limiter.settle(admitted, null),
+      undo: () => void limiter.settle(grant, null),
     };
   }
 
   /** Reports a decision. Throws the error of a refusal. */
-  async #decide<T extends Admitted | null>(
+  async #decide<T extends Grant | null>(
     principal: Principal,
     ask: () => Promise<T | Refusal>,
   ): Promise<T> {
@@ -189,6 +189,6 @@ export class LimitedAdmission implements Admission {
   }
 }
 
-const hasNoSlot = (decision: Admitted | Refusal): boolean =>
+const hasNoSlot = (decision: Grant | Refusal): boolean =>
   !decision.isAdmitted && decision.reason === "limited" &&
   decision.limit === "concurrency";

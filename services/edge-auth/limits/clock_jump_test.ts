@@ -18,7 +18,7 @@ import {
 } from "../../../tests/support/limits/admission_fixture.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { Leases } from "./leases.ts";
-import { type Admitted, type Ask, type Limiter } from "./limiter.ts";
+import { type Ask, type Grant, type Limiter } from "./limiter.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 import { LEASE_MS } from "./scripts.ts";
 
@@ -40,7 +40,7 @@ const BURST = 10;
 
 /** Asks until it is refused. */
 async function drain(admission: Limiter, key: record.Principal) {
-  const running: Admitted[] = [];
+  const running: Grant[] = [];
   while (true) {
     const decision = await admission.admit(key, ASK);
     if (decision.isAdmitted) {

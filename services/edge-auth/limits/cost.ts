@@ -34,8 +34,8 @@ export interface Estimate {
   promptTokens: number;
   /** The tokens to reserve: the prompt, and the answer of each of the `n` choices. */
   totalTokens: number;
-  /** Larger counts of a model server are not believed. */
-  believed: { promptTokensMax: number; completionTokensMax: number };
+  /** The largest counts of a model server that are believed. */
+  bounds: { promptTokensMax: number; completionTokensMax: number };
   /**
    * What the request costs instead of tokens, or null. A count of 0: not known before
    * it has run.
@@ -69,7 +69,7 @@ export function estimateTokens(
   // Thinking counts as output, and is added where `max_tokens` does not cover both.
   const isThinking = request.enable_thinking === true;
   const thinking = isThinking ? thinking_budget : 0;
-  const wanted = max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinking;
+  const answerTokens = max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinking;
   const prompt = promptTokens(request);
   const contextTokens = context_tokens ?? TOKEN_LIMITS.contextTokensMax;
   // A server may count thinking beside `max_tokens`.
@@ -78,8 +78,8 @@ export function estimateTokens(
     : Math.min(max_tokens + thinking, contextTokens);
   return {
     promptTokens: prompt,
-    totalTokens: prompt + Math.min(wanted, output_tokens) * n,
-    believed: {
+    totalTokens: prompt + Math.min(answerTokens, output_tokens) * n,
+    bounds: {
       promptTokensMax: Math.max(prompt, contextTokens),
       completionTokensMax: longest * n,
     },
@@ -102,12 +102,12 @@ export function estimateGeneration(
   { output_tokens = Infinity, context_tokens }: ModelLengths,
 ): Estimate {
   const contextTokens = context_tokens ?? TOKEN_LIMITS.contextTokensMax;
-  const wanted = outputTokensMax ?? OUTPUT_TOKENS_DEFAULT;
+  const answerTokens = outputTokensMax ?? OUTPUT_TOKENS_DEFAULT;
   const longest = Math.min(outputTokensMax ?? contextTokens, contextTokens);
   return {
     promptTokens,
-    totalTokens: promptTokens + Math.min(wanted, output_tokens) * choices,
-    believed: {
+    totalTokens: promptTokens + Math.min(answerTokens, output_tokens) * choices,
+    bounds: {
       promptTokensMax: Math.max(promptTokens, contextTokens),
       completionTokensMax: longest * choices,
     },
@@ -120,7 +120,7 @@ export function costsNothing(): Estimate {
   return {
     promptTokens: 0,
     totalTokens: 0,
-    believed: { promptTokensMax: 0, completionTokensMax: 0 },
+    bounds: { promptTokensMax: 0, completionTokensMax: 0 },
     units: null,
   };
 }
@@ -130,7 +130,7 @@ export function costsOnly(unit: UsageUnit, count = 0): Estimate {
   return {
     promptTokens: 0,
     totalTokens: 0,
-    believed: { promptTokensMax: 0, completionTokensMax: 0 },
+    bounds: { promptTokensMax: 0, completionTokensMax: 0 },
     units: { unit, count },
   };
 }
@@ -202,7 +202,7 @@ function isUnknown(run: RunOutcome): boolean {
 
 function costInTokens(run: RunOutcome, estimate: Estimate): Cost {
   const { kind, usage, completionTokens, cancelReason, answerBytes } = run;
-  const { promptTokensMax, completionTokensMax } = estimate.believed;
+  const { promptTokensMax, completionTokensMax } = estimate.bounds;
   // A token has at least one byte, so an answer that ignores `max_tokens` still counts.
   const completionMax = Math.max(completionTokensMax, answerBytes);
   // A prompt has at least one token, so a usage of 0 means that it was not counted.

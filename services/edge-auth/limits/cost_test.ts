@@ -12,11 +12,11 @@ import {
   type Settlement,
 } from "./cost.ts";
 
-const BELIEVED = { promptTokensMax: 1_000, completionTokensMax: 100 };
+const BOUNDS = { promptTokensMax: 1_000, completionTokensMax: 100 };
 const ESTIMATE = {
   promptTokens: 40,
   totalTokens: 140,
-  believed: BELIEVED,
+  bounds: BOUNDS,
   units: null,
 };
 const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 };
@@ -263,8 +263,8 @@ Deno.test("estimateTokens() believes what was asked for, within the context of t
   ];
   for (const { request, context, max } of table) {
     const lengths = context === undefined ? {} : { context_tokens: context };
-    const { believed } = estimateTokens({ ...open, ...request }, lengths);
-    assert.equal(believed.completionTokensMax, max, JSON.stringify(request));
+    const { bounds } = estimateTokens({ ...open, ...request }, lengths);
+    assert.equal(bounds.completionTokensMax, max, JSON.stringify(request));
   }
 });
 

@@ -24,7 +24,7 @@ import {
 } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/servers/tcp_proxy.ts";
 import { Leases } from "./leases.ts";
-import { type Admitted, Limiter } from "./limiter.ts";
+import { type Grant, Limiter } from "./limiter.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
 import { EDGE_SCRIPTS, LEASE_MS, RENEW } from "./scripts.ts";
 import type { Settlement } from "./cost.ts";
@@ -207,8 +207,8 @@ async function stage(world: RedisWorld, redis: RedisLink) {
     key,
     ask,
     /** Admits while Redis works; on a busy machine it may be silent for a moment. */
-    async admitted(count: number): Promise<Admitted[]> {
-      const all: Admitted[] = [];
+    async admitted(count: number): Promise<Grant[]> {
+      const all: Grant[] = [];
       await until(async () => {
         const decision = await ask().catch(() => null);
         if (decision?.isAdmitted) all.push(decision);

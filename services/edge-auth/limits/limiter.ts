@@ -44,7 +44,7 @@ export interface Ask {
 }
 
 /** What the admission script is asked about one request. */
-interface Asked {
+interface Question {
   readonly principal: record.Principal;
   readonly scope: record.KeyScope | null;
   readonly unit: UsageUnit | null;
@@ -54,13 +54,13 @@ interface Asked {
   readonly release?: () => void;
 }
 
-interface Waiting extends Asked {
+interface Waiting extends Question {
   readonly resolve: (reply: RedisReply) => void;
   readonly reject: (error: unknown) => void;
 }
 
 /** The request may run. It must be settled exactly once when it has ended. */
-export interface Admitted extends Reservation {
+export interface Grant extends Reservation {
   readonly isAdmitted: true;
   readonly rates: refusal.Rates;
 }
@@ -110,21 +110,21 @@ export class Limiter {
   async admit(
     principal: record.Principal,
     { scope, model, endpoint = null, wantTokens, wantUnits = null }: Ask,
-  ): Promise<Admitted | refusal.Refusal> {
+  ): Promise<Grant | refusal.Refusal> {
     const id = `${this.#leasePrefix}.${this.#leaseCount.toString(36)}`;
     this.#leaseCount += 1;
-    const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
-    const lease = { id, principal, model, endpoint, ...reserved };
-    const undone = { reservation: { ...lease, atMs: 0 }, cost: null };
+    const amounts = { reservedTokens: wantTokens, reservedUnits: wantUnits };
+    const lease = { id, principal, model, endpoint, ...amounts };
+    const reversal = { reservation: { ...lease, atMs: 0 }, cost: null };
     const { unit = null, count = 0 } = wantUnits ?? {};
-    const asked: Asked = {
+    const question: Question = {
       principal,
       scope,
       unit,
       terms: [model ?? "", String(wantTokens), String(count), id],
-      release: () => void this.leases.settle(undone),
+      release: () => void this.leases.settle(reversal),
     };
-    const grant = await this.#ask(asked, grantIn);
+    const grant = await this.#ask(question, grantIn);
     if (!grant.isAdmitted) return grant;
     this.#serverClock.saw(grant.atMs);
     this.leases.hold(lease);
@@ -141,8 +141,8 @@ export class Limiter {
   ): Promise<refusal.Refusal | null> {
     const unit = UNIT_OF_KIND[kind];
     const terms = ["", unit === null ? "1" : "0", "0", ""];
-    const asked = { principal, scope: scopeOf(kind), unit, terms };
-    const grant = await this.#ask(asked, grantIn);
+    const question = { principal, scope: scopeOf(kind), unit, terms };
+    const grant = await this.#ask(question, grantIn);
     return grant.isAdmitted ? null : grant;
   }
 
@@ -162,9 +162,9 @@ export class Limiter {
    * request that it counted. Resolves after the first attempt; delivery is retried
    * until it succeeds.
    */
-  async settle(admitted: Admitted, cost: Cost | null): Promise<void> {
-    if (!this.leases.release(admitted.id)) return;
-    await this.leases.settle({ reservation: admitted, cost });
+  async settle(grant: Grant, cost: Cost | null): Promise<void> {
+    if (!this.leases.release(grant.id)) return;
+    await this.leases.settle({ reservation: grant, cost });
   }
 
   /**
@@ -192,14 +192,14 @@ export class Limiter {
   }
 
   async #ask<T>(
-    asked: Asked,
+    question: Question,
     parse: (reply: RedisReply) => T,
   ): Promise<T | refusal.Refusal> {
-    const { principal, scope, unit, release } = asked;
+    const { principal, scope, unit, release } = question;
     try {
       const reply = await new Promise<RedisReply>((resolve, reject) => {
         const sharing = `${principal.keyId} ${scope} ${unit}`;
-        this.#asking.add(sharing, { ...asked, resolve, reject });
+        this.#asking.add(sharing, { ...question, resolve, reject });
       });
       const [status] = Array.isArray(reply) ? reply : [];
       if (status === "empty") throw refusal.storeIsEmpty();
@@ -238,7 +238,7 @@ export class Limiter {
   }
 }
 
-function keysOf({ principal, unit }: Asked): string[] {
+function keysOf({ principal, unit }: Question): string[] {
   const { ownerId } = principal;
   return [
     record.limiterKey(principal),
@@ -283,7 +283,7 @@ function modelsIn(reply: RedisReply): readonly string[] {
 
 function grantIn(
   reply: RedisReply,
-): Pick<Admitted, "isAdmitted" | "atMs" | "rates"> | refusal.Refusal {
+): Pick<Grant, "isAdmitted" | "atMs" | "rates"> | refusal.Refusal {
   const [status, ...fields] = Array.isArray(reply) ? reply : [];
   const numbers = fields.filter((each) => typeof each === "number");
   const [atMs = 0, rl = 0, rr = 0, rt = 0, tl = 0, tr = 0, tt = 0] = numbers;

@@ -20,7 +20,7 @@ import {
   startRedisWorld,
   writeState,
 } from "../../../tests/support/limits/admission_fixture.ts";
-import type { Admitted, Ask, Limiter } from "./limiter.ts";
+import type { Ask, Grant, Limiter } from "./limiter.ts";
 import type { Refusal } from "./refusal.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 
@@ -66,7 +66,7 @@ export class LimiterStage {
   }
 
   /** Asks, and expects to be admitted. */
-  async admitted(key: Principal, ask: Partial<Ask> = {}): Promise<Admitted> {
+  async admitted(key: Principal, ask: Partial<Ask> = {}): Promise<Grant> {
     const decision = await this.edge.admit(key, { ...ASK, ...ask });
     assert.ok(decision.isAdmitted, JSON.stringify(decision));
     return decision;
@@ -110,7 +110,7 @@ export class LimiterStage {
    * owner.
    */
   async usage(
-    { principal, atMs }: Admitted,
+    { principal, atMs }: Grant,
     kinds: readonly string[],
   ): Promise<unknown[]> {
     const { world } = this;

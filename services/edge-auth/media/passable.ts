@@ -35,18 +35,18 @@ const FILE_URL = /^\s*file:/i;
 /**
  * Throws the `ApiError` for the first field that must not pass: one of the table, an
  * address that the server of the model must not fetch, or one that the operator
- * excludes. `known` are the names of the fields that the API has.
+ * excludes. `names` are those of the fields that the API has.
  */
 export function requirePassable(
   fields: Fields,
-  known: ReadonlySet<string>,
+  names: ReadonlySet<string>,
   model: ModelConfig,
 ): void {
   for (const [name, value] of Object.entries(fields)) {
     check(value, { name: listName(name), path: name, model });
   }
   requireAllowedFields(fields, {
-    has: (name) => known.has(listName(name)),
+    has: (name) => names.has(listName(name)),
   }, model);
 }
 
@@ -60,9 +60,9 @@ interface Place {
 
 function check(value: unknown, place: Place): void {
   const { name, path, model } = place;
-  const refused = refusedMediaField(name, value, path);
-  if (refused !== null) {
-    throw fieldError("unsupported_parameter", refused.param, refused.message);
+  const refusal = refusedMediaField(name, value, path);
+  if (refusal !== null) {
+    throw fieldError("unsupported_parameter", refusal.param, refusal.message);
   }
   if (TEXTS.has(name)) return;
   if (typeof value === "string") checkText(value, place);
@@ -78,7 +78,7 @@ function check(value: unknown, place: Place): void {
 }
 
 function checkText(text: string, place: Place): void {
-  const inner = JSON_START.test(text) ? parsed(text) : undefined;
+  const inner = JSON_START.test(text) ? parseOrNothing(text) : undefined;
   // Forms have objects as JSON.
   if (typeof inner === "object") return check(inner, place);
   // Not a regular expression: a file in base64 has megabytes.
@@ -96,7 +96,7 @@ function checkText(text: string, place: Place): void {
 }
 
 /** The value of a text that is JSON, else undefined. */
-function parsed(text: string): unknown {
+function parseOrNothing(text: string): unknown {
   guardJson(text);
   try {
     return JSON.parse(text);

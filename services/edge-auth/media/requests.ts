@@ -32,8 +32,8 @@ export const FILE_BYTES_MAX = {
 interface Reading<Body extends { model: string }> {
   readonly schema: z.ZodType<Body>;
   readonly kind: ModelKind;
-  /** The fields that the API has. */
-  readonly known: ReadonlySet<string>;
+  /** Those of the fields that the API has. */
+  readonly names: ReadonlySet<string>;
 }
 
 interface Read<Body> {
@@ -48,7 +48,7 @@ function readingOf<Body extends { model: string }>(
   schema: z.ZodType<Body>,
   { shape }: { shape: object },
 ): Reading<Body> {
-  return { kind, schema, known: new Set(Object.keys(shape)) };
+  return { kind, schema, names: new Set(Object.keys(shape)) };
 }
 
 const SPEECH = readingOf("speech", media.speechSchema, media.speechBody);
@@ -67,24 +67,24 @@ const TRANSCRIPTION = readingOf(
 const VIDEO = readingOf("video", media.videoRequestSchema, media.videoBody);
 
 function read<Body extends { model: string }>(
-  given: unknown,
-  { schema, kind, known }: Reading<Body>,
+  value: unknown,
+  { schema, kind, names }: Reading<Body>,
   models: Catalog,
 ): Read<Body> {
-  const { request: body, model } = parseRequest(given, {
+  const { request: body, model } = parseRequest(value, {
     schema,
     kind,
     models,
   });
-  const fields = fieldsIn(given, body);
-  requirePassable(fields, known, model);
+  const fields = fieldsIn(value, body);
+  requirePassable(fields, names, model);
   return { body, fields, model };
 }
 
 /** The members that the client has sent, with the values that were read. */
-function fieldsIn(given: unknown, body: object): Fields {
+function fieldsIn(value: unknown, body: object): Fields {
   const values = new Map<string, unknown>(Object.entries(body));
-  const names = Object.keys(isJsonObject(given) ? given : {})
+  const names = Object.keys(isJsonObject(value) ? value : {})
     .map((name) => name.toWellFormed())
     .filter((name) => name !== "model" && values.has(name));
   return Object.fromEntries(names.map((name) => [name, values.get(name)]));
@@ -96,7 +96,7 @@ function without(fields: Fields, ...names: readonly string[]): Fields {
 }
 
 /** The fields of a form that have a value: an empty one is absent. */
-function filled(form: unknown): unknown {
+function withoutEmpty(form: unknown): unknown {
   if (!isJsonObject(form)) return form;
   const fields: [string, unknown][] = [];
   for (const [name, value] of Object.entries(form)) {
@@ -110,10 +110,10 @@ function filled(form: unknown): unknown {
 
 /** Reads the parsed body of `POST /v1/audio/speech`. */
 export function readSpeech(
-  given: unknown,
+  value: unknown,
   models: Catalog,
 ): media.SpeechRequest {
-  const { body, fields, model } = read(given, SPEECH, models);
+  const { body, fields, model } = read(value, SPEECH, models);
   const { input, instructions = "", stream_format: streamFormat } = body;
   const most = model.input_characters ?? MEDIA_LIMITS.speechCharsMax;
   requireCharacters("input", input, most);
@@ -131,24 +131,24 @@ export function readSpeech(
 }
 
 /** Reads the parsed body of `POST /v1/images/generations`. */
-export function readImage(given: unknown, models: Catalog): media.ImageRequest {
-  return imageOf(read(given, IMAGE, models), "generate");
+export function readImage(value: unknown, models: Catalog): media.ImageRequest {
+  return imageOf(read(value, IMAGE, models), "generate");
 }
 
 /** Reads the fields of a form of `POST /v1/images/edits`, whose files are the images. */
 export function readImageEditForm(
-  given: unknown,
+  value: unknown,
   models: Catalog,
 ): media.ImageRequest {
-  return imageOf(read(filled(given), EDIT_FORM, models), "edit");
+  return imageOf(read(withoutEmpty(value), EDIT_FORM, models), "edit");
 }
 
 /** Reads the parsed body of `POST /v1/images/edits`. */
 export function readImageEdit(
-  given: unknown,
+  value: unknown,
   models: Catalog,
 ): media.ImageRequest {
-  const edit = read(given, EDIT, models);
+  const edit = read(value, EDIT, models);
   const request = imageOf(edit, "edit");
   const images = edit.body.images.map(({ image_url: url }) => url);
   const mask = edit.body.mask?.image_url;
@@ -190,11 +190,15 @@ function imageOf(
  * `translate`, of `/translations`.
  */
 export function readTranscription(
-  given: unknown,
+  value: unknown,
   models: Catalog,
   task: media.TranscriptionRequest["task"],
 ): media.TranscriptionRequest {
-  const { body, fields, model } = read(filled(given), TRANSCRIPTION, models);
+  const { body, fields, model } = read(
+    withoutEmpty(value),
+    TRANSCRIPTION,
+    models,
+  );
   return {
     kind: "transcription",
     task,
@@ -207,10 +211,10 @@ export function readTranscription(
 
 /** Reads the parsed body of `POST /v1/videos`. */
 export function readVideo(
-  given: unknown,
+  value: unknown,
   models: Catalog,
 ): media.VideoCreation {
-  const video = videoOf(read(given, VIDEO, models));
+  const video = videoOf(read(value, VIDEO, models));
   const { input_reference: reference } = video.fields;
   const url = isJsonObject(reference) ? reference.image_url : reference;
   const isFile = typeof url === "string" && isDataUrl(url);
@@ -223,10 +227,10 @@ export function readVideo(
 
 /** Reads the fields of a form of `POST /v1/videos`. */
 export function readVideoForm(
-  given: unknown,
+  value: unknown,
   models: Catalog,
 ): media.VideoCreation {
-  return videoOf(read(filled(given), VIDEO, models));
+  return videoOf(read(withoutEmpty(value), VIDEO, models));
 }
 
 function videoOf(
@@ -252,7 +256,7 @@ const FRAMES_PER_SECOND = 24;
 
 /** The length of a video, also by other names, of which a server may know any. */
 function lengthOf(
-  stated: string | undefined,
+  ownSeconds: string | undefined,
   fields: Fields,
 ): Pick<media.VideoCreation, "seconds" | "secondsLeast"> {
   const { video_params: params } = fields;
@@ -262,6 +266,9 @@ function lengthOf(
   const byFrames = Math.ceil(numberOf("num_frames") / rate);
   const other = Math.max(numberOf("duration"), byFrames, 0);
   const secondsLeast = other < MEDIA_LIMITS.secondsMax ? other : 0;
-  const isLonger = secondsLeast > Number(stated ?? 0);
-  return { seconds: isLonger ? String(secondsLeast) : stated, secondsLeast };
+  const isLonger = secondsLeast > Number(ownSeconds ?? 0);
+  return {
+    seconds: isLonger ? String(secondsLeast) : ownSeconds,
+    secondsLeast,
+  };
 }

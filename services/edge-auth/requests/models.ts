@@ -4,7 +4,7 @@ import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelObject } from "@gateway/shared/openai/completion";
 import { sendJson } from "../http/responses.ts";
 import type { Admission } from "../limits/admission.ts";
-import { ANSWERED, type CallEnd, type AuthenticatedCall } from "./call.ts";
+import { ANSWERED, type AuthenticatedCall, type CallEnd } from "./call.ts";
 import { modelNotFound } from "./parse_request.ts";
 
 /** What listing models needs. */

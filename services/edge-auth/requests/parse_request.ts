@@ -59,16 +59,16 @@ export function parseRequest<Request extends { model: string }>(
 
 /**
  * Throws the `ApiError` for the first member of a body that the operator excludes from
- * a model. `known` are the fields that the API has.
+ * a model. `names` are those of the fields that the API has.
  */
 export function requireAllowedFields(
   body: { readonly [name: string]: unknown },
-  known: { has(name: string): boolean },
-  { id, refuse_fields: refused, only_known_fields: isClosed }: ModelConfig,
+  names: { has(name: string): boolean },
+  { id, refuse_fields: refusedNames, only_known_fields: isClosed }: ModelConfig,
 ): void {
   const isExcluded = (name: string) =>
     (body[name] ?? null) !== null &&
-    (refused.includes(name) || (isClosed && !known.has(name)));
+    (refusedNames.includes(name) || (isClosed && !names.has(name)));
   const excluded = Object.keys(body).find(isExcluded);
   if (excluded === undefined) return;
   const message = `Unsupported parameter: '${excluded}'. ` +

@@ -128,7 +128,8 @@ export function recordRun(
 /** Logs a run, but never a key, a prompt or an answer. */
 function logRun(
   log: Log,
-  { requestId, clientAddress, principal: { keyId, ownerId } }: AuthenticatedCall,
+  { requestId, clientAddress, principal: { keyId, ownerId } }:
+    AuthenticatedCall,
   { kind, model, stream, outcome, durationMs }: RunFacts & {
     outcome: RunOutcome;
     durationMs: number;

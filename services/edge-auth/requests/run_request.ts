@@ -24,8 +24,8 @@ import type { AnswerOptions } from "./answer.ts";
 import { conversationOf } from "./affinity.ts";
 import {
   ANSWERED,
-  type CallEnd,
   type AuthenticatedCall,
+  type CallEnd,
   refused,
   RUNNING,
 } from "./call.ts";

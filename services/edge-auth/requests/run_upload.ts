@@ -3,7 +3,7 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { scopeOf } from "@gateway/shared/models/kinds";
 import { Form, type FormFields } from "../http/read_form.ts";
-import { type CallEnd, type AuthenticatedCall, refused } from "./call.ts";
+import { type AuthenticatedCall, type CallEnd, refused } from "./call.ts";
 import type { UploadEndpoint } from "./endpoint.ts";
 import { left, type RunRequestDependencies } from "./run_request.ts";
 import { UploadRun } from "./upload_run.ts";

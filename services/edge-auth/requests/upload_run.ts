@@ -13,7 +13,7 @@ import type { Form } from "../http/read_form.ts";
 import { abandon, sendError } from "../http/responses.ts";
 import type { AdmissionAsk, RunLease } from "../limits/admission.ts";
 import type { Answer } from "./answer.ts";
-import { type CallEnd, type AuthenticatedCall, RUNNING } from "./call.ts";
+import { type AuthenticatedCall, type CallEnd, RUNNING } from "./call.ts";
 import type { UploadEndpoint } from "./endpoint.ts";
 import { recordRun, type RunFacts, startTracedRun } from "./run_record.ts";
 import { admit, left, type RunRequestDependencies } from "./run_request.ts";

@@ -26,8 +26,8 @@ import { WholeAnswer } from "../requests/answer.ts";
 import { cleanJson } from "../requests/parse_request.ts";
 import {
   ANSWERED,
-  type CallHandler,
   type AuthenticatedCall,
+  type CallHandler,
 } from "../requests/call.ts";
 import type { Endpoint, UploadEndpoint } from "../requests/endpoint.ts";
 import {

@@ -264,7 +264,10 @@ export class VideoKeeper {
   async #look(job: VideoJob): Promise<VideoJob> {
     const nowMs = this.#options.wallNow();
     if (nowMs - job.createdAtMs > this.#limits.jobMs) {
-      return failed(job, "The model server did not finish this video in time.");
+      return asFailed(
+        job,
+        "The model server did not finish this video in time.",
+      );
     }
     // While edges are replaced, another one may have a newer list.
     if (!this.#hasBackend(job)) {
@@ -274,11 +277,15 @@ export class VideoKeeper {
     try {
       const video = await this.#ask(job, "retrieve");
       if (video === null) throw unreadable();
-      return { ...stated(job, video, nowMs), seenAtMs: nowMs, lostAtMs: null };
+      return {
+        ...withReport(job, video, nowMs),
+        seenAtMs: nowMs,
+        lostAtMs: null,
+      };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (isMissing(error)) {
-        return failed(job, "The model server no longer has this video.");
+        return asFailed(job, "The model server no longer has this video.");
       }
       if (!ENGINE_FAULT.test(error.code)) return job;
       const message = "The model server of this video cannot be reached.";
@@ -291,7 +298,7 @@ export class VideoKeeper {
     const lostAtMs = Math.min(job.lostAtMs ?? nowMs, nowMs);
     return nowMs - lostAtMs < this.#limits.engineLostMs
       ? { ...job, seenAtMs: nowMs, lostAtMs }
-      : failed(job, message);
+      : asFailed(job, message);
   }
 
   /**
@@ -329,7 +336,7 @@ function newJob(
   about: NewVideo,
   nowMs: number,
 ): VideoJob {
-  const accepted: VideoJob = {
+  const newest: VideoJob = {
     ...about,
     ...NOT_BEGUN,
     id: `video_${newRequestId()}`,
@@ -342,13 +349,13 @@ function newJob(
     createdAtMs: nowMs,
     seenAtMs: nowMs,
   };
-  const job = stated(accepted, video, nowMs);
+  const job = withReport(newest, video, nowMs);
   // A job that is already over ends at its next refresh, like any other, and until
   // then has not begun.
   return isOver(job) ? { ...job, ...NOT_BEGUN, seenAtMs: 0 } : job;
 }
 
-function failed(job: VideoJob, message: string): VideoJob {
+function asFailed(job: VideoJob, message: string): VideoJob {
   return {
     ...job,
     status: "failed",
@@ -357,7 +364,7 @@ function failed(job: VideoJob, message: string): VideoJob {
 }
 
 /** The job, updated with what its model server says. */
-function stated(
+function withReport(
   job: VideoJob,
   { status, progress, error, ...video }: EngineVideo,
   nowMs: number,

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import type { Cost, Units } from "../../../services/edge-auth/limits/cost.ts";
 import {
-  type Admitted,
+  type Grant,
   Limiter,
 } from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
@@ -108,7 +108,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
       onUnsure();
       return null;
     },
-    settle(admitted: Admitted, outcome: Cost) {
+    settle(admitted: Grant, outcome: Cost) {
       if (isAlive) admission.settle(admitted, outcome);
     },
     /**

@@ -1,7 +1,7 @@
 // Clients on every edge of a fleet that want more than a limit allows, while edges and
 // Redis are killed under them, and the judges of what they got.
 import assert from "node:assert/strict";
-import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
+import type { Grant } from "../../../services/edge-auth/limits/limiter.ts";
 import type { Principal } from "@gateway/shared/keys/record";
 import { DONE, type RedisWorld } from "./admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
@@ -175,7 +175,7 @@ export async function pressSlots(
   const record = new SlotRecord();
   let isOver = false;
   const isFull = Promise.withResolvers<void>();
-  const run = async (edge: FleetEdge, admitted: Admitted, slot: Slot) => {
+  const run = async (edge: FleetEdge, admitted: Grant, slot: Slot) => {
     record.running += 1;
     record.most = Math.max(record.most, record.running);
     // However slowly the machine asks, the limit is reached.

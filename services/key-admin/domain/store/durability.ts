@@ -62,13 +62,13 @@ async function askServer(redis: RedisLink) {
     });
   // Redis before 7.0 takes one pattern only. An invalid value changes nothing, but the
   // reply shows whether this user may set it.
-  const [file, wanted, refusal, marks] = await Promise.all([
+  const [file, replicas, refusal, marks] = await Promise.all([
     ask("CONFIG", "GET", "*append*"),
     ask("CONFIG", "GET", replicasName),
     ask("CONFIG", "SET", "appendfsync", "?"),
     ask("SCARD", MARKS_KEY),
   ]);
-  const config = asFields([file, wanted].flatMap(listOrNothing));
+  const config = asFields([file, replicas].flatMap(listOrNothing));
   const maySwitch = /appendfsync/.test(String(refusal)) &&
     typeof marks === "number";
   const isAlways = config.appendfsync === "always" &&
