@@ -9,10 +9,8 @@ import { endOfString } from "../openai/json_body.ts";
 import type { Usage } from "../openai/completion.ts";
 import type { ForwardName } from "./endpoints.ts";
 import { EVENT_READERS, type EventReader } from "./event_readers.ts";
-import { BYTES_PER_TOKEN } from "../openai/tokens.ts";
+import { BYTES_PER_TOKEN, TextTokens } from "../openai/tokens.ts";
 
-/** A piece of text whose estimate is not above this counts as one token: 16 bytes. */
-const ONE_TOKEN_MAX = 4;
 const LF = 0x0a;
 const CR = 0x0d;
 const QUOTE = 0x22;
@@ -46,9 +44,7 @@ export class EventTap {
   #pieceBytes = 0;
   /** The last bytes of that, among which its end may begin. */
   #tail = "";
-  #textPieces = 0;
-  #estimate = 0;
-  #tokensShown = 0;
+  readonly #text = new TextTokens();
 
   constructor(endpoint: ForwardName) {
     this.#reader = EVENT_READERS[endpoint];
@@ -62,17 +58,17 @@ export class EventTap {
   /** Tokens so far: the largest of what is stated and what the text shows. */
   get tokens(): number {
     const tokens = this.usage?.completion_tokens ?? 0;
-    return Math.max(tokens, this.#tokensShown);
+    return Math.max(tokens, this.#text.shown);
   }
 
   /** Tokens of the answer by its text, for a server that states none. */
   get estimatedTokens(): number {
-    return Math.max(Math.ceil(this.#estimate), this.#textPieces);
+    return this.#text.estimate;
   }
 
   /** Whether any text was seen. */
   get hasText(): boolean {
-    return this.#textPieces > 0;
+    return this.#text.pieces > 0;
   }
 
   /**
@@ -112,11 +108,7 @@ export class EventTap {
     if (text.charCodeAt(from) !== QUOTE) return;
     const bytes = endOfString(text, from + 1) - from - 1;
     if (bytes <= 0) return;
-    const tokens = bytes / BYTES_PER_TOKEN;
-    this.#textPieces += 1;
-    this.#estimate += tokens;
-    // Servers send a token at a time, and few tokens are long.
-    this.#tokensShown += tokens <= ONE_TOKEN_MAX ? 1 : Math.floor(tokens);
+    this.#text.add(bytes / BYTES_PER_TOKEN);
   }
 
   #keep(bytes: Uint8Array, text: string): void {

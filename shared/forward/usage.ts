@@ -1,11 +1,14 @@
 /** The token counts that an answer to a forwarded request states. */
-import type { Usage } from "../openai/completion.ts";
+import { type Usage, usageOfTokens } from "../openai/completion.ts";
 import { isJsonObject } from "../process/error_text.ts";
 import { afterSpace, elementsOf, type Member, membersOf } from "./members.ts";
 import type { ForwardName } from "./endpoints.ts";
 
-/** A frame's count has 32 bits. A larger one is a fault of the server. */
-const TOKENS_MAX = 2 ** 32 - 1;
+/**
+ * A frame's count has 32 bits. A larger one is a fault of the server, and would keep a
+ * key over its limits for years.
+ */
+export const TOKENS_MAX = 2 ** 32 - 1;
 
 /** What a whole answer says of itself. */
 export interface WholeAnswer {
@@ -80,7 +83,7 @@ const ofResponse: Reader = ({ usage }) => (
   { usage: responseUsage(usage), vectors: null }
 );
 /** What only counts tokens costs none. */
-const ofCount: Reader = () => ({ usage: usageOfInput(0), vectors: null });
+const ofCount: Reader = () => ({ usage: usageOfTokens(0, 0), vectors: null });
 
 const READERS: Readonly<Record<ForwardName, Reader>> = {
   messages: ofMessage,
@@ -130,18 +133,13 @@ function lengthOf(
 function inputUsage(value: unknown): Usage | null {
   const tokens = countIn(value, "prompt_tokens") ||
     countIn(value, "total_tokens") || countIn(value, "input_tokens");
-  return tokens === null ? null : usageOfInput(tokens);
+  return tokens === null ? null : usageOfTokens(tokens, 0);
 }
 
 function cohereUsage(meta: unknown): Usage | null {
   const counts = isJsonObject(meta) ? meta.tokens : undefined;
   const tokens = countIn(counts, "input_tokens");
-  return tokens === null ? null : usageOfInput(tokens);
-}
-
-/** The usage of a request without output. */
-export function usageOfInput(tokens: number): Usage {
-  return { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens };
+  return tokens === null ? null : usageOfTokens(tokens, 0);
 }
 
 /** A count of an object; null if it is none that can be believed. */
@@ -162,16 +160,12 @@ export function responseUsage(value: unknown): Usage | null {
   }
   const details = value.input_tokens_details ?? value.prompt_tokens_details;
   const cached = countIn(details, "cached_tokens");
-  const written = countIn(details, "cache_write_tokens") ?? 0;
+  const cacheWrites = countIn(details, "cache_write_tokens") ?? 0;
   const reasoning = countIn(value.output_tokens_details, "reasoning_tokens") ??
     countIn(value.completion_tokens_details, "reasoning_tokens");
-  const usage: Usage = {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-  };
-  if (cached !== null && cached + written <= prompt) {
-    usage.prompt_tokens_details = cacheDetails(cached, written);
+  const usage = usageOfTokens(prompt, completion);
+  if (cached !== null && cached + cacheWrites <= prompt) {
+    usage.prompt_tokens_details = cacheDetails(cached, cacheWrites);
   }
   if (reasoning !== null && reasoning <= completion) {
     usage.completion_tokens_details = { reasoning_tokens: reasoning };
@@ -195,11 +189,7 @@ export function messageUsage(value: unknown): Usage | null {
   const cacheReads = countIn(value, "cache_read_input_tokens") ?? 0;
   const cacheWrites = countIn(value, "cache_creation_input_tokens") ?? 0;
   const prompt = input + cacheReads + cacheWrites;
-  const usage: Usage = {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-  };
+  const usage = usageOfTokens(prompt, completion);
   if (cacheReads + cacheWrites > 0) {
     usage.prompt_tokens_details = cacheDetails(cacheReads, cacheWrites);
   }

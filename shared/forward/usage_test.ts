@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { ForwardName } from "./endpoints.ts";
-import { readWholeAnswer, usageOfInput } from "./usage.ts";
+import { usageOfTokens } from "../openai/completion.ts";
+import { readWholeAnswer } from "./usage.ts";
 
 const cases: readonly {
   endpoint: ForwardName;
@@ -52,7 +53,7 @@ const cases: readonly {
 
 Deno.test("readWholeAnswer() finds the usage, and counts vectors without parsing them", () => {
   for (const { endpoint, text, prompt, vectors } of cases) {
-    const usage = prompt === null ? null : usageOfInput(prompt);
+    const usage = prompt === null ? null : usageOfTokens(prompt, 0);
     const expected = { usage, vectors, isError: false };
     assert.deepEqual(readWholeAnswer(text, endpoint), expected, text);
   }

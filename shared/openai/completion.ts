@@ -141,6 +141,15 @@ export type Logprobs = z.infer<typeof logprobs>;
 /** Token counts of one call. */
 export type Usage = z.infer<typeof usage>;
 
+/** The usage of a call with these counts. */
+export function usageOfTokens(prompt: number, completion: number): Usage {
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+  };
+}
+
 /** The message of a choice in a whole answer. */
 export type ResponseMessage = z.infer<typeof responseMessage>;
 

@@ -114,8 +114,8 @@ function checked<T extends z.ZodType>(
 }
 
 /**
- * A list of `min` to `max` elements. Stops at the first fault: to collect all, as zod does, would cost seconds for a
- * million wrong elements.
+ * A list of `min` to `max` elements. Stops at the first fault: to collect all, as zod
+ * does, would cost seconds for a million wrong elements.
  */
 export function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
   const list = z.array(z.unknown()).min(min).max(max);

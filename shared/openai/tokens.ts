@@ -9,6 +9,8 @@ import type { ChatMessage, ChatRequest } from "./chat.ts";
 
 /** Bytes of UTF-8 that count as one token. */
 export const BYTES_PER_TOKEN = 4;
+/** A piece of text whose estimate is not above this counts as one token: 16 bytes. */
+const ONE_TOKEN_MAX = 4;
 /** Tokens for the role of a message and its separators. */
 const TOKENS_PER_MESSAGE = 4;
 /**
@@ -20,6 +22,28 @@ const TOKENS_PER_MEDIUM = 1_000;
 /** The tokens that a text is likely to have, not rounded: "hello" has 1.25. */
 export function textTokens(text: string): number {
   return utf8Length(text) / BYTES_PER_TOKEN;
+}
+
+/** The tokens of an answer by its text, which arrives in pieces. */
+export class TextTokens {
+  /** How many pieces there were. */
+  pieces = 0;
+  /** At least so many tokens are in the text. */
+  shown = 0;
+  #estimate = 0;
+
+  /** Counts a piece that is likely to have this many tokens. */
+  add(tokens: number): void {
+    this.pieces += 1;
+    this.#estimate += tokens;
+    // Servers send a token at a time, and few tokens are long.
+    this.shown += tokens <= ONE_TOKEN_MAX ? 1 : Math.floor(tokens);
+  }
+
+  /** The tokens that the text is likely to have: at least one for each piece. */
+  get estimate(): number {
+    return Math.max(Math.ceil(this.#estimate), this.pieces);
+  }
 }
 
 /**

@@ -12,11 +12,12 @@ import {
 } from "@gateway/shared/upstream/json";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
+import { TOKENS_MAX } from "@gateway/shared/forward/usage";
 import type { JobCall } from "@gateway/shared/worker/job";
 import { ChoiceEnding } from "./choice_ending.ts";
 import type { Surroundings } from "./chunk_template.ts";
 import { type ToolCallFragment, ToolCallFragments } from "./tool_calls.ts";
-import { type StatedUsage, TOKENS_MAX } from "./usage.ts";
+import type { StatedUsage } from "./usage.ts";
 
 /**
  * Characters of the request id in the id of a tool call: some servers accept at most 40

@@ -3,8 +3,13 @@
  * What it does not know passes; what would break a client is undone where that can be
  * done without guessing, and counted.
  */
-import type { Usage } from "@gateway/shared/openai/completion";
-import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
+import { TOKENS_MAX } from "@gateway/shared/forward/usage";
+import { usageOfTokens } from "@gateway/shared/openai/completion";
+import {
+  promptTokens,
+  TextTokens,
+  textTokens,
+} from "@gateway/shared/openai/tokens";
 import {
   invalidAnswer,
   truncatedAnswer,
@@ -36,7 +41,6 @@ import { finishReasonOf } from "./finish_reason.ts";
 import {
   parseUsage,
   type StatedUsage,
-  TOKENS_MAX,
   type UsageBounds,
   usageIn,
 } from "./usage.ts";
@@ -47,9 +51,6 @@ const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
  * media that the server fetches.
  */
 const PROMPT_TOKENS_MARGIN = 200_000;
-
-/** A piece of text whose estimate is not above this counts as one token: 16 bytes. */
-const ONE_TOKEN_MAX = 4;
 
 /** Members of a chunk, of a choice and of a delta that are read or replaced here. */
 const CHUNK_MEMBERS: ReadonlySet<string> = new Set([
@@ -124,9 +125,7 @@ export class ChunkReader {
   readonly #moreOf = new Map<Choice, JsonObject | undefined>();
   /** The chunk that the stream repeats; null if it is not looked for. */
   readonly #template: ChunkTemplate | null;
-  #pieces = 0;
-  #estimate = 0;
-  #tokensShown = 0;
+  readonly #text = new TextTokens();
 
   constructor({ answer, choices, redact, sentBytes = 0 }: ReaderOptions) {
     this.#answer = answer;
@@ -158,7 +157,7 @@ export class ChunkReader {
    */
   get tokens(): number {
     const tokens = this.#usage?.counts.completion_tokens ?? 0;
-    return Math.max(tokens, this.#tokensShown);
+    return Math.max(tokens, this.#text.shown);
   }
 
   /**
@@ -369,11 +368,7 @@ export class ChunkReader {
   /** Whether there is any text. */
   #count(text: string): boolean {
     if (text === "") return false;
-    const tokens = textTokens(text);
-    this.#pieces += 1;
-    this.#estimate += tokens;
-    // Servers send a token at a time, and few tokens are long.
-    this.#tokensShown += tokens <= ONE_TOKEN_MAX ? 1 : Math.floor(tokens);
+    this.#text.add(textTokens(text));
     return true;
   }
 
@@ -384,15 +379,10 @@ export class ChunkReader {
   #countedUsage(): StatedUsage {
     const usage = this.#usage;
     const isStated = usage !== null &&
-      (usage.counts.completion_tokens > 0 || this.#pieces === 0);
+      (usage.counts.completion_tokens > 0 || this.#text.pieces === 0);
     if (isStated) return usage;
     const prompt = promptTokens(this.#answer.request);
-    const completion = Math.max(Math.ceil(this.#estimate), this.#pieces);
-    const counts: Usage = {
-      prompt_tokens: prompt,
-      completion_tokens: completion,
-      total_tokens: prompt + completion,
-    };
+    const counts = usageOfTokens(prompt, this.#text.estimate);
     return { counts, members: { ...counts } };
   }
 }

@@ -2,9 +2,9 @@
 import { Buffer } from "node:buffer";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type * as chat from "@gateway/shared/openai/chat";
-import type { Usage } from "@gateway/shared/openai/completion";
+import { usageOfTokens } from "@gateway/shared/openai/completion";
 import { isPlain } from "@gateway/shared/upstream/content_coding";
-import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
+import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import {
   ModelServer,
@@ -25,19 +25,16 @@ import { ChatAnswer, type Choice } from "./answer.ts";
 import { type CacheSalt, createCacheSalt } from "../requests/cache_salt.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import { encodeRequestBody } from "../requests/request_body.ts";
+import {
+  armNext,
+  isCut,
+  LONG_EVENT_MIN,
+  mayPauseAfter,
+} from "./answer_stream.ts";
 import type { StatedUsage } from "./usage.ts";
 
 /** The largest whole answer, sent as one body or as events. A million tokens fit. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
-/**
- * After the last finish reason only usage and `[DONE]` follow, which do not justify a
- * long wait.
- */
-const AFTER_FINISH_MS = 5_000;
-/** A stream that brings more in one read is a fast one, and does not pause. */
-const PAUSE_READ_BYTES_MAX = 4_096;
-/** Incomplete events from this length on count as memory that the answer holds. */
-const LONG_EVENT_CHARS_MIN = 64 * 1024;
 const DONE = "[DONE]";
 
 /** The fields that this service relies on: the edge has checked them all. */
@@ -66,7 +63,7 @@ export async function runCompletion(
       held.release(); // What a failed attempt held is gone.
       const answer = new ChatAnswer({ request, call, progress, held });
       const usage = await backend.complete(answer);
-      progress.usage = usage.counted;
+      progress.usage = usage.counts;
       room = answer.end(usage);
       return usage.counts;
     }, speaksChat);
@@ -192,9 +189,10 @@ export class OpenAiBackend extends ModelServer {
    * that the server is alive.
    */
   async #readEvents(
-    { connection, deadlines }: ServerResponse,
+    response: ServerResponse,
     { reader, answer, start }: EventReading,
   ): Promise<boolean> {
+    const { connection, deadlines } = response;
     let hasData = false;
     let isDone = false;
     let heldChars = 0;
@@ -219,7 +217,7 @@ export class OpenAiBackend extends ModelServer {
         parser.push(piece);
         // A long event, such as an image, is in memory until it is complete.
         const { pendingChars } = parser;
-        if (pendingChars >= LONG_EVENT_CHARS_MIN || heldChars > 0) {
+        if (pendingChars >= LONG_EVENT_MIN || heldChars > 0) {
           const more = answer.request.stream ? pendingChars - heldChars : 0;
           heldChars += more;
           deadlines.rest();
@@ -228,15 +226,14 @@ export class OpenAiBackend extends ModelServer {
         }
         if (isDone) break;
         const mayPause = answer.request.stream && hasData &&
-          reader.hasBegun && !reader.isFinished &&
-          piece.length <= PAUSE_READ_BYTES_MAX;
+          mayPauseAfter(piece, reader);
         const room = answer.flush() ?? (mayPause && answer.call.pause());
         if (room) {
           deadlines.rest();
           await room;
           deadlines.throwIfEnded();
         }
-        this.#armNext(deadlines, reader);
+        armNext(response, reader);
         piece = await connection.read();
       }
     } catch (error) {
@@ -246,18 +243,6 @@ export class OpenAiBackend extends ModelServer {
       if (answer.progress.hasSent) void answer.flush();
     }
     return isDone;
-  }
-
-  /** Allows the server the time until its next sign of life. */
-  #armNext(
-    deadlines: ServerResponse["deadlines"],
-    reader: ChunkReader,
-  ): void {
-    const { between_tokens_ms: betweenMs, first_token_ms: firstMs } =
-      this.config.deadlines;
-    if (!reader.hasBegun) return deadlines.arm("firstToken", firstMs);
-    const mostMs = reader.isFinished ? AFTER_FINISH_MS : Infinity;
-    deadlines.arm("betweenTokens", Math.min(betweenMs, mostMs));
   }
 }
 
@@ -350,16 +335,9 @@ const LABELS: { readonly [contentType: string]: BodyForm } = {
  * Details are not summed: few servers that return one choice per request report any.
  */
 function sum(a: StatedUsage, b: StatedUsage): StatedUsage {
-  const counts: Usage = {
-    prompt_tokens: a.counts.prompt_tokens + b.counts.prompt_tokens,
-    completion_tokens: a.counts.completion_tokens +
-      b.counts.completion_tokens,
-    total_tokens: a.counts.total_tokens + b.counts.total_tokens,
-  };
+  const counts = usageOfTokens(
+    a.counts.prompt_tokens + b.counts.prompt_tokens,
+    a.counts.completion_tokens + b.counts.completion_tokens,
+  );
   return { counts, members: { ...counts } };
 }
-
-/** Whether an answer broke off or stalled, as opposed to being invalid. */
-const isCut = (error: unknown) =>
-  error instanceof UpstreamError &&
-  /^(truncated|timeout|deadline)$/.test(error.fault);

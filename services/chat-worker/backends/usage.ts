@@ -1,5 +1,6 @@
 /** The token counts that a model server states, wherever it states them. */
-import type { Usage } from "@gateway/shared/openai/completion";
+import { countIn } from "@gateway/shared/forward/usage";
+import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
 import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 
 /** The largest counts that are believed; larger ones are a fault of the server. */
@@ -7,11 +8,6 @@ export interface UsageBounds {
   promptTokensMax: number;
   completionTokensMax: number;
 }
-
-/**
- * A frame's count has 32 bits. A larger one would keep a key over its limits for years.
- */
-export const TOKENS_MAX = 2 ** 32 - 1;
 
 /** What a server states of its usage. */
 export interface StatedUsage {
@@ -99,11 +95,7 @@ export function parseUsage(value: unknown): Usage | null {
   if (value.total_tokens === prompt + completion + (reasoning ?? 0)) {
     completion += reasoning ?? 0;
   }
-  const usage: Usage = {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-  };
+  const usage = usageOfTokens(prompt, completion);
   const cached = countIn(value.prompt_tokens_details, "cached_tokens") ??
     countIn(value, "prompt_cache_hit_tokens");
   if (cached !== null && cached <= prompt) {
@@ -113,10 +105,4 @@ export function parseUsage(value: unknown): Usage | null {
     usage.completion_tokens_details = { reasoning_tokens: reasoning };
   }
   return usage;
-}
-
-function countIn(holder: unknown, name: string): number | null {
-  const value = isJsonObject(holder) ? holder[name] : undefined;
-  const isCount = Number.isInteger(value) && Number(value) >= 0;
-  return isCount && Number(value) <= TOKENS_MAX ? Number(value) : null;
 }

@@ -3,27 +3,27 @@ import { Buffer } from "node:buffer";
 import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
 import { EventTap, type FailureEvent } from "@gateway/shared/forward/event_tap";
 import { answerHeaders } from "@gateway/shared/forward/passed_headers";
-import type { Usage } from "@gateway/shared/openai/completion";
+import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import {
   invalidAnswer,
   truncatedAnswer,
-  UpstreamError,
+  type UpstreamError,
 } from "@gateway/shared/upstream/errors";
 import { isJsonObject } from "@gateway/shared/upstream/json";
 import type {
   ModelServer,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
+import {
+  armNext,
+  isCut,
+  LONG_EVENT_MIN,
+  mayPauseAfter,
+} from "../backends/answer_stream.ts";
 import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
 
 const EVENT_STREAM = "text/event-stream";
-/** What may follow the end of the answer does not justify a long wait. */
-const AFTER_FINISH_MS = 5_000;
-/** A stream that brings more in one read is a fast one, and does not pause. */
-const PAUSE_READ_BYTES_MAX = 4_096;
-/** Incomplete events from this length on count as memory that the answer holds. */
-const LONG_EVENT_BYTES_MIN = 64 * 1024;
 
 /**
  * Passes on all events, after the `start` that was read already, and returns the usage.
@@ -49,13 +49,7 @@ export async function passEvents(
   const isStated = usage !== null &&
     (usage.completion_tokens > 0 || !tap.hasText);
   if (isStated) return usage;
-  const { promptTokens: prompt } = request;
-  const completion = tap.estimatedTokens;
-  return {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-  };
+  return usageOfTokens(request.promptTokens, tap.estimatedTokens);
 }
 
 /** One stream on its way from its server to its edge. */
@@ -93,15 +87,14 @@ class EventStream {
       const room = this.#pass(events, hadBegun);
       if (tap.failure !== null) throw failureOf(tap.failure, server);
       const mayPause = room === undefined && events.length > 0 &&
-        tap.hasBegun && !tap.isFinished &&
-        piece.length <= PAUSE_READ_BYTES_MAX;
+        mayPauseAfter(piece, tap);
       const rest = room ?? this.#hold() ?? (mayPause && call.pause());
       if (rest) {
         deadlines.rest();
         await rest;
         deadlines.throwIfEnded();
       }
-      this.#armNext();
+      armNext(this.#response, tap);
     }
   }
 
@@ -143,23 +136,12 @@ class EventStream {
   #hold(): Promise<void> | undefined {
     const { held } = this.#attempt;
     const { pendingBytes } = this.#tap;
-    const bytes = pendingBytes >= LONG_EVENT_BYTES_MIN ? pendingBytes : 0;
+    const bytes = pendingBytes >= LONG_EVENT_MIN ? pendingBytes : 0;
     const more = bytes - this.#heldBytes;
     if (more === 0) return;
     this.#heldBytes = bytes;
     if (more > 0) return held.grow(more);
     held.shrink(-more);
-  }
-
-  /** Allows the server the time until its next sign of life. */
-  #armNext(): void {
-    const { deadlines, server } = this.#response;
-    const { between_tokens_ms: betweenMs, first_token_ms: firstMs } =
-      server.config.deadlines;
-    const { hasBegun, isFinished } = this.#tap;
-    if (!hasBegun) return deadlines.arm("firstToken", firstMs);
-    const mostMs = isFinished ? AFTER_FINISH_MS : Infinity;
-    deadlines.arm("betweenTokens", Math.min(betweenMs, mostMs));
   }
 }
 
@@ -199,8 +181,3 @@ function scrubbed(
   const name = /^event:.*\n/.exec(text)?.[0] ?? "";
   return `${name}data: ${clean}\n\n`;
 }
-
-/** Whether an answer broke off or stalled, as opposed to being invalid. */
-const isCut = (error: unknown) =>
-  error instanceof UpstreamError &&
-  /^(truncated|timeout|deadline)$/.test(error.fault);

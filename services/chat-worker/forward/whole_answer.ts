@@ -4,8 +4,8 @@ import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
 import { answerHeaders } from "@gateway/shared/forward/passed_headers";
 import type { ForwardName } from "@gateway/shared/forward/endpoints";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
-import { readWholeAnswer, usageOfInput } from "@gateway/shared/forward/usage";
-import type { Usage } from "@gateway/shared/openai/completion";
+import { readWholeAnswer } from "@gateway/shared/forward/usage";
+import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import {
   invalidAnswer,
@@ -28,7 +28,7 @@ const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 const PIECE_BYTES_MAX = 64 * 1024;
 
 /** What is not looked into may be anything, and costs no tokens. */
-const ANY_ANSWER = { usage: usageOfInput(0), vectors: null, isError: false };
+const ANY_ANSWER = { usage: usageOfTokens(0, 0), vectors: null, isError: false };
 
 /** A whole answer, which has been looked into. */
 export interface ReadAnswer {
@@ -106,13 +106,8 @@ function estimatedUsage(
   bytes: number,
 ): Usage {
   const isInput = forward === "embeddings" || forward === "rerank";
-  if (isInput) return usageOfInput(prompt);
-  const completion = Math.ceil(bytes / BYTES_PER_TOKEN);
-  return {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-  };
+  if (isInput) return usageOfTokens(prompt, 0);
+  return usageOfTokens(prompt, Math.ceil(bytes / BYTES_PER_TOKEN));
 }
 
 /** Sends an answer to its edge, as fast as the client takes it. */

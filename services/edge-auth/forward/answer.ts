@@ -1,6 +1,8 @@
 /** The answer to a forwarded request: its model server's headers, and its bytes. */
-import { AnswerHeadReader } from "@gateway/shared/forward/answer_head";
-import type { AnswerHead } from "@gateway/shared/forward/answer_head";
+import {
+  type AnswerHead,
+  AnswerHeadReader,
+} from "@gateway/shared/forward/answer_head";
 import type { ForwardName } from "@gateway/shared/forward/endpoints";
 import { errorEvent, signOfLife } from "@gateway/shared/forward/envelope";
 import { ApiError } from "@gateway/shared/openai/error";

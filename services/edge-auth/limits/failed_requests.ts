@@ -169,7 +169,7 @@ export class FailedRequests {
     const args = [
       record.recordKey(principal),
       String(counts.size),
-      ...[...counts].flat().map(String),
+      ...counts.entries().flatMap((entry) => entry.map(String)),
       ...entries.map((entry) => JSON.stringify(entry)),
     ];
     const { redis } = this.#options;

@@ -6,7 +6,10 @@ import { guardJson } from "@gateway/shared/openai/json_body";
 import { refusedMediaField } from "@gateway/shared/openai/refused_fields";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { listName } from "../http/read_form.ts";
-import { requireAllowedFields } from "../requests/parse_request.ts";
+import {
+  fetchRefusal,
+  requireAllowedFields,
+} from "../requests/parse_request.ts";
 
 /** Members that are texts to read, whatever they contain. */
 const TEXTS = new Set([
@@ -89,9 +92,7 @@ function checkText(text: string, place: Place): void {
   throw fieldError(
     "invalid_value",
     path,
-    `Invalid '${path}': expected a 'data:' URL, because the server of the ` +
-      `model '${model.id}' must not fetch addresses. If it may, the operator ` +
-      "sets the model's 'fetches_urls'; addresses of files never pass.",
+    `${fetchRefusal(path, model)}; addresses of files never pass.`,
   );
 }
 

@@ -77,14 +77,16 @@ export function requireAllowedFields(
 }
 
 /** The `ApiError` for an address that the server of a model would fetch. */
-export function mustNotFetch(param: string, { id }: ModelConfig): ApiError {
-  return fieldError(
-    "unsupported_value",
-    param,
-    `Invalid '${param}': expected a 'data:' URL, because the server of the ` +
-      `model '${id}' must not fetch addresses. If it may, the operator sets ` +
-      "the model's 'fetches_urls'.",
-  );
+export function mustNotFetch(param: string, model: ModelConfig): ApiError {
+  const message = `${fetchRefusal(param, model)}.`;
+  return fieldError("unsupported_value", param, message);
+}
+
+/** Why such an address is refused, as a sentence without its full stop. */
+export function fetchRefusal(param: string, { id }: ModelConfig): string {
+  return `Invalid '${param}': expected a 'data:' URL, because the server of the ` +
+    `model '${id}' must not fetch addresses. If it may, the operator sets ` +
+    "the model's 'fetches_urls'";
 }
 
 /** Throws the `ApiError` for a number above a bound of its model. */

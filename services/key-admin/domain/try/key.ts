@@ -5,8 +5,7 @@
  */
 import { hkdfSync } from "node:crypto";
 import { mintKey } from "@gateway/shared/keys/key";
-import { UNLIMITED } from "@gateway/shared/keys/record";
-import type { KeyScope } from "@gateway/shared/keys/record";
+import { type KeyScope, UNLIMITED } from "@gateway/shared/keys/record";
 import type { Actor } from "../audit/audit_log.ts";
 import type { Session } from "../sign_in/sessions.ts";
 import type { Stores } from "../stores.ts";
