@@ -7,7 +7,7 @@ import { remember } from "./maps.ts";
 
 /** Hops that are examined; a header of 8 kB could have a thousand addresses. */
 const HOPS_MAX = 16;
-/** How many addresses to remember as proxies or not. 100 bytes each. */
+/** How many verdicts about addresses are remembered, with 100 bytes each. */
 const ADDRESSES_MAX = 10_000;
 const IPV6_GROUPS = 8;
 /** A customer usually has all addresses of a /64. */
@@ -25,8 +25,8 @@ export interface Network {
 }
 
 /**
- * The address of a client: of the peer, or the one that trusted proxies wrote into
- * `X-Forwarded-For`, whose text is null if it is absent.
+ * Returns the address of a client: the peer's, or the one that trusted proxies wrote
+ * into `X-Forwarded-For`. The header is null if it is absent.
  */
 export type ClientAddress = (
   peer: string,

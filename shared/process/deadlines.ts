@@ -10,7 +10,7 @@ export interface Timed {
    * not throw.
    */
   expire(): void;
-  /** Set while it is watched: its place, and all stalls before it was added. */
+  /** Set while it is watched: its index, and the stalls before it was added, in ms. */
   watched?: { index: number; stalledBeforeMs: number } | undefined;
 }
 
@@ -21,15 +21,13 @@ export interface Timed {
 const TICK_MS = 25;
 /** A timer later than this means that this process was stalled. */
 const STALL_MS = 10;
-/**
- * The longest extension of a deadline because of stalls, which a busy machine uses up.
- */
+/** How far stalls may extend a deadline; a busy machine uses all of it. */
 const GRACE_MAX_MS = 1_000;
 
 /**
- * Watches many deadlines with one timer: one for each call would cost more than the
- * rest of it, and nearly all are cancelled. If the timer fires late, this process was
- * stalled, and answers may wait in a socket's buffer: the stall is added to all
+ * Watches many deadlines with one timer: a timer for each call would cost more than the
+ * rest of the call, and nearly all are cancelled. If the timer fires late, this process
+ * was stalled, and answers may wait in a socket's buffer: the stall is added to all
  * deadlines, up to `graceMaxMs` each, and due items are checked again after sockets
  * were read.
  */

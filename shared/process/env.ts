@@ -268,7 +268,7 @@ interface VariableText {
   text: string;
   /** The variable as messages show it: without secrets. */
   shown: string;
-  /** Reads the file that has the text again; null if there is none. */
+  /** Reads the file with the text again; null if the text is not from a file. */
   reread: (() => string) | null;
 }
 
@@ -354,7 +354,10 @@ export function defined(members: object): object {
   );
 }
 
-/** The names of an object's members, which has no others than its type says. */
+/**
+ * Returns the names of an object's members. The object must have none beyond those of
+ * its type.
+ */
 export function keysOf<T extends object>(members: T): (keyof T & string)[];
 /** The implementation, for members of any types. */
 export function keysOf(members: object): string[] {

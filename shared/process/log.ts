@@ -136,7 +136,7 @@ export interface LineSink {
 
 /**
  * Writes lines together, unless one is urgent: a write per line would cost more than
- * all else about it.
+ * the rest of logging it.
  */
 export class LineWriter {
   readonly #sink: LineSink;

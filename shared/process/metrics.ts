@@ -47,7 +47,7 @@ export interface MetricSpec {
 /** The metrics of a service by the names that its code uses. */
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
-/** What a metric says beside its type and name. */
+/** What describes a metric, besides its type and name. */
 export type AboutMetric =
   & Pick<MetricSpec, "help">
   & Partial<Omit<MetricSpec, "type" | "name">>;
@@ -97,7 +97,7 @@ class Cell {
 /** Does not occur in label values, so that joined values stay distinct. */
 const SEPARATOR = "\u0000";
 
-/** A counter or histogram: itself the only cell if it has no labels. */
+/** A counter or histogram. Without labels, it is its own only cell. */
 class Recorder extends Cell {
   readonly cells = new Map<string, Cell>();
 
@@ -137,13 +137,13 @@ class Recorder extends Cell {
   }
 }
 
-/** A metric with a function that returns its lines at the moment. */
+/** A metric, and a function that returns its current lines. */
 interface Registered {
   readonly spec: MetricSpec;
   readonly samples: () => string[];
 }
 
-/** What a gauge is at the moment: one value, or one for each combination of labels. */
+/** The current values of a gauge: one, or one for each combination of labels. */
 export type GaugeValues =
   | number
   | boolean

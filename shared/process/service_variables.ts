@@ -166,8 +166,8 @@ export interface RedisAccess {
   /** Content of the PEM file of the key of `tlsCert`. */
   tlsKey?: string;
   /**
-   * Sentinels are asked for the master with every attempt to connect; of `url`, only
-   * protocol, user and database then count.
+   * If set, the sentinels are asked for the master at every attempt to connect; only
+   * protocol, user and database of `url` then count.
    */
   sentinels?: RedisSentinels;
 }

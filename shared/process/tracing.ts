@@ -21,7 +21,7 @@ export interface WorkSpan {
   end(attributes: Attributes, errorCode?: string): void;
 }
 
-/** What {@link startWorkSpan} takes beside the span's name. */
+/** What {@link startWorkSpan} takes besides the span's name. */
 export interface WorkSpanOptions {
   /** `CONSUMER` and `PRODUCER` are the two ends of the bus. */
   kind: keyof typeof otel.SpanKind;

@@ -190,9 +190,9 @@ async function dial<T>(
 }
 
 /**
- * Asks all sentinels at once for the master, and uses the answer of a majority as
- * soon as there is one: a lost sentinel costs no time, one partitioned with an old
- * master is not followed. Without a majority, uses the most frequent answer; the
+ * Asks all sentinels at once for the master, and uses the answer of a majority as soon
+ * as there is one: a lost sentinel costs no time, and one that is partitioned with an
+ * old master is not followed. Without a majority, uses the most frequent answer; the
  * caller checks the server's role. Rejects if no sentinel knows the master.
  */
 export async function findMaster(

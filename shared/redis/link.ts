@@ -23,7 +23,7 @@ export interface RedisScript {
   readonly sha: string;
 }
 
-/** What may be constants of a script: numbers, and words. */
+/** The constants of a script: numbers and words. */
 export type ScriptConstants = Readonly<Record<string, number | string>>;
 
 /** Words need no escapes in Lua. */
@@ -68,7 +68,7 @@ export interface RedisLinkOptions {
 }
 
 /**
- * The states, and what they mean to those who ask the service. Each change is logged as
+ * The states, and what they mean to those who send requests. Each change is logged as
  * `redis_state`, with its reason.
  */
 const STATES = {
@@ -86,8 +86,8 @@ export type RedisLinkState = keyof typeof STATES;
 
 const DEADLINE_MS = 100;
 /**
- * The circuit opens after `SILENT_CALLS_MAX` calls without a reply, and closes with the
- * first one. One miss means nothing.
+ * The circuit opens after `SILENT_CALLS_MAX` calls without a reply, and closes at the
+ * first reply. A single missing reply means nothing.
  */
 const SILENT_CALLS_MAX = 5;
 /** How often the server is probed while the link is not ready. */

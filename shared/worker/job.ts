@@ -1,6 +1,6 @@
 /**
- * A job that has a slot: its request runs on a backend, and a sender repeats what is
- * lost of the answer.
+ * A job that has a slot: its request runs on a backend, and a sender repeats the parts
+ * of the answer that are lost.
  */
 import type { CancelReason } from "../bus/control.ts";
 import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
@@ -69,7 +69,7 @@ export interface JobOptions extends FrameTarget {
 export interface JobEnvironment {
   family: WorkerFamily;
   workerId: string;
-  /** What runs the requests for a model, by its id. */
+  /** The functions that run requests, by the id of their model. */
   runners: ReadonlyMap<string, RunRequest<[JobMemory]>>;
   now: MonotonicNow;
   wallNow: WallNow;
@@ -202,8 +202,8 @@ export class Job {
   }
 
   /**
-   * Runs the request, or waits for its pieces. With `acceptance: "at once"` the edge
-   * hears of it before the answer begins; else the next tick tells it, if need be.
+   * Runs the request, or waits for its pieces. The edge is told of the acceptance at
+   * once, or by the next tick if the answer has not begun by then.
    */
   start({ acceptance }: { acceptance: "at once" | "by the next tick" }): void {
     if (acceptance === "at once" || this.#isReceiving) {
@@ -254,7 +254,7 @@ export class Job {
     this.#fail(error);
   }
 
-  /** Advances time: accepts the job if nothing has, and ends what takes too long. */
+  /** Advances time: accepts the job if no frame has, and ends what takes too long. */
   onTick(nowMs: number): void {
     if (!this.#hasSpoken) this.sender.accept(this.#steadyMs());
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {

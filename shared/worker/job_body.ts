@@ -6,7 +6,7 @@ import {
 } from "../bus/job.ts";
 import type { HeldBytes, JobMemory } from "./memory.ts";
 
-/** What a piece has made of a body. */
+/** The state of a body after a piece was added. */
 export interface AddedPiece {
   /** `more`: further pieces follow. */
   readonly body: "more" | "invalid" | CompleteUpload;
@@ -21,13 +21,13 @@ export interface AddedPiece {
 export class JobBody {
   readonly #assembly = new UploadAssembly();
   readonly #pieces: HeldBytes;
-  /** What will be made of a request in JSON, besides its pieces. */
+  /** The copies that will be made of a request in JSON, besides its pieces. */
   readonly #copies: HeldBytes;
   readonly #isJsonOnly: boolean;
 
   /**
-   * Counts in the memory of its job. `isJsonOnly`: no files will come, so that each
-   * piece is counted with all that will be made of it.
+   * Counts its pieces in the memory of its job. `isJsonOnly`: no files will come,
+   * so each piece is counted together with the copies that will be made of it.
    */
   constructor(
     memory: Pick<JobMemory, "openUpload" | "openCopies">,

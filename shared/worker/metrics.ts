@@ -151,7 +151,7 @@ export class WorkerMetrics {
     this.#recorders.wakeUps.add();
   }
 
-  /** A request to a model server of `model` has ended. */
+  /** An attempt at a model server of `model` has ended. */
   attempted(model: string, report: AttemptReport): void {
     const { attempts, attemptSeconds, firstTokenSeconds } = this.#recorders;
     const { backend, outcome, durationMs, firstTokenMs, usage } = report;

@@ -1,4 +1,4 @@
-/** Tells operators what answers of their model servers have that is odd. */
+/** Tells operators what is odd about the answers of their model servers. */
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import type { Oddity } from "../upstream/oddities.ts";

@@ -2,8 +2,8 @@
 
 /**
  * A busy worker pauses between two reads of a stream, the longer the more jobs it runs:
- * a read then brings several tokens, and costs the gateway as much as with one. A model
- * generates a token every 10 to 50 ms, and few readers notice 40 ms.
+ * a read then brings several tokens, and costs the gateway no more than a read of one.
+ * A model generates a token every 10 to 50 ms, and few readers notice 40 ms.
  */
 const PAUSE_MS_MIN = 25;
 const PAUSE_MS_PER_JOB = 0.3;

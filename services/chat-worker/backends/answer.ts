@@ -46,7 +46,7 @@ export interface ChoicePart {
   chunk?: JsonObject | undefined;
 }
 
-/** What a whole answer collects of a choice. */
+/** The parts of one choice that a whole answer collects. */
 interface Collected {
   message: JsonObject & { tool_calls?: ToolCallFragment[] };
   logprobs: JsonObject | null;
@@ -59,7 +59,7 @@ interface TokenCounter {
   readonly tokens: number;
 }
 
-/** What an answer is for, and who hears how it goes. */
+/** The request that an answer is for, and who is told of its progress. */
 export interface AnswerOptions {
   request: ChatRequest;
   call: JobCall;
@@ -158,7 +158,10 @@ export class ChatAnswer {
     return this.call.write(lines, tokens);
   }
 
-  /** Passes on the last lines, once every choice has finished; returns the same. */
+  /**
+   * Passes on the last lines, once every choice has finished; returns what {@link
+   * flush} returns.
+   */
   end({ counts, members }: StatedUsage): Promise<void> | undefined {
     if (!this.request.stream) this.#lines = this.#wholeResponse(members);
     else if (this.request.include_usage) {

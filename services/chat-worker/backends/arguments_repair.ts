@@ -16,7 +16,7 @@ export class ArgumentsRepair {
   /** A fragment that may continue what was passed on, or repeat it. */
   #held = "";
 
-  /** Takes the server's next fragment. Returns what is to be passed on of it. */
+  /** Takes the server's next fragment. Returns the part of it to pass on. */
   take(text: string): string {
     if (text === "") return "";
     if (this.#held !== "") return this.#takeAfterHeld(text);
@@ -27,7 +27,7 @@ export class ArgumentsRepair {
     return this.#pass(text);
   }
 
-  /** The call is complete: what of the held fragment is to be passed on. */
+  /** The call is complete. Returns the part of the held fragment to pass on. */
   end(): string {
     const held = this.#held;
     this.#held = "";

@@ -1,4 +1,4 @@
-/** Faults that show in chunks, or in what is missing of them. */
+/** Faults that chunks show, or the lack of them. */
 import type { Usage } from "@gateway/shared/openai/completion";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";

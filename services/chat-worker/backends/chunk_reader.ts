@@ -85,7 +85,9 @@ export interface ReaderOptions {
   /** The choices of the answer that this response has. */
   choices: readonly Choice[];
   redact: Redact;
-  /** Bytes of the request: a token of the prompt is not shorter than one. */
+  /**
+   * Bytes of the request: they bound the tokens of the prompt, which have one at least.
+   */
   sentBytes?: number;
 }
 
@@ -106,7 +108,7 @@ export class ChunkReader {
   hasBegun = false;
   /** Events that are no chunks, such as keep-alives in data lines. */
   skipped = 0;
-  /** There was an object that a model server may send, if not a known one. */
+  /** An object has come that may be a chunk, if not one of a known form. */
   #hasChunks = false;
   #finishesReplaced = 0;
   #usagesRefused = 0;
@@ -253,7 +255,7 @@ export class ChunkReader {
     throw tooFewChoices({ count, n, usage });
   }
 
-  /** Tells what was undone or skipped. Must be called once, after the last chunk. */
+  /** Reports what was undone or skipped. Must be called once, after the last chunk. */
   reportOddities(): void {
     const counts = [
       ["event_skipped", this.skipped],

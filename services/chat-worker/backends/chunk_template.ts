@@ -31,7 +31,9 @@ const PROBE = "\u0002\u0003probe\u0003\u0002";
 const PROBE_JSON = JSON.stringify(PROBE).slice(1, -1);
 /** Places at which a text is looked for: short ones also occur as names or ids. */
 const PLACES_MAX = 4;
-/** A server whose chunks all differ is learned from so often, and then no more. */
+/**
+ * After so many chunks learned in vain, no more are: the server's chunks all differ.
+ */
 const FRUITLESS_MAX = 3;
 
 /** The chunk that a stream repeats, if it repeats one. */
@@ -51,7 +53,7 @@ export class ChunkTemplate {
     const { head, tail } = read;
     const end = payload.length - tail.length;
     if (end <= head.length) return null;
-    // Half the time of startsWith() and endsWith().
+    // This takes half the time of startsWith() and endsWith().
     if (payload.slice(end) !== tail) return null;
     if (payload.slice(0, head.length) !== head) return null;
     const text = payload.slice(head.length, end);

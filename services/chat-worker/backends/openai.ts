@@ -185,8 +185,8 @@ export class OpenAiBackend extends ModelServer {
 
   /**
    * Reads events up to `[DONE]`, and says whether it came. A stream that breaks off
-   * after every choice has finished is whole, too. Whatever comes, a comment too, says
-   * that the server is alive.
+   * after every choice has finished is whole, too. Anything that comes, even a comment,
+   * shows that the server is alive.
    */
   async #readEvents(
     response: ServerResponse,
@@ -261,7 +261,7 @@ interface EventReading {
   start: Uint8Array | null;
 }
 
-/** Counts what shows before the body is read. */
+/** Counts the oddities that show before the body is read. */
 export function noteOddities(
   { head: { contentType, contentEncoding } }: ServerResponse,
   { form, progress }: { form: BodyForm; progress: AttemptProgress },
@@ -275,7 +275,7 @@ export function noteOddities(
 /** What a body is. */
 export type BodyForm = "events" | "json" | "page";
 
-/** Where no form shows in the first bytes, the label of the body decides. */
+/** If this many bytes do not show the form of a body, its content type decides. */
 const TELLING_BYTES = 16;
 
 /** The first bytes of a body, and what it is. */
@@ -286,8 +286,9 @@ export interface BodyStart {
 }
 
 /**
- * Reads as much of a body as tells what it is: some servers ignore `stream`, in either
- * direction, and some send no content type or another. Only then its label counts.
+ * Reads enough of a body to tell what it is: some servers ignore `stream`, in either
+ * direction, and some send a wrong content type or none. The content type decides only
+ * where the first bytes do not.
  */
 export async function readStart(
   { connection, head: { contentType } }: ServerResponse,

@@ -31,7 +31,7 @@ interface StreamedToolCall {
   readonly repair: ArgumentsRepair;
 }
 
-/** What a fragment of a server says, read. */
+/** The members of a server's fragment, as they were read. */
 interface Reading {
   index: unknown;
   id: string;

@@ -41,7 +41,7 @@ export async function passEvents(
   try {
     await stream.read(start);
   } catch (error) {
-    // What is missing of a connection after the end of the answer is no loss.
+    // A connection that breaks after the end of the answer is no loss.
     if (!tap.isFinished || !isCut(error)) throw error;
   }
   if (!tap.isFinished) throw truncatedAnswer("No end of the answer");
@@ -150,7 +150,7 @@ function failureOf(
   { text, data }: FailureEvent,
   { redact, scrub }: ModelServer,
 ): UpstreamError {
-  // Of a response that failed, the error is a member.
+  // A response that has failed has its error as a member.
   const response = isJsonObject(data) && isJsonObject(data.response)
     ? data.response
     : data;

@@ -29,7 +29,7 @@ export interface ForwardTools {
   memory: AnswerMemory;
 }
 
-/** An answer that has passed, or one that is whole and has yet to pass. */
+/** An answer that was passed on, or a whole one that is still to be passed on. */
 type ServerAnswer =
   | { readonly whole: null; readonly usage: Usage }
   | { readonly whole: ReadAnswer; readonly usage: Usage };

@@ -28,7 +28,11 @@ const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 const PIECE_BYTES_MAX = 64 * 1024;
 
 /** What is not looked into may be anything, and costs no tokens. */
-const ANY_ANSWER = { usage: usageOfTokens(0, 0), vectors: null, isError: false };
+const ANY_ANSWER = {
+  usage: usageOfTokens(0, 0),
+  vectors: null,
+  isError: false,
+};
 
 /** A whole answer, which has been looked into. */
 export interface ReadAnswer {
@@ -100,7 +104,7 @@ async function readWhole(
   }
 }
 
-/** For a server that states none: its text has a token for every four bytes. */
+/** The usage for a server that states none: one token for every four bytes. */
 function estimatedUsage(
   { forward, promptTokens: prompt }: ForwardRequest,
   bytes: number,

@@ -8,7 +8,7 @@ import { createHmac, randomBytes } from "node:crypto";
 
 const RANDOM_KEY_BYTES = 32;
 
-/** Returns the salt of an account, which may be empty if nobody knows it. */
+/** Returns the salt of an account; the account is empty if nobody knows it. */
 export type CacheSalt = (account: string) => string;
 
 /**

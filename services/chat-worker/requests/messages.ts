@@ -8,14 +8,14 @@ import type {
 import { isJsonObject, textOf } from "@gateway/shared/upstream/json";
 
 /**
- * What a tool answers that has only images, for servers that take them in messages of
- * users only.
+ * The text of a tool's result that has only images, for servers that accept images only
+ * in messages of the user.
  */
 const SEE_BELOW = "The result is in the next user message.";
 
 /**
- * Messages that the server accepts: no null content, no empty arguments, the role
- * `developer`, thoughts and images of tools as it knows them.
+ * Returns messages in the form that the server accepts: no null content, no empty
+ * arguments, and the role `developer`, thoughts and images of tools as it knows them.
  */
 export function messagesFor(
   messages: readonly ChatMessage[],
@@ -60,7 +60,7 @@ function withThoughts(
   if (isNamed) return message;
   const text = textOf(first) || textOf(second) ||
     thoughtsIn(message.reasoning_details);
-  // Only a text is known: what another name may hold stays.
+  // Only texts are understood: anything else under such a name stays.
   if (text === "") return message;
   return { ...rest, [field]: text };
 }

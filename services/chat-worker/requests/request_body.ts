@@ -5,7 +5,7 @@ import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 import { messagesFor } from "./messages.ts";
 
 /**
- * The body of a request, in the server's dialect: what the client sent, but for the
+ * The body of a request, in the server's dialect: what the client sent, except for the
  * model's name and the fields that servers name differently. Every stream requests
  * usage. `cacheSalt` keeps its account apart in the server's cache.
  */

@@ -105,7 +105,7 @@ export class Dispatcher {
     };
   }
 
-  /** How many runs have not ended; those that wait for a worker too. */
+  /** How many runs have not ended, including those that wait for a worker. */
   get running(): number {
     return this.#runs.size;
   }

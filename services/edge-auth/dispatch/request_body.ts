@@ -21,9 +21,11 @@ export interface Upload {
 
 /** What a body holds of the memory of its edge. */
 export interface MemoryShare {
-  /** It is needed, and has this many bytes; without a number, as many as before. */
+  /**
+   * The body is needed, and has this many bytes; without a number, as many as before.
+   */
   keep(bytes?: number): void;
-  /** It can be done without; `giveUp` is called when its memory is needed. */
+  /** The body is dispensable: `giveUp` is called when its memory is needed. */
   spare(giveUp: () => void): void;
   release(): void;
 }
@@ -62,7 +64,7 @@ export class WholeBody {
     return this.#bytes;
   }
 
-  /** A worker has it, so it can be done without if its memory is needed. */
+  /** A worker has it, so it is dispensable if its memory is needed. */
   delivered(): void {
     if (this.#bytes !== null) this.#share?.spare(() => this.release());
   }

@@ -56,8 +56,8 @@ function blockIn(
       return { type, medium, path };
     }
   }
-  // Of a message, or of the result of a tool. What stands elsewhere, such as the input
-  // of a call, is text.
+  // The content of a message, or of the result of a tool. What stands elsewhere, such
+  // as the input of a call, is text.
   return blockIn(content, `${path}.content`, accepted) ??
     blockIn(output, `${path}.output`, accepted);
 }

@@ -27,7 +27,7 @@ export async function refuseWebSocket(
   throw new ApiError("upgrade_required", message, { headers });
 }
 
-/** Nothing is stored, so whatever is asked of a response by its id gets 404. */
+/** Nothing is stored, so every request about a response by its id gets 404. */
 export async function noStoredResponse(
   { id, principal }: AuthenticatedCall,
   { admission }: RefusalDependencies,

@@ -74,7 +74,7 @@ export class BodyShare {
     this.resize(bytes);
   }
 
-  /** The body can be done without. `giveUp` is called if its memory is needed. */
+  /** The body is dispensable: `giveUp` is called if its memory is needed. */
   spare(giveUp: () => void): void {
     this.#state = "spare";
     this.#onNeeded = giveUp;
@@ -102,11 +102,11 @@ export class BodyShare {
 }
 
 /**
- * Bounds the bytes of bodies. Room is made by bodies that can be done without; a body
- * of known size then waits for a moment. Beyond the share of its key, which is larger
- * while no other key holds or wants anything, it is refused with 429. Beyond the bound
- * of the process the oldest that is being read is, with 503: slow senders keep out
- * nobody.
+ * Bounds the bytes of bodies. Dispensable bodies make room; if that is not enough, a
+ * body of known size waits for a moment. A body beyond the share of its key, which is
+ * larger while no other key holds or wants anything, is refused with 429. Beyond the
+ * bound of the process, the oldest body that is still being read is refused with 503,
+ * so slow senders keep nobody out.
  */
 export class BodyBudget {
   readonly #processBytesMax: number;
@@ -213,7 +213,7 @@ export class BodyBudget {
     return this.#bytes + bytes <= this.#processBytesMax;
   }
 
-  /** Gives up bodies that can be done without, the key's own first, the oldest first. */
+  /** Gives up dispensable bodies, the key's own first, the oldest first. */
   #spareFor(share: BodyShare, bytes: number): void {
     while (!this.#fitsKey(share, bytes)) {
       const own = this.#oldest("spare", share.keyId);

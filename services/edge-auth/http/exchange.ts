@@ -16,7 +16,7 @@ const KEEP_ALIVE = `timeout=${SERVER_LIMITS.idleMs / 1_000}`;
 
 /** A response of this server. */
 export class ApiResponse extends ServerResponse {
-  /** Headers that it has, whatever is sent. */
+  /** Headers that every answer of it has. */
   readonly fixedHeaders: Record<string, string> = {};
   /** The form of its errors. */
   envelope: Envelope = "openai";
@@ -33,7 +33,7 @@ export class ApiResponse extends ServerResponse {
     return this.writeHead(status, all);
   }
 
-  /** An answer that breaks off ends with what has been written of it. */
+  /** An answer that breaks off ends after the bytes that were written so far. */
   override destroy(error?: Error): this {
     const { socket, headersSent } = this;
     if (headersSent && socket?.writable) socket.destroySoon();

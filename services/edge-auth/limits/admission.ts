@@ -87,7 +87,7 @@ export interface Charged {
 export interface AdmissionOptions {
   limiter: Pick<Limiter, "admit" | "look" | "rightsOf" | "settle">;
   now: MonotonicNow;
-  /** A principal that was remembered exists no more. */
+  /** A principal that was remembered no longer exists. */
   onUnknown: (principal: Principal) => void;
   onDecision?: (decision: Decision, durationMs: number) => void;
   /** Gets what an admitted request is charged, once, for the metrics. */

@@ -157,10 +157,10 @@ export interface Cost {
  *
  * - what the model server has stated so far,
  * - what was passed on, estimated from the text,
- * - of work that a server does as a whole (images, transcriptions), what was started
- *   there and not surely stopped.
+ * - where a server works as a whole (images, transcriptions), what was started there
+ *   and is not known to have stopped.
  *
- * When the client leaves makes no difference to it. The worker finds the largest of the
+ * It makes no difference when the client leaves. The worker finds the largest of the
  * three, and its last frame says so (`completionTokens`). What is not known is never
  * free: otherwise a backend that reports no usage would have no limit.
  *

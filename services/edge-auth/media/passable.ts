@@ -1,4 +1,4 @@
-/** What of a request for media must not pass to a model server. */
+/** What a request for media must not pass to a model server. */
 import type { ModelConfig } from "@gateway/shared/models/catalog";
 import { fieldError } from "@gateway/shared/openai/error";
 import type { Fields } from "@gateway/shared/openai/form_fields";

@@ -1,6 +1,7 @@
 /**
- * By what requests of one conversation are known, so that they can go to the same model
- * server: what the client calls its session, else how the conversation begins.
+ * What identifies the requests of one conversation, so that they can go to the same
+ * model server: the client's name for its session, else the beginning of the
+ * conversation.
  */
 import { createHash } from "node:crypto";
 import { isJsonObject } from "@gateway/shared/process/error_text";

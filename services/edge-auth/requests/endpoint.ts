@@ -28,8 +28,8 @@ export interface Endpoint<Request extends JobRequest> {
    */
   parse(body: unknown, catalog: Catalog): Request;
   /**
-   * What of a decoded body shows to which conversation the request belongs. Absent: to
-   * none.
+   * Returns the part of a decoded body that shows which conversation the request
+   * belongs to. Absent: it belongs to none.
    */
   conversation?(body: unknown): unknown;
   /** What a request may cost. */
