@@ -5,7 +5,8 @@ import {
   parseCatalog,
 } from "@gateway/shared/models/catalog";
 import { MODEL_KINDS, type ModelKind } from "@gateway/shared/models/kinds";
-import { isTryKind, type TryKind } from "./domain/try/request.ts";
+import type { TryKind } from "./domain/try/kinds.ts";
+import { isTryKind } from "./domain/try/request.ts";
 
 /** What the simulator calls its model of a kind, except chat. */
 const simulatedId = (kind: ModelKind): string => `simulated-${kind}-1`;

@@ -9,7 +9,8 @@ import {
   type TestClient,
 } from "./client_fixture.ts";
 import { limitsOf } from "./domain/keys/settings.ts";
-import { tryFields, type TryKind } from "./domain/try/request.ts";
+import type { TryKind } from "./domain/try/kinds.ts";
+import { tryFields } from "./domain/try/request.ts";
 
 /** The password of every owner in these tests. */
 export const PASSWORD = "correct horse battery staple";

@@ -98,6 +98,46 @@ async function conversation(page: Page, { site }: Visit): Promise<void> {
   assert.match(copied, /client\.chat\.completions\.create/);
 }
 
+/** A chat is sent as other endpoints have it, and chat completions stream again then. */
+async function otherForms(page: Page, { site }: Visit): Promise<void> {
+  await follow(page, "Chat");
+  await messageOf(page).fill("Hello");
+  const sentAs = page.getByLabel("Sent as");
+  const cases = [
+    { endpoint: "responses", finish: "completed" },
+    { endpoint: "messages", finish: "end_turn" },
+  ];
+  for (const { endpoint, finish } of cases) {
+    await sentAs.selectOption(endpoint);
+    await page.locator("#code-curl").getByText(`/v1/${endpoint}`).waitFor();
+    await press(page, "Send");
+    await part(page, "finish").getByText(finish).waitFor();
+    assert.match(await part(page, "content").innerText(), /^I am the gateway/);
+    assert.match(
+      site.requests.at(-1)?.request.url ?? "",
+      /(responses|messages)$/,
+    );
+    await inspect(page, `try-${endpoint}`);
+  }
+  await sentAs.selectOption("");
+  await press(page, "Send");
+  await page.getByText("Continue the conversation").waitFor();
+  await press(page, "Continue the conversation");
+  assert.equal(await messageOf(page).inputValue(), "");
+}
+
+/** Two texts, their vectors, and how alike they are. */
+async function embeddings(page: Page): Promise<void> {
+  await follow(page, "Embedding");
+  await page.getByLabel("Text", { exact: true }).fill("A red kite");
+  await page.getByLabel("Text to compare with").fill("A kite");
+  await press(page, "Send");
+  await part(page, "cosine").getByText(/^0\.[5-9]\d+$/).waitFor();
+  assert.equal(await part(page, "numbers").innerText(), "256");
+  assert.match(await part(page, "content").innerText(), /^\[[^\]]+\]\n+\[/);
+  await inspect(page, "try-embedding");
+}
+
 /** A request that ends early says so; a session that has ended asks for sign-in. */
 async function endings(page: Page, { site }: Visit): Promise<void> {
   await follow(page, "Chat");
@@ -213,6 +253,8 @@ browserTest("Try it in a browser", async (visit, t) => {
     ["streamed text, and Stop", streams],
     ["a mistake in a field", mistake],
     ["code, and a conversation", conversation],
+    ["responses and messages", otherForms],
+    ["embeddings", embeddings],
     ["images", images],
     ["speech", speech],
     ["a transcription", transcription],

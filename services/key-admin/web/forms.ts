@@ -9,7 +9,8 @@ import {
 } from "../domain/sign_in/password.ts";
 import { wholeBody } from "../domain/try/edge.ts";
 import { TRY_LIMITS } from "../domain/try/key.ts";
-import { isTryKind, TRY_KINDS } from "../domain/try/request.ts";
+import { TRY_KINDS } from "../domain/try/kinds.ts";
+import { isTryKind } from "../domain/try/request.ts";
 import { isSecret } from "../domain/store/secret.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { findSignedIn } from "./session.ts";

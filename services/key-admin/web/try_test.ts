@@ -7,12 +7,8 @@ import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { createAskApi } from "../domain/try/edge.ts";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { MODEL_KINDS } from "@gateway/shared/models/kinds";
-import {
-  exampleFor,
-  isTryKind,
-  TRY_KINDS,
-  type TryKind,
-} from "../domain/try/request.ts";
+import { TRY_KINDS, type TryKind } from "../domain/try/kinds.ts";
+import { exampleFor, isTryKind } from "../domain/try/request.ts";
 import { silence } from "../../../tests/e2e/recording_fixture.ts";
 import { catalogOfIds } from "../catalog_fixture.ts";
 import { type Answer, ORIGIN } from "../client_fixture.ts";
@@ -53,6 +49,55 @@ Deno.test("the page without a script shows the whole answer, or the error of the
   site.deps.askApi = createAskApi(nowhere, site.deps.log);
   assert.match(await page("Hi"), /edge_unreachable: .* EDGE_URL/);
   assert.match(site.logLines.join(), /"edge_unreachable".*refused/i);
+});
+
+Deno.test("a chat is sent as responses and messages, too; texts show their vectors and how alike they are", async () => {
+  await using site = await startDeployed();
+  const client = await site.signedIn(EMAIL);
+  for (const endpoint of ["responses", "messages"]) {
+    const tools = JSON.stringify([{
+      type: "function",
+      function: { name: "look_up", parameters: { type: "object" } },
+    }]);
+    for (const path of ["/try", "/try/stream"]) {
+      const form = tryForm("Hi", { endpoint, thinking: "on" });
+      const { text } = await client.post(path, form);
+      assert.ok(site.requests.at(-1)?.request.url.endsWith(`/v1/${endpoint}`));
+      assert.match(text, /data-part="thinking">The user says/);
+      assert.match(text, /data-part="content">I am the gateway/);
+      assert.match(text, /data-part="finish">(completed|end_turn)</);
+      assert.match(text, /data-part="input">\d+</);
+      assert.match(text, new RegExp(`client\\.${endpoint}\\.create`));
+    }
+    const called = await client.post(
+      "/try",
+      tryForm("Use look_up", { endpoint, tools }),
+    );
+    assert.match(plain(called.text), /data-part="calls"[^>]*>\[.*"look_up"/s);
+    const refused = tryForm("[simulator: error 429]", { endpoint });
+    const { text } = await client.post("/try", refused);
+    assert.match(text, /data-part="error">\w+: Failed on request/);
+    const seeded = await client.post(
+      "/try",
+      tryForm("Hi", { endpoint, seed: "1" }),
+    );
+    assert.match(seeded.text, /Only chat completions have this/);
+  }
+  const ask = (form: Record<string, string>) =>
+    client.post("/try?kind=embedding", tryFormOf("embedding", form));
+  const alike = await ask({
+    input: "Red fox",
+    other: "fox, red",
+    dimensions: "8",
+  });
+  assert.match(alike.text, /data-part="content">\[(-?[\d.]+, ){7}-?[\d.]+\]/);
+  assert.match(alike.text, /data-part="numbers">8</);
+  assert.match(alike.text, /data-part="cosine">1\.0000</);
+  assert.match(alike.text, /data-part="input">\d+</);
+  const alone = await ask({ input: "Red fox" });
+  assert.match(alone.text, /data-part="numbers">256</);
+  assert.match(alone.text, /data-part="cosine"><\/span>/);
+  assert.match((await ask({ input: " " })).text, /Write a text/);
 });
 
 Deno.test("Try it sends its form to the API, shows mistakes at their fields, and the request as code", async () => {

@@ -50,6 +50,84 @@ const chat = z.object({
     output: usage.completion_tokens,
   },
 }));
+const response = z.object({
+  object: z.literal("response"),
+  status: text,
+  output: z.array(z.looseObject({ type: z.string() })),
+  usage: z.object({ input_tokens: count, output_tokens: count }),
+}).transform(({ status, output, usage }) => ({
+  texts: {
+    thinking: textsIn(output, "reasoning", "summary"),
+    content: textsIn(output, "message", "content"),
+    calls: jsonOf(output.filter(({ type }) => type === "function_call")),
+    finish: status,
+    input: usage.input_tokens,
+    output: usage.output_tokens,
+  },
+}));
+const message = z.object({
+  type: z.literal("message"),
+  content: z.array(z.looseObject({ type: z.string() })),
+  stop_reason: text,
+  usage: z.object({
+    input_tokens: z.number(),
+    cache_read_input_tokens: z.number().nullish(),
+    cache_creation_input_tokens: z.number().nullish(),
+    output_tokens: count,
+  }),
+}).transform(({ content, stop_reason, usage }) => ({
+  texts: {
+    thinking: content.map(({ thinking }) => String(thinking ?? "")).join(""),
+    content: content.map(({ text }) => String(text ?? "")).join(""),
+    calls: jsonOf(content.filter(({ type }) => type === "tool_use")),
+    finish: stop_reason,
+    // Anthropic's input does not contain what concerns the cache.
+    input: (usage.input_tokens + (usage.cache_read_input_tokens ?? 0) +
+      (usage.cache_creation_input_tokens ?? 0)).toLocaleString("en-US"),
+    output: usage.output_tokens,
+  },
+}));
+const part = z.looseObject({ text: z.string() });
+
+/** The texts in this member of items of this type. */
+function textsIn(
+  items: readonly { type: string; [member: string]: unknown }[],
+  type: string,
+  member: string,
+): string {
+  return items.filter((item) => item.type === type)
+    .flatMap((item) => z.array(part).safeParse(item[member]).data ?? [])
+    .map(({ text }) => text).join("");
+}
+
+const jsonOf = (calls: readonly object[]): string =>
+  calls.length > 0 ? JSON.stringify(calls, null, 2) : "";
+
+const vectors = z.object({
+  data: z.array(z.object({ embedding: z.array(z.number()).min(1) })).min(1),
+  usage: z.object({ prompt_tokens: count }).optional(),
+}).transform(({ data, usage }) => {
+  const all = data.map(({ embedding }) => embedding);
+  const [one = [], other] = all;
+  return {
+    texts: {
+      content: all.map((vector) => `[${vector.map(shortNumber).join(", ")}]`)
+        .join("\n\n"),
+      numbers: one.length.toLocaleString("en-US"),
+      cosine: other === undefined ? "" : cosineOf(one, other).toFixed(4),
+      input: usage?.prompt_tokens ?? "",
+    },
+  };
+});
+
+const shortNumber = (number: number): string => String(+number.toFixed(4));
+
+/** How alike two vectors are: 1 if they have the same direction. */
+function cosineOf(one: readonly number[], other: readonly number[]): number {
+  const dot = one.reduce((sum, each, at) => sum + each * (other[at] ?? 0), 0);
+  return dot / (Math.hypot(...one) * Math.hypot(...other) || 1);
+}
+
 const images = z.object({
   data: z.array(z.object({ b64_json: z.string() })),
   output_format: z.enum(["png", "jpeg", "webp"]).catch("png"),
@@ -85,7 +163,16 @@ const video = videoSchema.transform(({ id, status, progress, ...times }) => {
 const refused = z.object({
   error: z.object({ message: z.string(), code: text }),
 });
-const answered = z.union([refused, chat, images, transcript, video]);
+const answered = z.union([
+  refused,
+  chat,
+  response,
+  message,
+  vectors,
+  images,
+  transcript,
+  video,
+]);
 
 const UNREADABLE = "The answer is incomplete, or did not come from the API.";
 const { heldBytes: bytesMax } = TRY_LIMITS;

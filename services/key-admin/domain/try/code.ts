@@ -1,6 +1,8 @@
 /** A request as code, for programs that have the key in `OPENAI_API_KEY`. */
 import { speechFormat } from "@gateway/shared/openai/media";
-import { TRY_KINDS, type TryKind, type TryRequest } from "./request.ts";
+import { isChatForm, type TryRequest } from "./chat_forms.ts";
+import { TRY_KINDS } from "./kinds.ts";
+import type { TryEndpoint } from "./request.ts";
 
 /** The languages, in the order of their tabs. */
 export const LANGUAGES = ["curl", "TypeScript", "Python"] as const;
@@ -10,7 +12,7 @@ type Language = typeof LANGUAGES[number];
  * What to do with the answers. `CALL` is the request, `VIDEO` one about its video,
  * `FIELDS` are the arguments.
  */
-const PROGRAMS: Record<TryKind, Record<Language, string>> = {
+const PROGRAMS: Record<TryEndpoint, Record<Language, string>> = {
   chat: {
     curl: "CALL",
     TypeScript: `const stream = await client.chat.completions.create(FIELDS);
@@ -21,6 +23,25 @@ for await (const chunk of stream) {
 for chunk in stream:
     if chunk.choices:
         print(chunk.choices[0].delta.content or "", end="", flush=True)`,
+  },
+  responses: {
+    curl: "CALL",
+    TypeScript: `const response = await client.responses.create(FIELDS);
+console.log(response.output_text);`,
+    Python: `print(client.responses.create(FIELDS).output_text)`,
+  },
+  messages: {
+    curl: "CALL",
+    TypeScript: `const message = await client.messages.create(FIELDS);
+console.log(message.content);`,
+    Python: `print(client.messages.create(FIELDS).content)`,
+  },
+  embedding: {
+    curl: "CALL",
+    TypeScript: `const { data } = await client.embeddings.create(FIELDS);
+for (const { embedding } of data) console.log(embedding);`,
+    Python: `for item in client.embeddings.create(FIELDS).data:
+    print(item.embedding)`,
   },
   image: {
     curl: `CALL |
@@ -103,8 +124,12 @@ const KNOWN = new Set([
  * A program that sends the request and prints the text of the answer, or writes its
  * images, audio or video to files. `apiUrl` has no trailing slash.
  */
-export function codeOf(kind: TryKind, request: TryRequest, apiUrl: string) {
-  const isKnown = (name: string) => kind !== "chat" || KNOWN.has(name);
+export function codeOf(
+  endpoint: TryEndpoint,
+  request: TryRequest,
+  apiUrl: string,
+) {
+  const isKnown = (name: string) => endpoint !== "chat" || KNOWN.has(name);
   const members = Object.entries(request);
   const extra = members.filter(([name]) => !isKnown(name));
   /** The fields as arguments; those that the packages lack are grouped. */
@@ -117,16 +142,16 @@ export function codeOf(kind: TryKind, request: TryRequest, apiUrl: string) {
         ? []
         : [others + literal(Object.fromEntries(extra), language)],
     ].map((field) => `  ${field.replaceAll("\n", "\n  ")},\n`).join("");
-  const url = JSON.stringify(apiUrl);
+  const clients = clientsOf(endpoint, apiUrl);
   const parts: Readonly<Record<string, string>> = {
-    CALL: curlOf(kind, request, apiUrl),
+    CALL: curlOf(endpoint, request, apiUrl),
     VIDEO: `curl ${apiUrl}${TRY_KINDS.video.path}/$id`,
     AUTHORIZATION,
   };
   const format = String(request.response_format);
   const speech = speechFormat.catch("mp3").parse(format);
   const program = (language: Language) =>
-    PROGRAMS[kind][language].replace("speech.mp3", `speech.${speech}`);
+    PROGRAMS[endpoint][language].replace("speech.mp3", `speech.${speech}`);
   /** With the client after the first imports. */
   const filled = (language: Language, client: string, fields: string) =>
     program(language).replace("FIELDS", () => fields)
@@ -136,20 +161,53 @@ export function codeOf(kind: TryKind, request: TryRequest, apiUrl: string) {
       .replace(/CALL|VIDEO|AUTHORIZATION/g, (name) => parts[name] ?? ""),
     TypeScript: filled(
       "TypeScript",
-      `import OpenAI from "openai";\n\nconst client = new OpenAI({ baseURL: ${url} });`,
+      clients.TypeScript,
       // A spread, because the types of the package lack these fields.
       `{\n${fields("TypeScript", ": ", "...")}}`,
     ),
     Python: filled(
       "Python",
-      `from openai import OpenAI\n\nclient = OpenAI(base_url=${url})`,
+      clients.Python,
       `\n${fields("Python", "=", "extra_body=")}`,
     ),
   };
 }
 
-function curlOf(kind: TryKind, request: TryRequest, apiUrl: string): string {
-  const { path, isUpload } = TRY_KINDS[kind];
+/** The beginnings of programs. Anthropic's packages add `/v1` to the base URL. */
+function clientsOf(endpoint: TryEndpoint, apiUrl: string) {
+  const url = JSON.stringify(apiUrl);
+  if (endpoint !== "messages") {
+    return {
+      TypeScript:
+        `import OpenAI from "openai";\n\nconst client = new OpenAI({ baseURL: ${url} });`,
+      Python: `from openai import OpenAI\n\nclient = OpenAI(base_url=${url})`,
+    };
+  }
+  const base = JSON.stringify(apiUrl.replace(/\/v1$/, ""));
+  return {
+    TypeScript: `import Anthropic from "@anthropic-ai/sdk";
+
+const client = new Anthropic({
+  baseURL: ${base},
+  authToken: process.env.OPENAI_API_KEY ?? null,
+});`,
+    Python: `import os
+from anthropic import Anthropic
+
+client = Anthropic(
+  base_url=${base}, auth_token=os.environ["OPENAI_API_KEY"]
+)`,
+  };
+}
+
+function curlOf(
+  endpoint: TryEndpoint,
+  request: TryRequest,
+  apiUrl: string,
+): string {
+  const { path, isUpload = false } = isChatForm(endpoint)
+    ? { path: `/${endpoint}` }
+    : TRY_KINDS[endpoint];
   const sends = isUpload
     ? Object.entries(request).map(([name, value]) =>
       name === "file"

@@ -1,7 +1,7 @@
 /** Requests as code, in each language. */
 import assert from "node:assert/strict";
 import { codeOf } from "./code.ts";
-import { TRY_KINDS } from "./request.ts";
+import { TRY_KINDS } from "./kinds.ts";
 
 /** `tests/e2e/console_test.ts` runs such code. */
 
@@ -55,4 +55,16 @@ Deno.test("the code of an upload quotes the name of its file and its fields for 
   assert.ok(Python.includes(`  file=open(${name}, "rb"),`));
   const odd = { model: "m", input: "Hi", response_format: "$(id)" };
   assert.match(codeOf("speech", odd, API).curl, /--output speech\.mp3$/);
+});
+
+Deno.test("the code of messages is for Anthropic's packages, which add /v1 themselves", () => {
+  const request = { model: "m", max_tokens: 7, messages: REQUEST.messages };
+  const { curl, TypeScript, Python } = codeOf("messages", request, API);
+  assert.ok(curl.startsWith(`curl ${API}/messages `), curl);
+  for (const code of [TypeScript, Python]) {
+    assert.match(code, /"https:\/\/api\.test"/);
+    assert.match(code, /OPENAI_API_KEY/);
+    assert.match(code, /client\.messages\.create/);
+  }
+  assert.match(codeOf("responses", request, API).Python, /OpenAI\(/);
 });

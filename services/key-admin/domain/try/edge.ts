@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 import type { Log } from "@gateway/shared/process/log";
 import { TRY_LIMITS } from "./key.ts";
-import type { TryRequest } from "./request.ts";
+import type { TryRequest } from "./chat_forms.ts";
 
 /**
  * A request to an endpoint of the API: without a body, it only reads. With a file it is

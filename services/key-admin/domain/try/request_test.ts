@@ -1,14 +1,12 @@
 /** The forms of "Try it" as requests, and mistakes in them. */
 import assert from "node:assert/strict";
-import {
-  type TryKind,
-  type TryRequest,
-  tryRequest,
-  type TryValues,
-} from "./request.ts";
+import type { TryRequest } from "./chat_forms.ts";
+import type { TryKind, TryValues } from "./kinds.ts";
+import { tryRequest } from "./request.ts";
 
 const MESSAGES = [{ role: "user", content: "Hello" }];
 const SCHEMA = { type: "object", additionalProperties: false };
+const TOOLS = '[{"type":"function","function":{"name":"look_up"}}]';
 const KITE = { prompt: "A kite" };
 const SPEECH = { input: "Hi", voice: "echo", response_format: "wav" };
 
@@ -58,6 +56,57 @@ const GOOD: readonly { kind: TryKind; form: TryValues; request: TryRequest }[] =
           json_schema: { name: "answer", schema: SCHEMA, strict: true },
         },
       },
+    },
+    {
+      kind: "chat",
+      form: {
+        endpoint: "responses",
+        system: "Be kind",
+        max_tokens: "7",
+        thinking: "on",
+        tools: TOOLS,
+        schema: JSON.stringify(SCHEMA),
+      },
+      request: {
+        input: [{ role: "system", content: "Be kind" }, ...MESSAGES],
+        max_output_tokens: 7,
+        reasoning: { effort: "medium" },
+        tools: [{ type: "function", name: "look_up" }],
+        text: {
+          format: {
+            type: "json_schema",
+            name: "answer",
+            schema: SCHEMA,
+            strict: true,
+          },
+        },
+      },
+    },
+    {
+      kind: "chat",
+      form: {
+        endpoint: "messages",
+        system: "Be kind",
+        thinking: "on",
+        tools: TOOLS,
+        schema: JSON.stringify(SCHEMA),
+        more: '{"stop_sequences":["x"]}',
+      },
+      request: {
+        max_tokens: 4_096,
+        system: "Be kind",
+        messages: MESSAGES,
+        thinking: { type: "enabled", budget_tokens: 1_024 },
+        tools: [{ name: "look_up", input_schema: { type: "object" } }],
+        output_config: { format: { type: "json_schema", schema: SCHEMA } },
+        stop_sequences: ["x"],
+      },
+    },
+    { kind: "embedding", form: { input: "a" }, request: { input: "a" } },
+    {
+      kind: "embedding",
+      form: { input: "a", other: "b", dimensions: "8" },
+      request: { input: ["a", "b"], dimensions: 8 },
     },
     { kind: "image", form: KITE, request: KITE },
     {

@@ -5,7 +5,8 @@ const form = document.getElementById("try");
 const stopButton = form.querySelector("[data-stop]");
 const [sendButton, codeButton] = form.querySelectorAll("[type=submit]");
 const box = document.querySelector("[data-answer]");
-const continueButton = document.querySelector("[data-continue]");
+/** It is replaced with the answer that a page of the console has. */
+const continueButton = () => document.querySelector("[data-continue]");
 const isUpload = form.enctype === "multipart/form-data";
 const isChat = "message" in form.elements;
 const LOST =
@@ -119,10 +120,10 @@ async function receive(response, startMs) {
   show("status", response.status);
   if (response.ok) {
     for await (const data of eventsOf(response.body)) {
-      if (data === "[DONE]") continueButton.hidden = false;
+      if (data === "[DONE]") continueButton().hidden = false;
       else add(JSON.parse(data), startMs);
     }
-    const isLost = continueButton.hidden && part("error").textContent === "";
+    const isLost = continueButton().hidden && part("error").textContent === "";
     if (isLost) show("error", LOST);
   } else fail((await response.json()).error, response.status);
   show("state", "");
@@ -149,7 +150,7 @@ async function send(path = isChat ? "/try/stream" : "/try") {
     field.nextElementSibling.remove();
   }
   show("state", "Waiting for the answer…");
-  continueButton.hidden = true;
+  continueButton().hidden = true;
   part("again").hidden = true;
   sendButton.disabled = true;
   stopButton.hidden = false;
@@ -193,7 +194,7 @@ function continueConversation() {
   history.closest("details").open = true;
   message.value = "";
   message.focus();
-  continueButton.hidden = true;
+  continueButton().hidden = true;
   form.dispatchEvent(new Event("change"));
 }
 
@@ -209,5 +210,7 @@ form.addEventListener("keydown", (event) => {
   if (isSend) form.requestSubmit(sendButton);
 });
 stopButton.addEventListener("click", () => running?.abort());
-continueButton.addEventListener("click", continueConversation);
+box.addEventListener("click", ({ target }) => {
+  if (target.closest("[data-continue]")) continueConversation();
+});
 codeButton.hidden = true;

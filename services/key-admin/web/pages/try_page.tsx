@@ -13,15 +13,18 @@ import {
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
 import type { ApiRequest } from "../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
+import type { TryRequest } from "../../domain/try/chat_forms.ts";
 import {
-  isTryKind,
   TRY_KINDS,
   type TryField,
-  tryFields,
   type TryKind,
-  type TryRequest,
-  tryRequest,
   type TryValues,
+} from "../../domain/try/kinds.ts";
+import {
+  endpointOf,
+  isTryKind,
+  tryFields,
+  tryRequest,
 } from "../../domain/try/request.ts";
 import {
   actorOf,
@@ -101,21 +104,23 @@ const showAnswer: Handler = async (c) => {
     return showTry(c, { kind, values, errors });
   }
   const startMs = performance.now();
-  const response = await (isRefresh ? askVideo(c) : send(c, kind, request));
+  const { path } = endpointOf(kind, values);
+  const response = await (isRefresh ? askVideo(c) : send(c, path, request));
   const answer = await readAnswer(response, startMs);
   const again = isRefresh && !response.ok ? c.req.path : answer.again;
   return showTry(c, { kind, values, answer: { ...answer, again } });
 };
 
 /**
- * Passes on the answer of the API unchanged. Mistakes of the form are answered as by
- * {@link showAnswer}.
+ * Passes on the answer of the API unchanged. Mistakes of the form, and endpoints whose
+ * answers are not streamed here, are answered as by {@link showAnswer}.
  */
 const streamAnswer: Handler = async (c) => {
   const { kind, values, request, errors } = readTry(c);
   if (errors.size > 0) return showTry(c, { kind, values, errors });
-  const sent = { ...request, ...TRY_KINDS[kind].streamed };
-  return passOn(await send(c, kind, sent));
+  const { path, streamed } = endpointOf(kind, values);
+  if (streamed === undefined) return await showAnswer(c);
+  return passOn(await send(c, path, { ...request, ...streamed }));
 };
 
 const PASSED = /^(content-(type|length|range)|accept-ranges|x-request-id)$/;
@@ -146,8 +151,8 @@ export const tryRoutes: Routes = {
   "/try/videos/:id/content": { GET: sendVideo },
 };
 
-const send = (c: ConsoleContext, kind: TryKind, request: TryRequest) =>
-  ask(c, { path: TRY_KINDS[kind].path, request, file: c.var.file });
+const send = (c: ConsoleContext, path: string, request: TryRequest) =>
+  ask(c, { path, request, file: c.var.file });
 
 /** Asks about the video in the path. Those of other owners do not exist (API1). */
 async function askVideo(c: ConsoleContext, more = ""): Promise<Response> {
@@ -189,7 +194,8 @@ function showTry(
   { kind, values, errors, answer }: ShownTry,
 ) {
   const { deps } = c.var;
-  const { streamed, isUpload } = TRY_KINDS[kind];
+  const { isUpload } = TRY_KINDS[kind];
+  const { name: endpoint, streamed } = endpointOf(kind, values);
   const sent = { ...tryRequest(kind, values).request, ...streamed };
   const kinds = offered(deps);
   return (
@@ -234,7 +240,7 @@ function showTry(
         </section>
         <div>
           <Answer kind={kind} answer={answer} subject={values.prompt ?? ""} />
-          <Code code={codeOf(kind, sent, deps.apiUrl)} />
+          <Code code={codeOf(endpoint, sent, deps.apiUrl)} />
         </div>
       </div>
       <script src={deps.assets.tryScript} defer />
