@@ -360,7 +360,11 @@ export class ChunkReader {
     if (this.#count(content)) delta.content = content;
     if (this.#count(reasoning)) delta.reasoning_content = reasoning;
     if (this.#count(refusal)) delta.refusal = refusal;
-    if (isJsonObject(functionCall)) delta.function_call = functionCall;
+    // llama-cpp-python says each call twice, and SDKs would believe the older form.
+    const isTwice = Array.isArray(fragments) && fragments.length > 0;
+    if (isJsonObject(functionCall) && !isTwice) {
+      delta.function_call = functionCall;
+    }
     const calls = fragments === null ? [] : choice.calls.take(fragments);
     if (calls.length > 0) delta.tool_calls = calls;
     for (const call of calls) this.#count(call.function.arguments);
