@@ -4,6 +4,7 @@ import { Buffer } from "node:buffer";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrames, type Frame } from "@gateway/shared/bus/frame";
+import { AnswerHeadReader } from "@gateway/shared/forward/answer_head";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
 import { Outbox } from "@gateway/shared/bus/outbox";
 import {
@@ -137,6 +138,8 @@ export class Request {
   #deliveredBytes = 0;
   #lineBytes = 0;
   #lines = new LineAssembler(LINE_BYTES_MAX);
+  readonly #head = new AnswerHeadReader();
+  #hasHead = false;
   #untakenSequence = 0;
   #isClientBusy = false;
   #nakMs = -Infinity;
@@ -290,10 +293,8 @@ export class Request {
   #deliver(record: OfferRecord, payload: Uint8Array, sequence: number): void {
     record.assertSaid(this.#deliveredBytes, payload);
     this.#deliveredBytes += payload.length;
-    const lines = this.#lines.push(payload);
-    assert(lines !== null);
-    record.assertSaid(this.#lineBytes, lines);
-    this.#lineBytes += lines.length;
+    if (record.script.isForwarded) this.#readHead(record, payload);
+    else this.#readLines(record, payload);
     const kept = this.receiver?.undeliveredBytes ?? 0;
     const isBounded = kept <= this.world.limits.windowBytes;
     assert(isBounded, `${record.name}: edge keeps ${kept} bytes`);
@@ -309,6 +310,25 @@ export class Request {
     });
   }
 
+  #readLines(record: OfferRecord, payload: Uint8Array): void {
+    const lines = this.#lines.push(payload);
+    assert(lines !== null);
+    record.assertSaid(this.#lineBytes, lines);
+    this.#lineBytes += lines.length;
+  }
+
+  /** What follows the head is what stands there in the script. */
+  #readHead({ name, script }: OfferRecord, payload: Uint8Array): void {
+    if (this.#hasHead) return;
+    const read = this.#head.push(payload);
+    if (read === null) return;
+    assert(read !== "invalid", `${name}: head`);
+    assert.equal(read.head.headers["request-id"], name);
+    const restBytes = this.#deliveredBytes - script.headBytes;
+    assert.equal(read.rest.length, restBytes, `${name}: rest`);
+    this.#hasHead = true;
+  }
+
   #delivered(): void {
     this.receiver?.delivered(this.#untakenSequence);
   }
@@ -316,7 +336,9 @@ export class Request {
   #assertWhole({ name, hasSaidEnd, script }: OfferRecord, tokens: number) {
     assert(hasSaidEnd, `${name}: ended before its end`);
     assert.equal(this.#deliveredBytes, script.bytes.length, name);
-    assert.equal(this.#lines.push(LINE_END)?.length, 1, name);
+    if (script.isForwarded) {
+      assert.equal(this.#hasHead, script.headBytes > 0, name);
+    } else assert.equal(this.#lines.push(LINE_END)?.length, 1, name);
     assert.equal(tokens, script.tokens, name);
   }
 

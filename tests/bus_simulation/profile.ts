@@ -1,4 +1,5 @@
 /** What a run is like, and what its backends say. */
+import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
 import { STREAM_LIMITS, type StreamLimits } from "@gateway/shared/limits";
 import { seededRandom } from "../support/seeded_random.ts";
 
@@ -149,6 +150,16 @@ function makePauses(
  */
 const PAUSE_MS_MAX = { calm: 0, sleepy: 15_000, gentle: 1_500, rough: 6_000 };
 
+/** How many of the answers are those of forwarded requests. */
+const FORWARDED_SHARE = 0.3;
+
+/** The head of a forwarded answer, which has the name of its offer. */
+const headOf = (name: string): string =>
+  encodeAnswerHead({
+    content_type: "text/event-stream",
+    headers: { "request-id": name },
+  });
+
 /** All that a backend will say after one offer. */
 export type Script = ReturnType<typeof makeScript>;
 
@@ -166,18 +177,24 @@ export function makeScript(
   const count = retryable ? 0 : random.whole(0, style.stepsMax);
   const steps: {
     waitMs: number;
-    /** Where in the script's bytes this step's bytes end: it says whole lines. */
+    /**
+     * Where in the script's bytes this step's bytes end: it says whole lines, except of
+     * a forwarded answer.
+     */
     endByte: number;
     tokens: number;
   }[] = [];
-  let text = "";
+  const isForwarded = random.chance(FORWARDED_SHARE);
+  let text = isForwarded && count > 0 ? headOf(name) : "";
+  const headBytes = text.length;
   let tokens = 0;
   for (let i = 0; i < count; i++) {
     for (let lines = random.whole(1, 3); lines > 0; lines--) {
       const prefix = `${name}:${i}:${lines}:`;
       const bytes = lineBytes(random, limits);
       const code = 0x61 + (bytes + prefix.length) % 26;
-      text += prefix.padEnd(bytes, String.fromCharCode(code)) + "\n";
+      text += prefix.padEnd(bytes, String.fromCharCode(code));
+      if (!isForwarded) text += "\n";
     }
     tokens += random.whole(1, 5);
     const waitMs = random.chance(0.3) ? 0 : random.between(0, style.waitMsMax);
@@ -188,6 +205,9 @@ export function makeScript(
     tokens,
     fails,
     retryable,
+    /** A head, then bytes without lines; 0 without a head. */
+    isForwarded,
+    headBytes,
     bytes: new TextEncoder().encode(text),
     durationMs: steps.reduce((sum, { waitMs }) => sum + waitMs, 0),
   };
