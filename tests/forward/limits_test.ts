@@ -11,16 +11,24 @@ import { startScriptedServer } from "../support/model_servers/scripted_server.ts
 
 const ANSWER = '{"data":[{"embedding":[1]}],"usage":{"prompt_tokens":30}}';
 
-async function setup() {
+async function setup(answer = ANSWER) {
   await using starting = new AsyncDisposableStack();
   const server = starting.use(
-    startScriptedServer({ reply: () => jsonResponse(ANSWER) }),
+    startScriptedServer({ reply: () => jsonResponse(answer) }),
   );
   const backends = [
     { type: "openai" as const, base_url: server.baseUrl, model: "theirs" },
   ];
   const catalog = parseCatalog({
-    models: [{ id: "embed", kind: "embedding", backends }],
+    models: [
+      { id: "embed", kind: "embedding", backends },
+      {
+        id: "talk",
+        backends: backends.map((each) => (
+          { ...each, dialect: "vllm" as const }
+        )),
+      },
+    ],
   });
   const gateway = starting.use(await startGateway("limited", { catalog }));
   const running = starting.move();
@@ -65,4 +73,34 @@ Deno.test("embeddings cost the tokens that their server states, and have the lim
   const fields = await rig.gateway.world.command("HGETALL", day);
   assert.ok(Array.isArray(fields));
   assert.match(fields.join(" "), /\d\d:in@embeddings:embed 30/);
+});
+
+Deno.test("usage has the endpoint, and apart what was read from a cache and written to it", async () => {
+  const usage = {
+    input_tokens: 5,
+    cache_read_input_tokens: 80,
+    cache_creation_input_tokens: 10,
+    output_tokens: 7,
+  };
+  await using rig = await setup(JSON.stringify({ type: "message", usage }));
+  const key = await rig.gateway.addKey({ scopes: "chat" });
+  const messages = [{ role: "user", content: "hi" }];
+  const url = `${rig.gateway.baseUrl()}/messages`;
+  const body = { model: "talk", max_tokens: 9, messages };
+  const answer = await callApi(url, key.value, { body });
+  assert.equal(answer.status, 200);
+  await answer.body?.cancel();
+  await rig.gateway.settled(key);
+  const day = usageDay(await rig.gateway.world.time());
+  const fields = await rig.gateway.world.command("HGETALL", usageKey(key, day));
+  assert.ok(Array.isArray(fields));
+  const counted = fields.join(" ");
+  const expected = [
+    "req@messages:talk 1",
+    "in@messages:talk 95",
+    "out@messages:talk 7",
+    "cin@messages:talk 80",
+    "cwr@messages:talk 10",
+  ];
+  for (const count of expected) assert.ok(counted.includes(count), counted);
 });
