@@ -1,5 +1,6 @@
 /** `deno task up`: starts the whole gateway on this machine and stops it again. */
 import { rm } from "node:fs/promises";
+import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { ConfigError, errorMessage } from "@gateway/shared/process/env";
 import { Cluster, sleep } from "./cluster.ts";
@@ -182,7 +183,7 @@ async function startAll(
     api_key: firstKey.key ?? null,
     nats_url: urls.natsUrl,
     redis_url: urls.redisUrl,
-    models: [...settings.catalog.keys()],
+    models: idsOf(settings.catalog),
     ...cluster.describe(),
   });
   return { firstKey, models: await modelsDescribed, describe };

@@ -138,7 +138,14 @@ export function planServices(
   const consoleUrl = httpUrl(host, consolePort || freePort);
   const simulatorUrl = `${httpUrl(LOOPBACK, simulatorPort)}/v1`;
   const shared = hasSimulator ? { MODEL_SIMULATOR_URL: simulatorUrl } : {};
-  const families = [...catalog.values()].map(({ kind }) => familyOf(kind));
+  // Of the models that servers list, those that are known beforehand are named.
+  const listed = catalog.servers.flatMap(({ kinds }) => Object.values(kinds));
+  const kinds = [
+    ...catalog.values().map(({ kind }) => kind),
+    ...listed.filter((kind) => kind !== "none"),
+  ];
+  const families = kinds.map((kind) => familyOf(kind));
+  if (catalog.servers.length > 0) families.push("chat");
   const copies = (family: WorkerFamily, count: number) =>
     Array(families.includes(family) ? count : 0).fill({});
   const at = (host: string, port: number) => ({ HOST: host, PORT: `${port}` });

@@ -22,6 +22,6 @@ export interface UpState extends ProcessState {
   api_key: string | null;
   nats_url: string;
   redis_url: string;
-  /** Ids of the models that it serves. */
-  models: string[];
+  /** Ids of the models that it serves; absent if only the servers know all. */
+  models?: readonly string[] | undefined;
 }

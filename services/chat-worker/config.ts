@@ -37,7 +37,8 @@ export function readConfig() {
     upstreamKey: settings[UPSTREAM_KEY_ENV],
     cacheSaltKey: settings.CACHE_SALT_KEY,
   });
-  if (config.catalog.size > 0) return config;
+  const { size, servers } = config.catalog;
+  if (size + servers.length > 0) return config;
   throw new ConfigError("the models file", [
     'models: none has the kind "chat", "embedding" or "rerank", so this ' +
     "service has nothing to run. Models of other kinds need only the media-worker",

@@ -17,6 +17,7 @@ import {
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";
+import { ListedModels } from "./dispatch/listed_models.ts";
 import { CONTROL_WAIT_MS } from "./dispatch/edge_bus.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { CountLimit } from "./forward/count_limit.ts";
@@ -165,6 +166,7 @@ function createParts(
     edgeId,
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
     requestTimeoutMs,
+    listed: new ListedModels({ ...common, catalog }),
   });
   const keys = new KeyLookup({
     ...common,
@@ -199,14 +201,13 @@ function createParts(
     jobs: new VideoJobs({ redis }),
     onMade: (model, seconds) => metrics.videoMade(model, seconds),
   });
-  const refusals = new RefusalLog(log);
   return {
     metrics,
     dispatcher,
     keys,
     limiter,
     admission,
-    refusals,
+    refusals: new RefusalLog(log),
     countLimit: new CountLimit(monotonicNow),
     failedRequests,
     videos,

@@ -15,6 +15,7 @@ import {
 } from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
+import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { configFrom } from "./config.ts";
 import { KeyRefused } from "./domain/keys/key_store.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
@@ -73,7 +74,7 @@ function findCluster(environment: env.Env) {
     environment.REDIS_SENTINELS
   ) {
     const config = configFrom(environment, Deno.readTextFileSync);
-    return { ...config, models: config.catalog && [...config.catalog.keys()] };
+    return { ...config, models: config.catalog && idsOf(config.catalog) };
   }
   const { redis_url, nats_url, console_url, models } = readUpFile();
   // The launcher has read the list of models: with `--models`, no variable names it.

@@ -6,6 +6,7 @@ import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import { WORKER_FAMILIES } from "./subjects.ts";
+import { serverListsSchema } from "./server_lists.ts";
 import { encodeJson, parsePayload, readU32, writeU32 } from "./frame.ts";
 
 const MIB = 1024 * 1024;
@@ -272,8 +273,13 @@ const workerBeatSchema = z.object({
   inFlight: z.int().min(0),
   /** It accepts no new jobs and will exit. */
   draining: z.boolean(),
-  /** The ids of the models for which it takes jobs. */
+  /** The ids of the models for which it takes jobs, but those that servers list. */
   models: z.array(z.string()),
+  /**
+   * The ids that servers list, by the names of the servers, for which it takes jobs,
+   * too. Absent: as in the last beat that had them.
+   */
+  listed: serverListsSchema.exactOptional(),
 });
 
 /** The beat that a worker publishes every `workerBeatMs`. */

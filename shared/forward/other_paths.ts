@@ -6,8 +6,10 @@ import type { BackendConfig, Catalog } from "../models/catalog.ts";
 
 /** The paths that any server of these models has. */
 export function otherPathsOf(catalog: Catalog): ReadonlySet<string> {
-  const backends = catalog.values().flatMap(({ backends }) => backends);
-  return new Set(backends.flatMap((each) => each.forward_paths));
+  const backends = [...catalog.values().flatMap(({ backends }) => backends)];
+  const templates = catalog.servers.map(({ template }) => template);
+  const all = [...backends, ...templates];
+  return new Set(all.flatMap((each) => each.forward_paths));
 }
 
 /**

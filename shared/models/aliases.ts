@@ -47,6 +47,11 @@ export class NamedModels<Model extends Named> extends Map<string, Model> {
     return this.get(name) ?? this.#exact.get(name) ??
       this.#beginnings.find(({ text }) => name.startsWith(text))?.model;
   }
+
+  /** Whether a name is an id or an alias, and not just of one beginning. */
+  isNamed(name: string): boolean {
+    return this.has(name) || this.#exact.has(name);
+  }
 }
 
 /** What is wrong with an alias, and where it stands in the list of models. */

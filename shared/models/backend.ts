@@ -1,7 +1,7 @@
 /** The servers of models in `models.json`: their addresses, keys and deadlines. */
 import * as z from "zod";
 import { clip, didYouMean } from "../process/error_text.ts";
-import { dialectMembers } from "./dialects.ts";
+import { DIALECT_DEFAULT, dialectMembers, dialectOf } from "./dialects.ts";
 
 const DEADLINE_MAX_MS = 24 * 60 * 60 * 1000;
 const WEIGHT_MAX = 10_000;
@@ -95,6 +95,12 @@ const deadlines = members({
 /** The deadlines of a backend that names none, in milliseconds. */
 export const BACKEND_DEADLINE_DEFAULTS = deadlines.parse({});
 
+/** What a server is called in logs and metrics. */
+export const backendName = textOf(
+  /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
+  "1 to 64 letters, digits, '.', '_' or '-'",
+);
+
 /** Segments that no server and no proxy can take for another path. */
 const FORWARD_PATH = /^(?=.{1,100}$)(\/[A-Za-z0-9_][A-Za-z0-9._-]*){1,6}$/;
 /** The paths of the API, and all below them. */
@@ -104,10 +110,7 @@ const OWN_PATH =
 /** Any server with OpenAI's API. Several are tried in order of preference. */
 export const backend = members({
   type: z.literal("openai"),
-  name: textOf(
-    /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
-    "1 to 64 letters, digits, '.', '_' or '-'",
-  ).optional().describe(
+  name: backendName.optional().describe(
     "Name in logs and metrics, unique within the model. Default: its type and position, such as openai-1.",
   ),
   base_url: baseUrlSchema,
@@ -151,3 +154,39 @@ export const backend = members({
     "Further paths of the server to which POST requests are forwarded as they are, such as /tokenize or /v1/moderations.",
   ),
 }).describe("Any server with OpenAI's API.");
+
+/** A server of a model, as the file has it. */
+export type GivenBackend = z.output<typeof backend>;
+
+/** A server with all defaults, but for its model. */
+export const namedBackend = (
+  given: Omit<GivenBackend, "model">,
+  name: string,
+) => ({
+  ...given,
+  name,
+  dialect: dialectOf(given),
+  /** The name of the dialect, for messages to operators. */
+  dialect_name: given.dialect ?? DIALECT_DEFAULT,
+  drop_tool_types: given.drop_tool_types ?? [],
+  forward_paths: given.forward_paths ?? [],
+});
+
+/**
+ * Whether a server fetches addresses from a network that is not the operator's: from
+ * there it reaches nothing of theirs.
+ */
+export const isHosted = (
+  { base_url: url, dialect }: Pick<GivenBackend, "base_url" | "dialect">,
+): boolean =>
+  url.startsWith("https:") &&
+  /^(openai|dashscope|anthropic)$/.test(dialect ?? "");
+
+/** Whether there is a choice between those that are tried first. */
+export function hasEquals(
+  backends: readonly { readonly preference: number }[],
+): boolean {
+  const preferences = backends.map(({ preference }) => preference);
+  const first = Math.min(...preferences);
+  return preferences.filter((each) => each === first).length > 1;
+}

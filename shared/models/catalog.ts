@@ -3,14 +3,30 @@
  * a mistake. Descriptions become part of the schema that editors show.
  */
 import * as z from "zod";
+import type { ServerLists } from "../bus/server_lists.ts";
 import { MEDIA_LIMITS, REQUEST_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { ConfigError } from "../process/env.ts";
 import { expectationOf } from "../openai/request_fault.ts";
 import { didYouMean, formatPath, nameOfType } from "../process/error_text.ts";
-import { backend, members, mistake, positive, textOf } from "./backend.ts";
-import { DIALECT_DEFAULT, dialectMembers, dialectOf } from "./dialects.ts";
 import { aliasMistakes, NamedModels } from "./aliases.ts";
+import {
+  backend,
+  hasEquals,
+  isHosted,
+  members,
+  mistake,
+  namedBackend,
+  positive,
+  textOf,
+} from "./backend.ts";
+import { dialectMembers } from "./dialects.ts";
 import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
+import {
+  backendsOf,
+  kindIn,
+  type ServerConfig,
+  serverSchema,
+} from "./servers.ts";
 
 /** The model of the service specification. */
 export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
@@ -42,26 +58,6 @@ const acceptedMedia = (
   },
 ): ReadonlySet<Medium> =>
   new Set<Medium>(vision ? [...accepts, "image"] : accepts);
-
-/**
- * Whether a server fetches addresses from a network that is not the operator's: from
- * there it reaches nothing of theirs.
- */
-const isHosted = (
-  { base_url: url, dialect }: {
-    base_url: string;
-    dialect?: string | undefined;
-  },
-): boolean =>
-  url.startsWith("https:") &&
-  /^(openai|dashscope|anthropic)$/.test(dialect ?? "");
-
-/** Whether there is a choice between those that are tried first. */
-function hasEquals(backends: readonly { preference: number }[]): boolean {
-  const preferences = backends.map(({ preference }) => preference);
-  const first = Math.min(...preferences);
-  return preferences.filter((each) => each === first).length > 1;
-}
 
 const TOKEN_KINDS: readonly ModelKind[] = ["chat", "embedding", "rerank"];
 /** The kinds whose requests may name addresses, and whose fields may be refused. */
@@ -187,13 +183,8 @@ const model = members({
   only_known_fields: model.only_known_fields ?? false,
   stateful: model.stateful ?? false,
   backends: model.backends.map((backend, index) => ({
-    ...backend,
-    name: backend.name ?? `${backend.type}-${index + 1}`,
-    dialect: dialectOf(backend),
-    /** The name of the dialect, for messages to operators. */
-    dialect_name: backend.dialect ?? DIALECT_DEFAULT,
-    drop_tool_types: backend.drop_tool_types ?? [],
-    forward_paths: backend.forward_paths ?? [],
+    ...namedBackend(backend, backend.name ?? `${backend.type}-${index + 1}`),
+    model: backend.model,
   })),
   affinity: model.affinity ??
     (model.kind === "chat" && hasEquals(model.backends) ? "session" : "none"),
@@ -216,8 +207,20 @@ const model = members({
 
 const file = members({
   $schema: z.string().optional().describe("For editors."),
-  models: z.array(model).min(1).max(1_000),
-}).superRefine(({ models }, context) => {
+  models: z.array(model).max(1_000).default([]).describe(
+    "What the gateway offers under names of its own.",
+  ),
+  servers: z.array(serverSchema).max(64).default([]).describe(
+    "Servers whose models are offered under the names that they have there.",
+  ),
+}).superRefine(({ models, servers }, context) => {
+  if (models.length + servers.length === 0) {
+    context.addIssue(mistake("expected at least 1 element", ["models"]));
+  }
+  for (const [index, name] of repeated(servers.map(({ name }) => name))) {
+    const message = `another server is called '${name}' too`;
+    context.addIssue(mistake(message, ["servers", index, "name"]));
+  }
   for (const [index, id] of repeated(models.map(({ id }) => id))) {
     const message = `another model is called '${id}' too`;
     context.addIssue(mistake(message, ["models", index, "id"]));
@@ -233,13 +236,99 @@ export type ModelConfig = z.output<typeof model>;
 /** One server of a model, with all defaults. */
 export type BackendConfig = ModelConfig["backends"][number];
 
-/** All models by id, in the order of the file. */
+/**
+ * All models by id: those of the file, in its order, then those that servers list, as
+ * far as this process knows.
+ */
 export interface Catalog extends ReadonlyMap<string, ModelConfig> {
   /** The model that requests call by this name: its id, or an alias. */
   find(name: string): ModelConfig | undefined;
+  /** The servers whose models are offered under the names that they have there. */
+  readonly servers: readonly ServerConfig[];
+  /** Whether a model is known, but no worker runs it at the moment. */
+  isAway(id: string): boolean;
+  /** Whether nobody has said yet what the servers list. */
+  readonly isPending: boolean;
 }
+
+/** The models of a file, to which those that servers list are added. */
+export class ModelCatalog extends NamedModels<ModelConfig> implements Catalog {
+  #listed: readonly string[] = [];
+  #away: ReadonlySet<string> = new Set();
+  #isPending: boolean;
+
+  constructor(
+    models: readonly ModelConfig[],
+    readonly servers: readonly ServerConfig[] = [],
+  ) {
+    super(models);
+    this.#isPending = servers.length > 0;
+  }
+
+  get isPending(): boolean {
+    return this.#isPending;
+  }
+
+  isAway(id: string): boolean {
+    return this.#away.has(id);
+  }
+
+  /**
+   * Replaces the models that servers list. The names of the file count before theirs.
+   */
+  list(lists: ServerLists, away: ReadonlySet<string> = new Set()): void {
+    for (const id of this.#listed) this.delete(id);
+    const models = listedModels(this.servers, lists)
+      .filter(({ id }) => !this.isNamed(id));
+    for (const model of models) this.set(model.id, model);
+    this.#listed = models.map(({ id }) => id);
+    this.#away = away;
+    this.#isPending = false;
+  }
+}
+
+/** The models that servers list: one that several list has all of them. */
+export function listedModels(
+  servers: readonly ServerConfig[],
+  lists: ServerLists,
+): ModelConfig[] {
+  const models = new Map<string, ModelConfig>();
+  for (const server of servers) {
+    for (const id of lists[server.name] ?? []) {
+      const kind = kindIn(server, id);
+      const known = models.get(id);
+      if (kind === null || (known !== undefined && known.kind !== kind)) {
+        continue;
+      }
+      const { owned_by } = known ?? { owned_by: server.name };
+      const backends = [...known?.backends ?? [], ...backendsOf(server, id)];
+      models.set(id, {
+        id,
+        aliases: [],
+        kind,
+        owned_by,
+        created: CREATED_DEFAULT,
+        // It refuses what it lacks.
+        accepts: new Set(kind === "chat" ? MEDIA : []),
+        states_media: false,
+        refuse_fields: [],
+        only_known_fields: false,
+        stateful: false,
+        affinity: kind === "chat" && hasEquals(backends) ? "session" : "none",
+        fetches_urls: backends.every((each) =>
+          isHosted({ base_url: each.base_url, dialect: each.dialect_name })
+        ),
+        backends,
+      });
+    }
+  }
+  return [...models.values()];
+}
+
 /** The content of `models.json`. */
-export type CatalogFile = z.input<typeof file>;
+export type CatalogFile = z.input<typeof file> & {
+  models: z.input<typeof model>[];
+};
 
 /** Position and value of each name that occurred before. */
 const repeated = (names: readonly string[]) =>
@@ -250,7 +339,7 @@ const repeated = (names: readonly string[]) =>
  * {@link ConfigError} with all mistakes and their paths at once. An example is
  * `deploy/models.example.json`; `deploy/models.schema.json` describes every member.
  */
-export function parseCatalog(json: unknown): Catalog {
+export function parseCatalog(json: unknown): ModelCatalog {
   const read = file.safeParse(json, { reportInput: true });
   if (!read.success) {
     const mistakes = read.error.issues.flatMap((issue) => {
@@ -260,7 +349,7 @@ export function parseCatalog(json: unknown): Catalog {
     });
     throw new ConfigError("the models file", mistakes);
   }
-  return new NamedModels<ModelConfig>(read.data.models);
+  return new ModelCatalog(read.data.models, read.data.servers);
 }
 
 /** One line for each mistake of the issue, without the value, which may be a secret. */

@@ -33,6 +33,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
     refuse_fields: [],
     only_known_fields: false,
     stateful: false,
+    states_media: false,
     backends: [{
       ...openai,
       name: "openai-1",
@@ -101,7 +102,7 @@ const backend = (fields: object) =>
 const WRONG: [file: unknown, mistake: string][] = [
   [null, "the file: expected an object, got null"],
   [[], "the file: expected an object, got an array"],
-  [{}, "models: missing"],
+  [{}, "models: expected at least 1 element"],
   [{ models: [] }, "models: expected at least 1 element"],
   [
     { models: [minimal], modles: [] },

@@ -12,6 +12,7 @@ import {
   type Catalog,
   type CatalogFile,
   DEFAULT_MODEL_ID,
+  ModelCatalog,
   parseCatalog,
 } from "./catalog.ts";
 import {
@@ -37,8 +38,12 @@ export const CATALOG_VARIABLES = {
     ),
   UPSTREAM_BASE_URL: baseUrl().optional()
     .describe("An OpenAI-compatible model server, up to and including /v1"),
-  UPSTREAM_MODEL: env.text().default(DEFAULT_MODEL_ID)
-    .describe("The model's name at UPSTREAM_BASE_URL"),
+  UPSTREAM_MODEL: env.text().optional().describe(
+    `What ${DEFAULT_MODEL_ID} is called at UPSTREAM_BASE_URL; if absent, the first chat model that the server lists`,
+  ),
+  UPSTREAM_DISCOVER: env.choice(["true", "false"]).default("true").describe(
+    "Whether the models that UPSTREAM_BASE_URL lists are offered, each under its own name",
+  ),
   UPSTREAM_DIALECT: env.choice(DIALECT_NAMES).default(DIALECT_DEFAULT)
     .describe("Dialect of the server at UPSTREAM_BASE_URL"),
   UPSTREAM_FIRST_TOKEN_SECONDS: env.integer("seconds", {
@@ -74,7 +79,9 @@ export interface UpstreamKey {
 }
 
 /** The catalog if there is one. Throws a `ConfigError` that says what to set. */
-export function requireCatalog(catalog: Catalog | undefined): Catalog {
+export function requireCatalog<Models extends Catalog>(
+  catalog: Models | undefined,
+): Models {
   if (catalog !== undefined) return catalog;
   throw new env.ConfigError("the environment", [
     "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
@@ -82,11 +89,17 @@ export function requireCatalog(catalog: Catalog | undefined): Catalog {
   ]);
 }
 
+/**
+ * The ids of all models; undefined if only the servers know all of them.
+ */
+export const idsOf = (catalog: Catalog): readonly string[] | undefined =>
+  catalog.servers.length > 0 ? undefined : [...catalog.keys()];
+
 /** The catalog of these variables. Throws a `ConfigError` if there is none. */
 export function catalogOf(
   values: CatalogValues,
   key: UpstreamKey,
-): Catalog {
+): ModelCatalog {
   return requireCatalog(catalogIfGiven(values, key));
 }
 
@@ -97,39 +110,48 @@ export function catalogOf(
 export function catalogIfGiven(
   values: CatalogValues,
   { hasUpstreamKey }: UpstreamKey,
-): Catalog | undefined {
+): ModelCatalog | undefined {
   if (values.MODELS_FILE !== undefined) {
     return catalogFromFile(values.MODELS_FILE);
   }
   if (values.UPSTREAM_BASE_URL !== undefined) {
-    // The server's own name for the model stays internal.
-    return parseCatalog({
-      models: [{
-        id: DEFAULT_MODEL_ID,
-        ...ABILITIES,
-        backends: [{
-          type: "openai",
-          name: "upstream",
-          base_url: values.UPSTREAM_BASE_URL,
-          api_key_env: hasUpstreamKey ? UPSTREAM_KEY_ENV : undefined,
-          model: values.UPSTREAM_MODEL,
-          dialect: values.UPSTREAM_DIALECT,
-          deadlines: {
-            first_token_ms: values.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
-            between_tokens_ms: values.UPSTREAM_BETWEEN_TOKENS_SECONDS *
-              MS_PER_SECOND,
-            total_ms: values.UPSTREAM_TOTAL_SECONDS * MS_PER_SECOND,
-          },
-        }],
-      }],
-    });
+    return catalogFromServer(values, values.UPSTREAM_BASE_URL, hasUpstreamKey);
   }
   if (values.MODEL_SIMULATOR_URL !== undefined) {
     return catalogFromSimulator(values.MODEL_SIMULATOR_URL);
   }
 }
 
-function catalogFromFile(text: string): Catalog {
+/** What one server has: its models by their names, and one of them by ours. */
+function catalogFromServer(
+  values: CatalogValues,
+  baseUrl: string,
+  hasUpstreamKey: boolean,
+): ModelCatalog {
+  const { UPSTREAM_MODEL: model } = values;
+  const server = {
+    type: "openai",
+    name: "upstream",
+    base_url: baseUrl,
+    api_key_env: hasUpstreamKey ? UPSTREAM_KEY_ENV : undefined,
+    dialect: values.UPSTREAM_DIALECT,
+    deadlines: {
+      first_token_ms: values.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
+      between_tokens_ms: values.UPSTREAM_BETWEEN_TOKENS_SECONDS *
+        MS_PER_SECOND,
+      total_ms: values.UPSTREAM_TOTAL_SECONDS * MS_PER_SECOND,
+    },
+  };
+  const backends = [{ ...server, model: model ?? DEFAULT_MODEL_ID }];
+  const models = [{ id: DEFAULT_MODEL_ID, ...ABILITIES, backends }];
+  if (values.UPSTREAM_DISCOVER === "false") return parseCatalog({ models });
+  const catalog = parseCatalog({ models, servers: [server] });
+  const standIn = model === undefined ? DEFAULT_MODEL_ID : null;
+  const servers = catalog.servers.map((each) => ({ ...each, standIn }));
+  return new ModelCatalog([...catalog.values()], servers);
+}
+
+function catalogFromFile(text: string): ModelCatalog {
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -145,7 +167,7 @@ function catalogFromFile(text: string): Catalog {
  * What the `model-simulator` at this URL simulates, the model of the service
  * specification first.
  */
-export function catalogFromSimulator(baseUrl: string): Catalog {
+export function catalogFromSimulator(baseUrl: string): ModelCatalog {
   const simulated = (
     id: string,
     rest: Partial<CatalogFile["models"][number]>,

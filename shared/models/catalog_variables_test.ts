@@ -22,7 +22,7 @@ function upstream(env: Env, hasKey = false): BackendConfig | undefined {
   return model.backends[0];
 }
 
-Deno.test("catalogOf() offers a model server under the gateway's name only", () => {
+Deno.test("catalogOf() offers a model server under the gateway's name", () => {
   const plain = upstream({});
   assert.equal(plain?.model, DEFAULT_MODEL_ID);
   assert.equal(plain.base_url, BASE_URL);
@@ -43,6 +43,26 @@ Deno.test("catalogOf() offers a model server under the gateway's name only", () 
   assert.equal(told.deadlines.first_token_ms, 30_000);
   assert.equal(told.deadlines.between_tokens_ms, 7_000);
   assert.equal(told.deadlines.total_ms, 900_000);
+});
+
+Deno.test("catalogOf() asks a model server for its models, unless it is told not to", () => {
+  const serversOf = (env: Env) =>
+    catalogOf(
+      parseEnv(
+        CATALOG_VARIABLES,
+        { UPSTREAM_BASE_URL: BASE_URL, ...env },
+        noFiles,
+      ),
+      { hasUpstreamKey: false },
+    ).servers;
+  const [server, ...others] = serversOf({ UPSTREAM_DIALECT: "ollama" });
+  assert.deepEqual(others, []);
+  assert.equal(server?.standIn, DEFAULT_MODEL_ID);
+  assert.equal(server.template.base_url, BASE_URL);
+  assert.deepEqual(server.template.dialect, DIALECTS.ollama);
+  // The name at the server is known.
+  assert.equal(serversOf({ UPSTREAM_MODEL: "qwen3:8b" })[0]?.standIn, null);
+  assert.deepEqual(serversOf({ UPSTREAM_DISCOVER: "false" }), []);
 });
 
 Deno.test("catalogOf() takes the simulator when no model server is given", () => {

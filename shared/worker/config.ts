@@ -1,7 +1,6 @@
 /** The configuration that the workers of all families have in common. */
 import { HELD_BYTES_MAX } from "../limits.ts";
-import { NamedModels } from "../models/aliases.ts";
-import type { Catalog } from "../models/catalog.ts";
+import { type Catalog, ModelCatalog } from "../models/catalog.ts";
 import {
   CATALOG_VARIABLES,
   catalogOf,
@@ -81,7 +80,7 @@ export interface WorkerConfig {
   readonly ops: { hostname: string; port: number };
   readonly bus: BusAccess;
   /** The models of this family. */
-  readonly catalog: Catalog;
+  readonly catalog: ModelCatalog;
   /** Keys of model servers by the name of the variable that holds them. */
   readonly backendKeys: ReadonlyMap<string, string>;
   /** Jobs that run at once. */
@@ -115,8 +114,11 @@ export function workerConfig(
   const all = catalogOf(settings, {
     hasUpstreamKey: upstreamKey !== undefined,
   });
-  const catalog = new NamedModels(
+  // Of a single server, only chat workers have the key.
+  const isShared = family === "chat" || settings.MODELS_FILE !== undefined;
+  const catalog = new ModelCatalog(
     [...all.values()].filter(({ kind }) => familyOf(kind) === family),
+    isShared ? all.servers : [],
   );
   return {
     logLevel: settings.LOG_LEVEL,
@@ -138,8 +140,9 @@ export function workerConfig(
 
 /** The keys that the catalog names. A name without a value is a configuration error. */
 function keysOf(catalog: Catalog, env: Env): ReadonlyMap<string, string> {
-  const names = [...catalog.values()]
-    .flatMap(({ backends }) => backends.map((each) => each.api_key_env))
+  const backends = [...catalog.values()].flatMap(({ backends }) => backends);
+  const templates = catalog.servers.map(({ template }) => template);
+  const names = [...backends, ...templates].map((each) => each.api_key_env)
     .filter((name) => name !== undefined);
   const keys = new Map(names.map((name) => [name, env[name]?.trim() ?? ""]));
   const missing = [...keys].filter(([, key]) => key === "").map(([name]) =>

@@ -65,12 +65,13 @@ export interface JobOptions extends FrameTarget {
   message: JobMessage;
 }
 
+type Runners = ReadonlyMap<string, RunRequest<[JobMemory]>>;
 /** What all jobs of a worker have in common. */
 export interface JobEnvironment {
   family: WorkerFamily;
   workerId: string;
   /** The functions that run requests, by the id of their model. */
-  runners: ReadonlyMap<string, RunRequest<[JobMemory]>>;
+  runners: Pick<Runners, "get" | "has" | "keys">;
   now: MonotonicNow;
   wallNow: WallNow;
   /** The clock of streams, which stands still while the process is stalled. */

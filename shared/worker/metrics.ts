@@ -180,9 +180,11 @@ export interface ObservedWorker {
   worker: { readonly inFlight: number; readonly isDraining: boolean };
   slots: number;
   /** The breakers of the backends of each model, by the names of the backends. */
-  backends: ReadonlyMap<
-    string,
-    { breakerStates(): ReadonlyMap<string, BreakerState> }
+  backends: Iterable<
+    readonly [
+      model: string,
+      pool: { breakerStates(): ReadonlyMap<string, BreakerState> },
+    ]
   >;
 }
 

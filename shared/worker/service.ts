@@ -12,15 +12,21 @@ import {
 } from "../process/service.ts";
 import { INBOX_PREFIXES } from "../process/service_variables.ts";
 import { UpstreamError } from "../upstream/errors.ts";
-import type { ModelServerOptions } from "../upstream/model_server.ts";
+import {
+  ModelServer,
+  type ModelServerOptions,
+} from "../upstream/model_server.ts";
 import {
   type AttemptReport,
   BackendPool,
   type PoolBackend,
 } from "../upstream/pool.ts";
 import type { WorkerConfig } from "./config.ts";
-import type { RunRequest } from "./job.ts";
+import { Discovery, withStandIn } from "./discovery.ts";
+import type { JobEnvironment, RunRequest } from "./job.ts";
 import { type AnswerMemory, type JobMemory, WorkerMemory } from "./memory.ts";
+import { askModels } from "./model_lists.ts";
+import { ModelPools } from "./model_pools.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { OddityLog } from "./oddity_log.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
@@ -65,7 +71,7 @@ async function startWorker<Backend extends PoolBackend>(
     tools: ServiceTools;
   },
 ): Promise<RunningService> {
-  if (config.catalog.size === 0) {
+  if (config.catalog.size + config.catalog.servers.length === 0) {
     log.warn("no_models", {
       why: "MODELS_FILE has no models for this service",
     });
@@ -82,19 +88,20 @@ async function startWorker<Backend extends PoolBackend>(
   const metrics = new WorkerMetrics(registry, config.catalog);
   const pools = createPools({ config, createBackend, log, metrics });
   const memory = new WorkerMemory(config.heldBytesMax);
-  const runners = new Map<string, RunRequest<[JobMemory]>>();
-  for (const [id, pool] of pools) {
-    runners.set(
-      id,
-      (request, call, memory) => run(request, call, { pool, memory }),
-    );
-  }
+  // Those that servers list are told apart from them.
+  const models = [...config.catalog.keys()];
+  const lists = await startDiscovery(config, { family, pools, log });
   const worker = new Worker({
     bus,
     family,
     workerId,
     slots: config.slots,
-    runners,
+    models,
+    ...lists && { lists },
+    runners: runnersOf(
+      pools,
+      (pool) => (request, call, memory) => run(request, call, { pool, memory }),
+    ),
     memory,
     now: monotonicNow,
     wallNow,
@@ -111,8 +118,24 @@ async function startWorker<Backend extends PoolBackend>(
     async stop() {
       await worker.drain(config.drainMs);
       clearInterval(ticker);
-      for (const pool of pools.values()) pool.close();
+      lists?.stop();
+      pools.close();
       await bus.drain();
+    },
+  };
+}
+
+/** What runs the requests of the models that have pools. */
+function runnersOf<Backend extends PoolBackend>(
+  pools: ModelPools<Backend>,
+  runnerOf: (pool: Pool<Backend>) => RunRequest<[JobMemory]>,
+): JobEnvironment["runners"] {
+  return {
+    has: (id) => pools.has(id),
+    keys: () => pools.keys(),
+    get(id) {
+      const pool = pools.get(id);
+      return pool === undefined ? undefined : runnerOf(pool);
     },
   };
 }
@@ -130,11 +153,10 @@ function createPools<Backend extends PoolBackend>(
     log: Log;
     metrics: WorkerMetrics;
   },
-): ReadonlyMap<string, BackendPool<Backend>> {
+): ModelPools<Backend> {
   const oddityLog = new OddityLog(log, monotonicNow);
-  const pools = new Map<string, BackendPool<Backend>>();
-  for (const [id, { backends }] of config.catalog) {
-    const pool = new BackendPool({
+  const pools = new ModelPools<Backend>((id, backends) =>
+    new BackendPool({
       backends: backends.map((backend) =>
         createBackend({
           publicModel: id,
@@ -155,10 +177,58 @@ function createPools<Backend extends PoolBackend>(
         metrics.odd(id, report);
         oddityLog.note(id, report);
       },
-    });
-    pools.set(id, pool);
-  }
+    })
+  );
+  pools.follow(config.catalog.values());
   return pools;
+}
+
+/** Finds the models of servers, and has pools for them; null without such servers. */
+async function startDiscovery(
+  { catalog, backendKeys, proxies }: WorkerConfig,
+  { family, pools, log }: {
+    family: WorkerFamily;
+    pools: ModelPools<PoolBackend>;
+    log: Log;
+  },
+): Promise<Discovery | null> {
+  const { servers } = catalog;
+  if (servers.length === 0) return null;
+  const askable = new Map(servers.map(({ name, template }) => [
+    name,
+    new ModelServer({
+      config: { ...template, model: name },
+      publicModel: name,
+      apiKey: backendKeys.get(template.api_key_env ?? "") ?? null,
+      now: monotonicNow,
+      proxies,
+    }),
+  ]));
+  const fixed = [...catalog.values()];
+  const discovery = new Discovery({
+    servers,
+    family,
+    now: monotonicNow,
+    random: Math.random,
+    sleep: (ms, signal) => delay(ms, undefined, { signal }),
+    log,
+    ask({ name }, signal) {
+      const server = askable.get(name);
+      return server === undefined
+        ? Promise.resolve([])
+        : askModels(server, signal);
+    },
+    onChange() {
+      catalog.list(discovery.current);
+      const named = fixed.map((model) =>
+        withStandIn(model, discovery, catalog)
+      );
+      const listed = [...catalog.values()].slice(fixed.length);
+      pools.follow([...named, ...listed]);
+    },
+  });
+  await discovery.start();
+  return discovery;
 }
 
 function logAttempt(log: Log, model: string, report: AttemptReport): void {

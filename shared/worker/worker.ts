@@ -24,6 +24,7 @@ import {
 import type { BusLink } from "../bus/link_nats.ts";
 import { Outbox } from "../bus/outbox.ts";
 import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
+import { DISCOVERY_LIMITS } from "../bus/server_lists.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
 import { LiveMap } from "../process/maps.ts";
@@ -44,9 +45,13 @@ export interface WorkerDependencies
     BusLink,
     "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
   >;
+  /** The models of every beat. Default: all that `runners` has. */
+  models?: readonly string[];
   /** Jobs that run at once. A further one is rejected. */
   slots: number;
   metrics: WorkerCounters;
+  /** What its servers list, if they are asked; `runners` has these models, too. */
+  lists?: WorkerLists;
   /**
    * Runs a function after `waitMs`; 0 means at the end of this turn of the event loop.
    */
@@ -56,6 +61,14 @@ export interface WorkerDependencies
    * `DISPATCH_LIMITS.busLostMs`.
    */
   busLostMs?: number;
+}
+
+/** The models that servers list, as a worker knows them. */
+export interface WorkerLists {
+  /** Changes with the lists. */
+  readonly revision: number;
+  /** The ids by the names of the servers. */
+  readonly current: { [server: string]: string[] };
 }
 
 /** What a worker counts. */
@@ -106,6 +119,9 @@ export class Worker implements JobHost {
   #isWaking = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
+  /** When the lists of servers were told last, and which. */
+  #toldAtMs = -Infinity;
+  #toldRevision = -1;
   /** Resolves when no job is left, for which a drain waits. */
   #idle: PromiseWithResolvers<void> | null = null;
 
@@ -160,7 +176,10 @@ export class Worker implements JobHost {
     bus.subscribe(control, (m) => this.#onControl(m));
     bus.subscribe(subjects.bodies(family, workerId), (m) => this.#onPiece(m));
     bus.subscribe(subjects.edgeBeats, (m) => {
-      this.#edgeSeenAtMs.set(lastToken(m.subject), this.#clock.now());
+      const edgeId = lastToken(m.subject);
+      const isNew = !this.#edgeSeenAtMs.has(edgeId);
+      this.#edgeSeenAtMs.set(edgeId, this.#clock.now());
+      if (isNew) this.#tellLists();
     });
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
@@ -175,6 +194,8 @@ export class Worker implements JobHost {
     this.#wakeUpAt(now);
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
+    const { lists } = this.#dependencies;
+    if ((lists?.revision ?? -1) !== this.#toldRevision) this.#tellLists();
     this.#dependencies.memory.tick();
     for (const job of this.#jobs.values()) job.onTick(now);
     this.#followBus(now);
@@ -333,15 +354,29 @@ export class Worker implements JobHost {
     });
   }
 
+  /** Tells all edges at once what the servers list. */
+  #tellLists(): void {
+    if (this.#dependencies.lists === undefined) return;
+    this.#toldAtMs = -Infinity;
+    this.#beat(this.#dependencies.now());
+  }
+
   #beat(now: number): void {
     this.#lastBeatMs = now;
-    const { workerId, family, slots, runners } = this.#dependencies;
+    const { workerId, family, slots, models, lists } = this.#dependencies;
+    const isDue = now - this.#toldAtMs >= DISCOVERY_LIMITS.tellMs;
+    const told = isDue ? lists : undefined;
+    if (told !== undefined) {
+      this.#toldAtMs = now;
+      this.#toldRevision = told.revision;
+    }
     const beat = {
       family,
       slots,
       inFlight: this.#inFlight,
       draining: this.#isDraining,
-      models: [...runners.keys()],
+      models: [...models ?? this.#dependencies.runners.keys()],
+      ...told && { listed: told.current },
     };
     this.#publish(subjects.workerBeat(workerId), encodeWorkerBeat(beat));
   }

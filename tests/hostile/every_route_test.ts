@@ -6,8 +6,7 @@ import { KeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import { SessionStore } from "../../services/key-admin/domain/sign_in/sessions.ts";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { NamedModels } from "@gateway/shared/models/aliases";
+import { DEFAULT_MODEL_ID, ModelCatalog } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
@@ -162,7 +161,7 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   const seeing = models.map((entry) => (
     { ...entry, vision: true as const, fetches_urls: true }
   ));
-  const door = { catalog: new NamedModels([...seeing]) };
+  const door = { catalog: new ModelCatalog([...seeing]) };
   await using gateway = await startGateway("open", { door });
   await gateway.addWorker(model);
   const url = `http://127.0.0.1:${images.addr.port}/a.png`;

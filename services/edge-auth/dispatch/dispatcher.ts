@@ -31,6 +31,7 @@ import { LiveMap, remember } from "@gateway/shared/process/maps";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { EdgeBus, type EdgeBusOptions } from "./edge_bus.ts";
 import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";
+import type { ListedModels } from "./listed_models.ts";
 import { Run } from "./run.ts";
 import { WholeBody } from "./request_body.ts";
 import {
@@ -51,6 +52,8 @@ export interface DispatcherOptions extends EdgeBusOptions {
   log: Log;
   /** The longest that a run may take, in any state. */
   requestTimeoutMs: number;
+  /** What the workers' servers list. Default: nobody wants to know. */
+  listed?: Pick<ListedModels, "told" | "lost" | "tick">;
   /** Runs fail when the bus is down for longer. Default {@link DISPATCH_LIMITS}. */
   busLostMs?: number;
 }
@@ -185,7 +188,11 @@ export class Dispatcher {
   onBeatMessage(subject: string, data: Uint8Array): void {
     const beat = decodeWorkerBeat(data);
     if (beat === null) return;
-    if (this.workers.onBeat(lastToken(subject), beat)) this.queue.offer();
+    const workerId = lastToken(subject);
+    if (beat.listed !== undefined) {
+      this.#options.listed?.told(workerId, beat.listed);
+    }
+    if (this.workers.onBeat(workerId, beat)) this.queue.offer();
   }
 
   /** Stops all runs; their clients get the error. */
@@ -243,6 +250,7 @@ export class Dispatcher {
     this.queue.offer();
     this.#makeWay(nowMs);
     this.#forEach((run) => run.onTick(nowMs));
+    this.#options.listed?.tick();
   }
 
   /**
@@ -299,6 +307,7 @@ export class Dispatcher {
   }
 
   #onLost({ id: workerId, draining }: Pick<Worker, "id" | "draining">): void {
+    this.#options.listed?.lost(workerId);
     const runs = this.#runs.values().filter((run) => run.workerId === workerId);
     if (draining && runs.length === 0) return; // It was told to stop.
     this.#options.log.warn("worker_lost", {

@@ -16,9 +16,11 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
  * What is known of a worker. `inFlight` is as of its last beat, corrected by what this
  * edge has sent and seen end since.
  */
-export interface Worker extends Omit<WorkerBeat, "models"> {
+export interface Worker extends Omit<WorkerBeat, "models" | "listed"> {
   readonly id: string;
   readonly models: ReadonlySet<string>;
+  /** Further models, which its servers list. */
+  readonly listed: ReadonlySet<string>;
   /** When its last beat came. */
   beatAtMs: number;
   /** When it was last asked whether it is alive. */
@@ -67,11 +69,14 @@ export class WorkerTable {
   }
 
   /** Processes a beat. Returns whether a slot may have become free. */
-  onBeat(id: string, beat: WorkerBeat): boolean {
+  onBeat(id: string, { listed, ...beat }: WorkerBeat): boolean {
     this.#workers.set(id, {
       ...beat,
       id,
       models: new Set(beat.models),
+      listed: listed === undefined
+        ? this.#workers.get(id)?.listed ?? NONE
+        : new Set(Object.values(listed).flat()),
       beatAtMs: this.#options.now(),
       probedAtMs: -Infinity,
       pausedUntilMs: 0,
@@ -87,7 +92,7 @@ export class WorkerTable {
   pick(model: string, tried: ReadonlySet<string>): string | null {
     const nowMs = this.#options.now();
     const candidates = this.#workers.values().filter((worker) =>
-      isAlive(worker, nowMs) && worker.models.has(model) &&
+      isAlive(worker, nowMs) && runs(worker, model) &&
       worker.pausedUntilMs <= nowMs && worker.inFlight < worker.slots &&
       !tried.has(worker.id)
     ).toArray();
@@ -108,7 +113,7 @@ export class WorkerTable {
   /** Whether a worker, busy or not, runs this model. */
   hasWorkerFor(model: string): boolean {
     return this.#workers.values().some((worker) =>
-      worker.models.has(model) && !worker.draining
+      runs(worker, model) && !worker.draining
     );
   }
 
@@ -200,6 +205,11 @@ export class WorkerTable {
     this.#options.onLost?.(worker);
   }
 }
+
+const NONE: ReadonlySet<string> = new Set();
+
+const runs = ({ models, listed }: Worker, model: string): boolean =>
+  models.has(model) || listed.has(model);
 
 function isAlive(worker: Worker, nowMs: number): boolean {
   return !worker.draining && worker.missingSinceMs === null &&

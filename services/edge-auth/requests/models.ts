@@ -25,7 +25,7 @@ export async function sendModels(
 ): Promise<CallEnd> {
   const allowed = await admission.modelsOf(principal, "models");
   const isAllowed = ({ id }: ModelConfig) =>
-    allowed.length === 0 || allowed.includes(id);
+    !catalog.isAway(id) && (allowed.length === 0 || allowed.includes(id));
   const data = catalog.values().filter(isAllowed)
     .flatMap((model) => namesOf(model).map((name) => shown(name, model)))
     .toArray();

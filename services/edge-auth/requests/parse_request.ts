@@ -11,6 +11,7 @@ import {
   valueAt,
 } from "@gateway/shared/process/error_text";
 import type * as z from "zod";
+import { noWorker } from "../dispatch/run_errors.ts";
 import { keepProtoMembers } from "./proto_members.ts";
 
 const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
@@ -45,7 +46,9 @@ export function parseRequest<Request extends { model: string }>(
   // The model comes first, because it decides what else is allowed.
   const [field = "model"] = error?.issues[0]?.path ?? ["body"];
   if (field !== "model") {
-    if (model === undefined) throw modelNotFound(id);
+    if (model === undefined) {
+      throw models.isPending ? noWorker() : modelNotFound(id);
+    }
     if (kind !== null && model.kind !== kind) throw wrongKind(model);
   }
   if (model === undefined || request === undefined) {

@@ -1,0 +1,111 @@
+/**
+ * Servers of `models.json` whose models are offered under the names that they have
+ * there: workers ask each for its list, and tell the edges.
+ */
+import * as z from "zod";
+import { REQUEST_LIMITS } from "../limits.ts";
+import {
+  backend,
+  backendName,
+  members,
+  namedBackend,
+  positive,
+  textOf,
+} from "./backend.ts";
+import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
+
+const SECONDS_MAX = 86_400;
+const MS_PER_SECOND = 1_000;
+const WILDCARD = "*";
+/** What requests may call a model. */
+const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:\/@+-]*$/;
+
+const discover = members({
+  prefix: textOf(
+    /^(?:[A-Za-z0-9][A-Za-z0-9._:\/@+-]{0,63})?$/,
+    "up to 64 letters, digits, '.', '_', ':', '/', '@', '+' or '-'",
+  ).default("").describe("Stands before the names that the server lists."),
+  every_seconds: positive.max(SECONDS_MAX).default(60)
+    .describe("How often a worker asks for the list."),
+}).prefault({}).describe("How the models of the server are found.");
+
+const kinds = z.record(
+  textOf(
+    /^[^*\p{Cc}]{0,200}\*?$/u,
+    "a name, or the beginning of names and '*'",
+  ),
+  z.enum([...MODEL_KINDS, "none"]),
+).default({}).describe(
+  "The kinds of models by their names at the server, or by beginnings of names that end with *; none: not offered. Default: guessed by well-known names, otherwise chat.",
+);
+
+const { model: _, ...shape } = backend.shape;
+
+/** A server whose models are found, with all defaults. */
+export const serverSchema = members({
+  ...shape,
+  name: backendName.describe("Name in logs and metrics, unique in the list."),
+  discover,
+  kinds,
+}).transform(({ discover: { prefix, every_seconds }, kinds, ...server }) => ({
+  name: server.name,
+  prefix,
+  everyMs: every_seconds * MS_PER_SECOND,
+  kinds,
+  /** A backend without its model. */
+  template: namedBackend(server, server.name),
+  /**
+   * A model of the file that stands for the first chat model of the list, unless the
+   * list has the name that it has there; null: none does.
+   */
+  standIn: null as string | null,
+}));
+
+/** A server whose models are found. */
+export type ServerConfig = z.output<typeof serverSchema>;
+
+/** The well-known names of models that make no texts. */
+const NAMES: readonly [name: RegExp, kind: ModelKind][] = [
+  [/rerank/i, "rerank"],
+  [/embed|(^|[/_-])(bge|gte|e5|all-minilm)[-_]/i, "embedding"],
+  [/whisper|transcribe|parakeet/i, "transcription"],
+  [/(^|[/_.-])(tts|kokoro|orpheus|xtts|chatterbox)/i, "speech"],
+  [/(^|[/_-])(sora|wan-?2|ltx-video|hunyuan-?video|cogvideo)/i, "video"],
+  [
+    /(^|[/_-])(dall-e|gpt-image|flux|sdxl|stable-diffusion|qwen-image)/i,
+    "image",
+  ],
+];
+
+/** The kind of a model that a server lists; null: it is not offered. */
+export function kindIn(
+  { prefix, kinds }: Pick<ServerConfig, "prefix" | "kinds">,
+  id: string,
+): ModelKind | null {
+  const name = id.slice(prefix.length);
+  const beginnings = Object.keys(kinds)
+    .filter((each) =>
+      each.endsWith(WILDCARD) && name.startsWith(each.slice(0, -1))
+    )
+    .sort((a, b) => b.length - a.length);
+  const given = Object.hasOwn(kinds, name)
+    ? kinds[name]
+    : kinds[beginnings[0] ?? ""];
+  if (given !== undefined) return given === "none" ? null : given;
+  return NAMES.find(([form]) => form.test(name))?.[1] ?? "chat";
+}
+
+/** The id under which a model of a server is offered; null if it cannot be one. */
+export function idOf(
+  { prefix }: Pick<ServerConfig, "prefix">,
+  name: string,
+): string | null {
+  const id = prefix + name;
+  const fits = id.length <= REQUEST_LIMITS.modelCharsMax && MODEL_ID.test(id);
+  return fits ? id : null;
+}
+
+/** What runs a model that a server lists. */
+export const backendsOf = ({ template, prefix }: ServerConfig, id: string) => [
+  { ...template, model: id.slice(prefix.length) },
+];
