@@ -19,15 +19,11 @@
  * `\n`. A line is one chunk of JSON, or, for a call without `stream`, the one
  * whole response. A frame may hold several lines or end in the middle of one.
  *
- * All other payloads are JSON with the worker's id, so that an edge can answer such a
- * frame even if it does not know the request. Receivers do not trust them: a
- * malformed one parses to null.
+ * All other payloads are JSON, see `payloads.ts`.
  */
 import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
-import type { Usage } from "../openai/completion.ts";
-import { ApiError, isErrorCode } from "../openai/error.ts";
 
 const FRAME_VERSION = 1;
 /** The length of a frame's header; the rest of the frame is its payload. */
@@ -41,7 +37,7 @@ export const FrameType = {
    */
   ACCEPT: 1,
   /**
-   * The job does not run here. Payload: {@link RejectPayload}. Has no sequence number
+   * The job does not run here. Payload: `RejectPayload`. Has no sequence number
    * and is never repeated.
    */
   REJECT: 2,
@@ -49,7 +45,7 @@ export const FrameType = {
   DATA: 3,
   /** The answer is complete. Payload: the usage. */
   END: 4,
-  /** The answer will not be completed. Payload: {@link Failure}. */
+  /** The answer will not be completed. Payload: `Failure`. */
   ERR: 5,
   /**
    * The job is still running; the header states its progress. Payload: the worker's id.
@@ -207,169 +203,6 @@ export function readU32(source: Uint8Array, offset: number): number {
     ((source[offset + 1] ?? 0) << 16) |
     ((source[offset + 2] ?? 0) << 8) |
     (source[offset + 3] ?? 0)) >>> 0;
-}
-
-const count = z.int().nonnegative();
-const durationMs = z.number().nonnegative();
-
-/** Part of every payload but DATA. Ids become part of subjects, so they are base62. */
-const workerSchema = z.object({
-  worker: z.string().regex(/^[0-9A-Za-z]{1,64}$/),
-});
-
-const usageSchema = z.object({
-  prompt_tokens: count,
-  completion_tokens: count,
-  total_tokens: count,
-  prompt_tokens_details: z.object({
-    cached_tokens: count,
-    cache_write_tokens: count.exactOptional(),
-  }).exactOptional(),
-  completion_tokens_details: z.object({ reasoning_tokens: count })
-    .exactOptional(),
-});
-
-const rejectSchema = workerSchema.extend({
-  /**
-   * `stale`: it was stalled while the job waited. `other`: a reason that this version
-   * does not know.
-   */
-  reason: z.enum([
-    "full",
-    "draining",
-    "unknown_model",
-    "stale",
-    "unsupported_version",
-    "other",
-  ]).catch("other"),
-  /** When this worker expects to have a free slot. */
-  retryAfterMs: durationMs.nullable(),
-});
-
-/** The payload of REJECT: the worker, why it refuses, and when it may have a slot. */
-export type RejectPayload = z.infer<typeof rejectSchema>;
-
-/** Why a worker does not run a job. */
-export type RejectReason = RejectPayload["reason"];
-
-const endSchema = workerSchema.extend({ usage: usageSchema.nullable() });
-
-/** The payload of END. */
-export interface EndPayload {
-  worker: string;
-  /** The backend's count, or null if it sent none. */
-  usage: Usage | null;
-}
-
-/** Why the answer failed, and its usage up to then. */
-export interface Failure {
-  /** The code of the error that the client gets. */
-  error: ApiError;
-  /** Whether another worker may try, if the client has not received a byte. */
-  retryable: boolean;
-  /** The backend's count, or null if it sent none. */
-  usage: Usage | null;
-}
-
-/** The payload of ERR. */
-export interface ErrPayload extends Failure {
-  worker: string;
-}
-
-const ownAnswerSchema = z.object({
-  status: z.int().min(400).max(599),
-  contentType: z.string(),
-  body: z.string(),
-  headers: z.record(z.string(), z.string()),
-});
-
-const errSchema = endSchema.extend({
-  status: z.int().min(400).max(599),
-  code: z.string(),
-  message: z.string(),
-  type: z.string(),
-  param: z.string().nullable(),
-  wireCode: z.string().nullable(),
-  retryAfterMs: durationMs.nullable(),
-  retryable: z.boolean(),
-  answer: ownAnswerSchema.optional(),
-}).transform(({ worker, usage, retryable, code, message, ...rest }) => ({
-  worker,
-  usage,
-  retryable,
-  // A newer worker may know codes that this edge does not.
-  error: new ApiError(isErrorCode(code) ? code : "internal_error", message, {
-    ...rest,
-    param: rest.param ?? undefined,
-    retryAfterMs: rest.retryAfterMs ?? undefined,
-  }),
-}));
-
-/** Returns a whole REJECT frame, because a rejected job never has a sender. */
-export function encodeRejectFrame(
-  offerNumber: number,
-  reject: RejectPayload,
-): Uint8Array {
-  const header = {
-    type: FrameType.REJECT,
-    sequence: 0,
-    offerNumber,
-    tokens: 0,
-  };
-  return encodeFrame(header, encodeJson(reject));
-}
-
-/** Bounds of the texts in an ERR, so that it always fits one frame. */
-const MESSAGE_CHARS_MAX = 8_192;
-const NAME_CHARS_MAX = 512;
-/** The longest answer of a model server that is passed on; a longer one is left out. */
-const ANSWER_BYTES_MAX = 32 * 1024;
-
-/** Returns the payload of ERR. Texts that are too long for one frame are cut. */
-export function encodeErr(
-  worker: string,
-  { error, retryable, usage }: Failure,
-): Uint8Array {
-  const { status, code, message, type, param, wireCode, retryAfterMs } = error;
-  const { answer } = error;
-  const fits = answer !== null &&
-    encodeJson(answer).length <= ANSWER_BYTES_MAX;
-  return encodeJson({
-    worker,
-    status,
-    code,
-    message: message.slice(0, MESSAGE_CHARS_MAX),
-    type: type.slice(0, NAME_CHARS_MAX),
-    param: param?.slice(0, NAME_CHARS_MAX) ?? null,
-    wireCode: wireCode?.slice(0, NAME_CHARS_MAX) ?? null,
-    retryAfterMs,
-    retryable,
-    usage,
-    answer: fits ? answer : undefined,
-  });
-}
-
-/**
- * Returns the id of the worker that sent an ACCEPT, BEAT, END or ERR; null if the
- * payload names none.
- */
-export function parseWorker(payload: Uint8Array): string | null {
-  return parsePayload(workerSchema, payload)?.worker ?? null;
-}
-
-/** Reads the payload of REJECT; null if it is malformed. */
-export function parseReject(payload: Uint8Array): RejectPayload | null {
-  return parsePayload(rejectSchema, payload);
-}
-
-/** Reads the payload of END; null if it is malformed. */
-export function parseEnd(payload: Uint8Array): EndPayload | null {
-  return parsePayload(endSchema, payload);
-}
-
-/** Reads the payload of ERR; null if it is malformed. */
-export function parseErr(payload: Uint8Array): ErrPayload | null {
-  return parsePayload(errSchema, payload);
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true });

@@ -19,19 +19,17 @@ import {
   STREAM_LIMITS,
   type StreamLimits,
 } from "../limits.ts";
-import type { Usage } from "../openai/completion.ts";
 import type { CancelReason, ControlAction, ControlRecord } from "./control.ts";
+import { type Frame, FRAME_HEADER_BYTES, FrameType } from "./frame.ts";
 import {
+  type AnswerEnd,
   type Failure,
-  type Frame,
-  FRAME_HEADER_BYTES,
-  FrameType,
   parseEnd,
   parseErr,
   parseReject,
   parseWorker,
   type RejectPayload,
-} from "./frame.ts";
+} from "./payloads.ts";
 
 /**
  * Why a worker counts as lost. `not_accepted`: no frame of the job arrived within
@@ -60,7 +58,7 @@ export type StreamEvent =
   /** The worker does not run the job: another one may. */
   | { type: "rejected"; reject: RejectPayload }
   /** The answer is complete. */
-  | { type: "ended"; usage: Usage | null }
+  | { type: "ended"; end: AnswerEnd }
   /** The worker reports that the answer will not be completed. */
   | { type: "failed"; failure: Failure }
   /** The worker does not answer. */
@@ -250,7 +248,7 @@ export class StreamReceiver {
     this.tokens = tokens;
     this.#send({ type: "ack", sequence });
     return failure === null
-      ? { type: "ended", usage: end.usage }
+      ? { type: "ended", end }
       : { type: "failed", failure };
   }
 

@@ -3,14 +3,8 @@ import assert from "node:assert/strict";
 import { STREAM_LIMITS } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
 import type { ControlRecord } from "./control.ts";
-import {
-  decodeFrame,
-  encodeErr,
-  encodeJson,
-  encodeRejectFrame,
-  type Frame,
-  FrameType,
-} from "./frame.ts";
+import { decodeFrame, encodeJson, type Frame, FrameType } from "./frame.ts";
+import { encodeErr, encodeRejectFrame } from "./payloads.ts";
 import {
   answerStrayFrame,
   type StreamEvent,

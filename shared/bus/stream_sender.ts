@@ -13,18 +13,16 @@
  */
 import { Buffer } from "node:buffer";
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
-import type { Usage } from "../openai/completion.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
 import {
-  encodeErr,
   encodeFrame,
   encodeJson,
-  type Failure,
   FRAME_HEADER_BYTES,
   type FrameHeader,
   FrameType,
   writeFrameHeader,
 } from "./frame.ts";
+import { type AnswerEnd, encodeErr, type Failure } from "./payloads.ts";
 
 /**
  * How a sender ends. `acked`: the edge has everything. `cancelled`: it needs no more.
@@ -147,13 +145,10 @@ export class StreamSender {
     this.#sendNew(nowMs);
   }
 
-  /**
-   * The answer is complete; `usage` is the backend's count. END is repeated until it is
-   * acknowledged.
-   */
-  end(usage: Usage | null, tokens: number, nowMs: number): void {
+  /** The answer is complete. END is repeated until it is acknowledged. */
+  end(end: AnswerEnd, tokens: number, nowMs: number): void {
     if (this.isFinished) return;
-    const payload = encodeJson({ worker: this.options.workerId, usage });
+    const payload = encodeJson({ worker: this.options.workerId, ...end });
     this.#appendLast(FrameType.END, payload, tokens);
     this.#sendNew(nowMs);
   }

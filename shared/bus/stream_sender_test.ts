@@ -4,7 +4,8 @@ import { Buffer } from "node:buffer";
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
 import type { ControlAction } from "./control.ts";
-import { decodeFrame, FrameType, parseWorker } from "./frame.ts";
+import { decodeFrame, FrameType } from "./frame.ts";
+import { parseWorker } from "./payloads.ts";
 import { ByteSlab, StreamSender } from "./stream_sender.ts";
 
 const OFFER_NUMBER = 3;
@@ -71,7 +72,7 @@ Deno.test("a sender numbers its frames from 1 and finishes when END is acknowled
   sender.accept(0);
   write(10, 1, 1);
   write(10, 2, 2);
-  sender.end(null, 2, 3);
+  sender.end({ usage: null }, 2, 3);
   assert.deepEqual(did(), ["ACCEPT 0", "DATA 1", "DATA 2", "END 3"]);
   assert.deepEqual(tokens, [0, 1, 2, 2]);
   ack(2, 4);
@@ -150,10 +151,10 @@ Deno.test("a busy sender beats once a second while it receives nothing", () => {
 
 Deno.test("write() and a second end() throw after the end", () => {
   const { sender, write } = start();
-  sender.end(null, 0, 0);
+  sender.end({ usage: null }, 0, 0);
   assert.equal(sender.isWritable, false);
   assert.throws(() => write(1, 1, 1), /has ended/);
-  assert.throws(() => sender.end(null, 1, 1), /has ended/);
+  assert.throws(() => sender.end({ usage: null }, 1, 1), /has ended/);
   assert.throws(() => sender.fail(FAILURE, 1, 1), /has ended/);
 });
 
@@ -172,7 +173,7 @@ Deno.test("a sender counts the frames it sent and those it sent again", () => {
   assert.deepEqual(counts(), [3, 0]);
   nak(2, 100);
   assert.deepEqual(counts(), [5, 2]);
-  sender.end(null, 3, 101);
+  sender.end({ usage: null }, 3, 101);
   tick(101, 101 + endRetryMs + tickMs);
   assert.deepEqual(counts(), [7, 3]);
 });

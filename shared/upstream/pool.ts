@@ -54,6 +54,8 @@ export interface BackendCall {
    * same backend if they can. Absent: to any.
    */
   session?: string | undefined;
+  /** Called with the name of each backend that is asked, before it is. */
+  onBackend?(name: string): void;
 }
 
 /** What an attempt tells the pool while it runs. */
@@ -217,6 +219,7 @@ export class BackendPool<Backend extends PoolBackend> {
     let outcome: AttemptReport["outcome"] = "success";
     let error: unknown = null;
     slot.running += 1;
+    call.onBackend?.(backend.config.name);
     try {
       return { result: await attempt(backend, progress) };
     } catch (thrown) {

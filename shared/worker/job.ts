@@ -2,8 +2,8 @@
  * A job that has a slot: its request runs on a backend, and a sender repeats the parts
  * of the answer that are lost.
  */
-import type { CancelReason } from "../bus/control.ts";
-import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
+import { encodeFrame, FrameType } from "../bus/frame.ts";
+import { encodeErr } from "../bus/payloads.ts";
 import {
   type BodyPiece,
   type JobMessage,
@@ -24,6 +24,7 @@ import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { BackendCall } from "../upstream/pool.ts";
 import { JobBody } from "./job_body.ts";
+import { type JobReport, recordJob } from "./job_report.ts";
 import type { JobMemory, WorkerMemory } from "./memory.ts";
 
 /** What a request needs to be run, apart from itself. */
@@ -93,21 +94,6 @@ export interface JobHost {
   onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it: the job can be forgotten. */
   onFinished(job: Job): void;
-}
-
-/** How a job ended, for the log and the metrics. Final once its slot is free. */
-export interface JobReport {
-  /** `cancelled`: the edge no longer needed it. */
-  outcome: "complete" | "failed" | "cancelled";
-  /** Absent when its request never arrived. */
-  model?: string;
-  errorCode?: string | undefined;
-  cancelReason?: CancelReason;
-  promptTokens?: number;
-  completionTokens: number;
-  /** How long it took from the arrival of the job to the first bytes of its answer. */
-  firstByteMs?: number;
-  durationMs: number;
 }
 
 /**
@@ -290,6 +276,7 @@ export class Job {
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
         pause: () => this.#host.pause(),
+        onBackend: (name) => this.#setBackend(name),
         traceparent: this.#span.traceparent,
       }, this.#memory);
       this.#setCost(usage, tokens);
@@ -297,7 +284,8 @@ export class Job {
       if (this.sender.isFinished) {
         throw new ApiError(CANCELLED.code, CANCELLED.message);
       }
-      this.sender.end(usage, tokens, this.#steadyMs());
+      const { backend } = this.#report;
+      this.sender.end({ usage, backend }, tokens, this.#steadyMs());
       this.#freeSlot();
     } catch (error) {
       this.#fail(error);
@@ -320,6 +308,10 @@ export class Job {
     return this.#room.promise;
   }
 
+  #setBackend(name: string): void {
+    this.#report.backend = name;
+  }
+
   #setCost(usage: Usage | null, tokens: number): void {
     if (usage !== null) this.#report.promptTokens = usage.prompt_tokens;
     this.#report.completionTokens = tokens;
@@ -336,18 +328,18 @@ export class Job {
     const why: unknown = aborted ? reason : cause;
     const error = why instanceof ApiError ? why : this.#ourFault(cause);
     const retryable = !(error instanceof UpstreamError);
-    const { completionTokens: tokens } = this.#report;
+    const { completionTokens: tokens, backend } = this.#report;
     Object.assign(this.#report, { outcome: "failed", errorCode: error.code });
     if (this.sender.isFinished) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
       const { attempt: offerNumber } = this.options.message;
       const header = { type: FrameType.ERR, sequence: 0, offerNumber, tokens };
-      const failure = { error, retryable: false, usage: null };
+      const failure = { error, retryable: false, usage: null, backend };
       const payload = encodeErr(this.#environment.workerId, failure);
       this.#host.sendFrame(this.options, encodeFrame(header, payload));
     } else {
-      const failure = { error, retryable, usage };
+      const failure = { error, retryable, usage, backend };
       this.sender.fail(failure, tokens, this.#steadyMs());
     }
     this.#freeSlot();
@@ -361,7 +353,6 @@ export class Job {
 
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
-    const { requestId, edgeId, message: { attempt } } = this.options;
     const { log, family, now } = this.#environment;
     const report = this.#report;
     report.durationMs = roundMs(now() - this.#startedAtMs);
@@ -371,20 +362,7 @@ export class Job {
     if (this.sender.isFinished) {
       Object.assign(report, { outcome: "cancelled", errorCode: undefined });
     }
-    const { completionTokens, ...rest } = report;
-    const [logged, traced] = family === "chat"
-      ? ["completionTokens", "gen_ai.usage.output_tokens"]
-      : ["units", "gateway.units"];
-    if (report.outcome !== "complete" || log.isSampled(requestId)) {
-      const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
-      log.info("job", { ...ids, ...rest, [logged]: completionTokens });
-    }
-    this.#span.end({
-      "gateway.outcome": report.outcome,
-      "gen_ai.request.model": report.model ?? "",
-      "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
-      [traced]: completionTokens,
-    }, report.errorCode);
+    recordJob(report, { ...this.options, family, log, span: this.#span });
     this.#host.onSlotFree(report);
   }
 

@@ -16,7 +16,7 @@ import type {
   BreakerState,
   OddityReport,
 } from "../upstream/pool.ts";
-import type { JobReport } from "./job.ts";
+import type { JobReport } from "./job_report.ts";
 
 /** Every metric of the worker except those that all services have. */
 export const WORKER_METRICS = {

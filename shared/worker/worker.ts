@@ -4,12 +4,8 @@
  * edge knows better which other worker has a free slot.
  */
 import { decodeControl } from "../bus/control.ts";
-import {
-  encodeFrames,
-  encodeRejectFrame,
-  type FrameOf,
-  type RejectReason,
-} from "../bus/frame.ts";
+import { encodeFrames, type FrameOf } from "../bus/frame.ts";
+import { encodeRejectFrame, type RejectReason } from "../bus/payloads.ts";
 import {
   decodeJob,
   decodePiece,
@@ -34,8 +30,8 @@ import {
   Job,
   type JobEnvironment,
   type JobHost,
-  type JobReport,
 } from "./job.ts";
+import type { JobReport } from "./job_report.ts";
 import { StreamPauses } from "./stream_pauses.ts";
 
 /** What a worker needs, apart from the bus and clocks that its jobs use, too. */

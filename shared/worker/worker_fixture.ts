@@ -6,9 +6,8 @@ import {
   encodeJson,
   type Frame,
   FrameType,
-  parseErr,
-  parseReject,
 } from "../bus/frame.ts";
+import { parseErr, parseReject } from "../bus/payloads.ts";
 import {
   encodePiece,
   encodeUploadEnd,

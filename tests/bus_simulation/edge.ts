@@ -240,7 +240,7 @@ export class Request {
       case "ended":
         this.#assertWhole(record, receiver.tokens);
         assert(!script.fails);
-        assert.equal(event.usage?.completion_tokens, script.tokens);
+        assert.equal(event.end.usage?.completion_tokens, script.tokens);
         return this.settle("complete");
       case "failed":
         this.#assertWhole(record, receiver.tokens);

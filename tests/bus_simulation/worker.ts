@@ -7,10 +7,10 @@ import { type CancelReason, decodeControl } from "@gateway/shared/bus/control";
 import {
   decodeFrame,
   encodeFrames,
-  encodeRejectFrame,
   FRAME_HEADER_BYTES,
   FrameType,
 } from "@gateway/shared/bus/frame";
+import { encodeRejectFrame } from "@gateway/shared/bus/payloads";
 import { Outbox } from "@gateway/shared/bus/outbox";
 import {
   type SenderOutcome,
@@ -183,7 +183,9 @@ class Run {
     if (step === undefined) {
       record.hasSaidEnd = true;
       const { tokens, retryable } = script;
-      if (!script.fails) return sender.end(usageOf(tokens), tokens, steadyMs);
+      if (!script.fails) {
+        return sender.end({ usage: usageOf(tokens) }, tokens, steadyMs);
+      }
       const error = new ApiError("upstream_error", record.name);
       return sender.fail({ error, retryable, usage: null }, tokens, steadyMs);
     }

@@ -102,6 +102,7 @@ async function isOneTrace(observed: Observed): Promise<void> {
   for (const { attributes, status } of [run, job]) {
     assert.equal(attributes["gateway.request_id"], requestId);
     assert.equal(attributes["gateway.outcome"], "complete");
+    assert.equal(attributes["gateway.backend"], "upstream");
     assert.notEqual(status?.code, 2);
   }
   const traced = spans.map((span) => span.traceId);
@@ -115,15 +116,17 @@ async function hasOneId(observed: Observed): Promise<void> {
   const { traceId, requestId, status } = await ask(observed, { messages });
   assert.equal(status, 502);
   const expected = [
-    "chat-worker backend_attempt_failed server_error",
-    "chat-worker job failed",
-    "edge-auth chat failed",
+    "chat-worker backend_attempt_failed server_error upstream",
+    "chat-worker job failed upstream",
+    "edge-auth chat failed upstream",
   ];
   await until(async () => {
     const said = (await gateway.logs()).split("\n")
       .filter((line) => line.includes(requestId))
       .map((line) => JSON.parse(line))
-      .map(({ service, event, outcome }) => `${service} ${event} ${outcome}`);
+      .map(({ service, event, outcome, backend }) =>
+        [service, event, outcome, backend].join(" ")
+      );
     return [...new Set(said)].sort().join() === expected.join();
   });
   const asked = model.asked.slice(before);

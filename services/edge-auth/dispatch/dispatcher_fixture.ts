@@ -2,13 +2,12 @@
 import assert from "node:assert/strict";
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
-  encodeErr,
   encodeFrame,
   encodeFrames,
   encodeJson,
   FrameType,
-  type RejectReason,
 } from "@gateway/shared/bus/frame";
+import { encodeErr, type RejectReason } from "@gateway/shared/bus/payloads";
 import { decodeJob, encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { NoRespondersError } from "@gateway/shared/bus/link";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
@@ -25,6 +24,8 @@ import { WholeBody } from "./request_body.ts";
 const EDGE = "e1";
 /** What {@link Stage.end} states. */
 export const USAGE = usageOf(2);
+/** The backend that {@link Stage.end} and {@link Stage.err} name. */
+export const BACKEND = "vllm-1";
 /** How long a run may take. */
 export const TIMEOUT_MS = 60_000;
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
@@ -250,7 +251,7 @@ export class Stage {
 
   /** A worker ends the answer. */
   end(sequence: number, worker = "w1", header: Header = {}): void {
-    const payload = encodeJson({ worker, usage: USAGE });
+    const payload = encodeJson({ worker, usage: USAGE, backend: BACKEND });
     this.#frame("END", payload, { ...header, sequence, tokens: 2 });
   }
 
@@ -264,6 +265,7 @@ export class Stage {
       error: new ApiError("upstream_error", "It failed."),
       retryable: fault === "of the worker",
       usage: null,
+      backend: BACKEND,
     });
     this.#frame("ERR", payload, { ...header, sequence });
   }

@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
+import { BACKEND, Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
 
 const { acceptMs, queueMax, queueWaitMs } = DISPATCH_LIMITS;
 /** Deadlines are checked at each tick. */
@@ -103,6 +103,7 @@ Deno.test("a cancelled run waits for the worker's final frame, but not for long"
     assert.partialDeepStrictEqual(t.outcomes.get(1), {
       kind: "cancelled",
       completionTokens: isFinal ? 5 : 3,
+      backend: isFinal ? BACKEND : undefined,
       isFinal,
     });
   }
@@ -158,6 +159,7 @@ Deno.test("a run that takes too long ends with an error for the client, and noth
   ]);
   t.err(0, "of the backend");
   assert.equal(t.outcomes.get(1)?.kind, "failed");
+  assert.equal(t.outcomes.get(1)?.backend, BACKEND);
   const run = t.ask(2);
   t.beat("w1");
   t.end(1, "w1", { request: 2 });

@@ -2,6 +2,7 @@
 import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
 import { freeBytes } from "@gateway/shared/bus/free_bytes";
 import { encodeJson, type Frame, FrameType } from "@gateway/shared/bus/frame";
+import { parseBackend } from "@gateway/shared/bus/payloads";
 import {
   encodeLargeRequest,
   encodePiece,
@@ -83,6 +84,8 @@ export type CancelledEvent =
     readonly type: "ended";
     /** What it has made, in tokens or the unit of its kind. */
     readonly tokens: number;
+    /** The backend that was asked last. */
+    readonly backend: string | undefined;
   };
 
 type Pieces = Pick<Upload, "next" | "end">;
@@ -208,7 +211,11 @@ export class Offer {
         (workerId, record) => owner.control(workerId, record),
       );
     }
-    return { type: "ended", tokens: Math.max(frame.tokens, this.tokens) };
+    return {
+      type: "ended",
+      tokens: Math.max(frame.tokens, this.tokens),
+      backend: parseBackend(frame.payload),
+    };
   }
 
   /** Advances time: notices a worker that does not accept, or falls silent. */

@@ -3,7 +3,7 @@
  * ended.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
-import type { RejectReason } from "@gateway/shared/bus/frame";
+import type { RejectReason } from "@gateway/shared/bus/payloads";
 import type { ModelKind } from "@gateway/shared/models/kinds";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ApiError } from "@gateway/shared/openai/error";
@@ -97,6 +97,8 @@ export class RunOutcome {
    */
   isFinal = false;
   error: ApiError | null = null;
+  /** The model server that was asked last; absent: none, or by an older worker. */
+  backend: string | undefined = undefined;
   /** The worker that ran it or was offered it last. */
   workerId: string | null = null;
   /** How many workers were offered it. */

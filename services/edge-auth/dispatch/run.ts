@@ -3,12 +3,8 @@
  * running there. A lost offer is followed by one more if the client has not received a byte.
  */
 import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
-import {
-  type Failure,
-  type Frame,
-  FrameType,
-  type RejectPayload,
-} from "@gateway/shared/bus/frame";
+import { type Frame, FrameType } from "@gateway/shared/bus/frame";
+import type { Failure, RejectPayload } from "@gateway/shared/bus/payloads";
 import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -18,7 +14,12 @@ import { publicRequestId } from "@gateway/shared/process/ids";
 import { Offer } from "./offer.ts";
 import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
 import { WholeBody } from "./request_body.ts";
-import { busUnavailable, noWorker, overloaded } from "./run_errors.ts";
+import {
+  busUnavailable,
+  deadlineExceeded,
+  noWorker,
+  overloaded,
+} from "./run_errors.ts";
 import type { RunListeners, RunTools } from "./run_ports.ts";
 import type { Waiting } from "./wait_queue.ts";
 import { WorkerSearch } from "./worker_search.ts";
@@ -197,9 +198,7 @@ export class Run implements Waiting {
       return;
     }
     if (this.#leftMs() <= 0) {
-      const message = "The request took too long.";
-      const error = new ApiError("deadline_exceeded", message);
-      return this.cancel("deadline", error);
+      return this.cancel("deadline", deadlineExceeded());
     }
     const offer = this.#offer;
     if (offer !== null) this.#onEvent(offer, offer.onTick());
@@ -256,9 +255,11 @@ export class Run implements Waiting {
         return this.#releaseBodyIfUnneeded();
       case "rejected":
         return this.#onRejected(event.reject);
-      case "ended":
+      case "ended": {
+        const { usage, backend } = event.end;
         this.#sink.onEnd();
-        return this.#finish("complete", { usage: event.usage, isFinal: true });
+        return this.#finish("complete", { usage, backend, isFinal: true });
+      }
       case "failed":
         return this.#onFailed(event.failure);
       case "lost":
@@ -283,10 +284,10 @@ export class Run implements Waiting {
     this.#offerOrWait();
   }
 
-  #onFailed({ error, retryable, usage }: Failure): void {
+  #onFailed({ error, retryable, usage, backend }: Failure): void {
     if (retryable && this.#mayRepeat()) return this.#repeat(error.message);
     this.#sink.onError(error);
-    this.#finish("failed", { usage, error, isFinal: true });
+    this.#finish("failed", { usage, backend, error, isFinal: true });
   }
 
   /**
@@ -356,8 +357,8 @@ export class Run implements Waiting {
     }
     this.#outcome.dispatchMs ??= this.#sinceStartMs();
     if (end.type === "running") return false;
-    const { tokens: completionTokens } = end;
-    this.#finish("cancelled", { completionTokens, isFinal: true });
+    const { tokens: completionTokens, backend } = end;
+    this.#finish("cancelled", { completionTokens, backend, isFinal: true });
     return true;
   }
 

@@ -25,6 +25,11 @@ export function downloadTooSlow(): ApiError {
   return tryAgain("overloaded", what);
 }
 
+/** 504: the request took longer than the edge or its client allows. */
+export function deadlineExceeded(): ApiError {
+  return new ApiError("deadline_exceeded", "The request took too long.");
+}
+
 /** 503: the bus knows no worker. */
 export function noWorker(): ApiError {
   return tryAgain("no_worker", "No worker is available at the moment.");

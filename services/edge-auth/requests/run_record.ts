@@ -82,6 +82,7 @@ export function startTracedRun(
       "gateway.outcome": outcome.kind,
       "gateway.offers": outcome.offers,
       "gateway.worker_id": outcome.workerId ?? "",
+      "gateway.backend": outcome.backend ?? "",
       "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
       [isInTokens(kind) ? "gen_ai.usage.output_tokens" : "gateway.units"]:
         outcome.completionTokens,
@@ -147,6 +148,7 @@ function logRun(
     errorCode: outcome.error?.code,
     cancelReason: outcome.cancelReason ?? undefined,
     workerId: outcome.workerId,
+    backend: outcome.backend,
     offers: outcome.offers,
     dispatchMs: roundOrAbsent(outcome.dispatchMs),
     firstByteMs: roundOrAbsent(outcome.firstByteMs),
