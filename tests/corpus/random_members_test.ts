@@ -2,6 +2,7 @@
 // in requests and in answers, wherever it stands. The only members that do not pass are
 // those of `shared/openai/refused_fields.ts`.
 import assert from "node:assert/strict";
+import { amountOf } from "../support/amount.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { chat, type OpenGateway } from "../support/gateway/open.ts";
 import {
@@ -15,7 +16,7 @@ import {
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { assertArrived, type Json, Planter } from "./random_members.ts";
 
-const CASES = 2_000;
+const CASES = amountOf({ usual: 400, full: 2_000 });
 const AT_ONCE = 25;
 /** On a busy machine, no edge may take its worker for lost and offer a job twice. */
 const SLOWER = 20;

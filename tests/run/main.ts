@@ -43,6 +43,8 @@ const SLOW = new RegExp([
   "tests/hostile/costs",
   "tests/observability",
 ].join("|"));
+/** What files import that try less in the usual run. */
+const AMOUNTS = "/support/amount.ts";
 const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test if it cannot run. */
 const CANNOT_RUN = 77;
@@ -169,6 +171,15 @@ function longParts(): Part[] {
       secondsMin: 90,
       run: (signal) => testFiles(files, { signal }),
     },
+    {
+      name: "the usual files with full amounts",
+      secondsMin: 90,
+      run: (signal) =>
+        testFiles(findTests(AMOUNTS), {
+          signal,
+          env: { TEST_AMOUNTS: "full" },
+        }),
+    },
     { name: "test:soak", secondsMin: 45, run: soak },
     // On a new machine, Compose is built first, which may take five minutes.
     { name: "test:compose", secondsMin: 600, run: testCompose },
@@ -177,10 +188,18 @@ function longParts(): Part[] {
 
 async function testFiles(
   files: readonly string[],
-  { signal, jobsPerCore }: { signal?: AbortSignal; jobsPerCore?: number } = {},
+  { signal, jobsPerCore, env = {} }: {
+    signal?: AbortSignal;
+    jobsPerCore?: number;
+    env?: { [name: string]: string };
+  } = {},
 ): Promise<TestResult> {
-  const env = denoJobs(jobsPerCore);
-  const run = { args: DENO_TEST, cwd: ROOT, env, signal };
+  const run = {
+    args: DENO_TEST,
+    cwd: ROOT,
+    env: { ...denoJobs(jobsPerCore), ...env },
+    signal,
+  };
   const result = await runFiles(files, run);
   await recordTotals(result.totals);
   return result;
@@ -244,8 +263,12 @@ function denoJobs(perCore = JOBS_PER_CORE): { DENO_JOBS: string } {
   return { DENO_JOBS: Deno.env.get("DENO_JOBS") ?? String(jobs) };
 }
 
-/** The test files of the repository; the slow ones of a folder come first. */
-function findTests(): string[] {
-  return readSources(SOURCE_FOLDERS, /_test\.tsx?$/).map(({ path }) => path)
+/**
+ * The test files of the repository that contain a text; the slow ones of a folder come
+ * first.
+ */
+function findTests(contained = ""): string[] {
+  return readSources(SOURCE_FOLDERS, /_test\.tsx?$/)
+    .filter(({ text }) => text.includes(contained)).map(({ path }) => path)
     .sort().sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
 }
