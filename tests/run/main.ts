@@ -25,8 +25,6 @@ import { addTotals, NO_TESTS, type TestTotals, totalLines } from "./totals.ts";
 const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 /** With the permissions that `deno.json` gives to tests. */
 const DENO_TEST = ["test", "--no-check", "-P"];
-/** The paths of tests that use a browser. */
-const IN_BROWSER = /\/browser\//;
 const INSTALL = [
   "run",
   "--allow-all",
@@ -39,9 +37,10 @@ const SLOW = new RegExp([
   "key-admin/(browser|cli_test|domain/sign_in/oidc|web/every_route)",
   "limits/limiter_pressure",
   "tests/deploy/proxy",
-  "tests/e2e/(faults_process|faults_bus|videos_faults)",
+  "tests/e2e/(console_test|faults_process|faults_bus|videos_faults)",
   "tests/hostile/costs",
   "tests/observability",
+  "tests/up/up_test",
 ].join("|"));
 /** What files import that try less in the usual run. */
 const AMOUNTS = "/support/amount.ts";
@@ -101,28 +100,11 @@ async function testAll(): Promise<number> {
   const files = findTests();
   const timed = files.filter((file) => file.endsWith("_timed_test.ts"));
   const others = files.filter((file) => !/_(timed|long)_test\./.test(file));
-  // A browser takes all cores, which would disturb what measures time.
-  const [browsers = [], quiet = []] = partition(timed, IN_BROWSER);
   const first = await timedRun(() => testFiles(others));
-  const second = await timedRun(() => testFiles(quiet, { jobsPerCore: 1 }));
-  const third = await timedRun(() => testFiles(browsers, { jobsPerCore: 1 }));
-  print(
-    `${first.seconds} s, ${second.seconds} s for timed tests, ` +
-      `and ${third.seconds} s for those in a browser`,
-  );
-  const runs = [first, second, third];
-  printTotals(
-    runs.map(({ result: { totals } }) => totals).reduce(addTotals),
-  );
-  return runs.find(({ result: { code } }) => code !== 0)?.result.code ?? 0;
-}
-
-/** The files whose paths match, and the others. */
-function partition(files: readonly string[], form: RegExp): string[][] {
-  return [
-    files.filter((file) => form.test(file)),
-    files.filter((file) => !form.test(file)),
-  ];
+  const second = await timedRun(() => testFiles(timed, { jobsPerCore: 1 }));
+  print(`${first.seconds} s, and ${second.seconds} s for timed tests`);
+  printTotals(addTotals(first.result.totals, second.result.totals));
+  return first.result.code || second.result.code;
 }
 
 /** What a run came to, and how long it took. */

@@ -1,4 +1,4 @@
-/** The lifecycle of keys in the browser. Run by `console_timed_test.ts`. */
+/** The lifecycle of keys in the browser. Run by `console_test.ts`. */
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { storedKey } from "../console_fixture.ts";

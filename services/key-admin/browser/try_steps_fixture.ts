@@ -1,4 +1,4 @@
-/** The page "Try it" in the browser. Run by `console_timed_test.ts`. */
+/** The page "Try it" in the browser. Run by `console_test.ts`. */
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
