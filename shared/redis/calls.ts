@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "../process/clock.ts";
 import { Deadlines, type Timed } from "../process/deadlines.ts";
-import type { RedisReply } from "./client.ts";
+import type { RedisReply } from "./connection.ts";
 import { classifyRedisError, RedisUnavailableError } from "./errors.ts";
 
 /** How long a call may take, and what becomes of a reply that comes too late. */
@@ -22,7 +22,7 @@ export interface CallOptions {
 /** What {@link Calls} needs of the link that they belong to. */
 export interface CallsOptions {
   now: MonotonicNow;
-  /** Rejects as `RedisClient.send` does. */
+  /** Rejects with the library's error if the server refuses, or the connection is lost. */
   send: (args: readonly string[]) => Promise<RedisReply>;
   /** A call was answered, refused, or lost with its connection, before its deadline. */
   onAnswer: (error: Error | null) => void;

@@ -1,5 +1,5 @@
 /** What can go wrong with Redis: unavailable for now, or a refused command. */
-import { ErrorReply } from "redis/dist/lib/errors.js";
+import { ErrorReply } from "redis";
 
 /** Why Redis could not serve a call. */
 export type UnavailableReason =
