@@ -13,6 +13,8 @@ const dashboard: { panels: { targets?: { expr: string }[] }[] } = JSON.parse(
 const EXPRESSIONS: readonly string[] = dashboard.panels
   .flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
 
+/** Cases of alerts, and the results that they must have. */
+const CASE_FILES = ["alerts_test.yml", "alerts_shares_test.yml"];
 /** Every rule of `alerts.yml`, which is simple enough to read without a YAML parser. */
 const ALERTS = readSource("deploy/observability/alerts.yml")
   .split("- alert: ").slice(1).map((rule) => ({
@@ -110,7 +112,8 @@ Deno.test("the dashboard shows every metric", () => {
 });
 
 Deno.test("each alert has a case where it fires and one where it must not", () => {
-  const cases = readSource("deploy/observability/alerts_test.yml")
+  const cases = CASE_FILES
+    .map((file) => readSource(`deploy/observability/${file}`)).join("")
     .split(/alertname: /).slice(1).map((text) => {
       const [name = ""] = /^\w+/.exec(text) ?? [];
       return `${name} ${/exp_alerts: \[\]/.test(text) ? "silent" : "fires"}`;
@@ -133,7 +136,10 @@ Deno.test("each alert links to its section, which has its severity and says what
   }
 });
 
-const PROMTOOL = ["check config prometheus.yml", "test rules alerts_test.yml"];
+const PROMTOOL = [
+  "check config prometheus.yml",
+  ...CASE_FILES.map((file) => `test rules ${file}`),
+];
 if (await canRun("promtool", "--version")) {
   const cwd = new URL("../../deploy/observability", import.meta.url);
   for (const line of PROMTOOL) {
