@@ -3,6 +3,9 @@ import process from "node:process";
 
 const TIMEOUT_MS = 30_000;
 const INTERVAL_MS = 5;
+/** After a long wait it looks less often: a twentieth of the wait later, up to this. */
+const SELDOM_MS = 25;
+const LOOKS = 20;
 
 /**
  * Waits until `condition` returns something other than `false`, `undefined` or `null`,
@@ -29,7 +32,8 @@ export async function waitFor<T>(
       const wanted = typeof what === "string" ? what : what();
       throw new Error(`Waited ${timeoutMs} ms in vain for ${wanted}`);
     }
-    await sleep(intervalMs);
+    const seldomMs = Math.min(watch.ms / LOOKS, SELDOM_MS);
+    await sleep(Math.max(seldomMs, intervalMs));
   }
 }
 
@@ -55,6 +59,12 @@ export const SCHEDULING_ALLOWANCE_MS = 60;
 
 const LOOK_MS = 5;
 const US_PER_MS = 1_000;
+
+/** What this thread has computed so far: other files and processes do not count. */
+export function threadMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / US_PER_MS;
+}
 
 /** Counts time until it is disposed of. */
 export interface Stopwatch extends Disposable {
