@@ -17,7 +17,7 @@ import {
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";
-import { ListedModels } from "./dispatch/listed_models.ts";
+import { ListedModels } from "@gateway/shared/models/listed_models";
 import { CONTROL_WAIT_MS } from "./dispatch/edge_bus.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { CountLimit } from "./forward/count_limit.ts";

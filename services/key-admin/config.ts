@@ -1,5 +1,5 @@
 /** The one place of this service that reads the environment. */
-import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import type { Network } from "@gateway/shared/process/client_address";
 import type { LogLevel } from "@gateway/shared/process/log";
 import type { RedisAddress } from "@gateway/shared/redis/link";
@@ -95,14 +95,14 @@ export interface ConsoleConfig {
   /** Whether the model simulator answers. */
   isSimulated: boolean;
   /** The models; undefined if no variable names a model server. */
-  catalog: Catalog | undefined;
+  catalog: ModelCatalog | undefined;
   /** How long running requests may take when the service stops. */
   drainMs: number;
 }
 
 /** The configuration of the service, which needs the models. */
 export interface Config extends ConsoleConfig {
-  catalog: Catalog;
+  catalog: ModelCatalog;
 }
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */

@@ -69,7 +69,11 @@ const USERS = {
     "frames workerBeat mediaEcho",
     "mediaJob mediaBody mediaControl edgeBeat mediaEcho mediaReply",
   ],
-  "key-admin": ["admin", "keyChanged adminEcho", "adminEcho adminReply"],
+  "key-admin": [
+    "admin",
+    "keyChanged adminEcho",
+    "workerBeat adminEcho adminReply",
+  ],
 } as const;
 
 /** The subjects that are not among these names. */

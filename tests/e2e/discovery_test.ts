@@ -1,7 +1,10 @@
 // Promise: models that servers list can be used under their own names, as soon as a
 // worker knows them, by the keys that may, and no longer than they exist.
 import assert from "node:assert/strict";
+import { keyForm } from "../../services/key-admin/forms_fixture.ts";
+import { hiddenField } from "../../services/key-admin/client_fixture.ts";
 import { callApi } from "../support/chat_request.ts";
+import { matchIn, openConsole } from "../support/gateway/console_client.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { jsonResponse } from "../support/model_servers/model_answers.ts";
@@ -120,6 +123,38 @@ Deno.test("UPSTREAM_BASE_URL alone offers every model of its server, and ours as
     body: { model: "bge-m3", input: "Hi" },
   });
   assert.equal(await own.text(), VECTORS);
+});
+
+Deno.test("the console offers listed models for keys and to try", async () => {
+  await using server = startModelServer(["bge-m3", "org/qwen3:8b"]);
+  const env = { UPSTREAM_BASE_URL: server.baseUrl };
+  await using gateway = await startGateway("launched", { env });
+  const owner = await openConsole(gateway);
+  const form = await until(async () => {
+    const { text } = await owner.get("/keys/new");
+    return text.includes('value="org/qwen3:8b"') && text;
+  }, PATIENT_MS);
+  assert.match(form, /<legend>Embedding<.*value="bge-m3"/s);
+  const answer = await owner.post(
+    "/keys/new",
+    keyForm("Listed", {
+      nonce: hiddenField(form, "nonce"),
+      which_models: "these",
+      models: ["org/qwen3:8b"],
+    }),
+  );
+  assert.equal(answer.status, 201, answer.text);
+  const key = matchIn(answer.text, /(sk-Cg[0-9A-Za-z]{46})/);
+  await until(
+    async () => await statusOf(gateway, key, "org/qwen3:8b") === "200",
+    PATIENT_MS,
+  );
+  assert.equal(
+    await statusOf(gateway, key, "neutral-3.7-plus"),
+    "403 forbidden",
+  );
+  const { text } = await owner.get("/try?kind=chat&model=org/qwen3:8b");
+  assert.match(text, /<option value="org\/qwen3:8b" selected/);
 });
 
 /** A server of the models file that is asked every second. */

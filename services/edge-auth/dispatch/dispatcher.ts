@@ -31,7 +31,7 @@ import { LiveMap, remember } from "@gateway/shared/process/maps";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { EdgeBus, type EdgeBusOptions } from "./edge_bus.ts";
 import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";
-import type { ListedModels } from "./listed_models.ts";
+import type { ListedModels } from "@gateway/shared/models/listed_models";
 import { Run } from "./run.ts";
 import { WholeBody } from "./request_body.ts";
 import {

@@ -165,8 +165,9 @@ async function rotate(
 }
 
 const MODELS_UNKNOWN =
-  "Warning: the names of the models were not checked, because the list of models is not known here. " +
-  "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
+  "Warning: the names of the models were not checked, because the list of models is not known here: " +
+  "either model servers list them, or MODELS_FILE and UPSTREAM_BASE_URL are not set as for the edges. " +
+  "GET /v1/models with the key shows which of them exist";
 
 /** The owner that `--owner` names, or the first one. */
 const keyOwner = (invocation: Invocation): Promise<string> =>

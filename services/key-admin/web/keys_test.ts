@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { recordKey, UNLIMITED } from "@gateway/shared/keys/record";
+import { parseCatalog } from "@gateway/shared/models/catalog";
 import { catalogOfIds } from "../catalog_fixture.ts";
 import { hiddenField } from "../client_fixture.ts";
 import { startConsole, storedKey } from "../console_fixture.ts";
@@ -40,6 +41,46 @@ Deno.test("a refused form has the focus at its first mistake", async () => {
   const [focused = ""] = /<input[^>]* autofocus=""[^>]*>/.exec(text) ?? [];
   assert.match(focused, /name="tokensPerDay".*value="x"/);
   assert.match(text, /id="tokensPerDay-error".*id="models-error"/s);
+});
+
+Deno.test("the forms show aliases that are names, and wait for what servers list", async () => {
+  const backends = [
+    { type: "openai", base_url: "http://model.test/v1", model: "qwen3" },
+  ];
+  const aliases = ["gpt-4o", "claude-*", "gpt-4", "o1", "o3"];
+  const catalog = parseCatalog({
+    models: [{ id: "qwen3-32b", aliases, backends }],
+    servers: [{ type: "openai", name: "a", base_url: "http://a.test/v1" }],
+  });
+  await using site = await startConsole({ catalog });
+  const owner = await site.signedIn(ADA);
+  const page = async (path: string) => (await owner.get(path)).text;
+  const names = "qwen3-32b (also gpt-4o, gpt-4, o1 …)<";
+  const pending = await page("/keys/new");
+  assert.ok(pending.includes(names));
+  assert.match(pending, /What the model servers list is not known yet/);
+  assert.ok((await page("/try")).includes(names));
+  const { id } = await makeKey(owner, "Early", {
+    which_models: "these",
+    models: ["listed:1"],
+  });
+  assert.match(await page(`/keys/${id}`), /listed:1 \(not listed yet\)/);
+  catalog.list({ a: ["listed:1", "other"] });
+  assert.doesNotMatch(await page(`/keys/${id}`), /not listed yet/);
+  assert.match(
+    await page(`/keys/${id}/edit`),
+    /value="listed:1"[^>]* checked="".*value="other"/s,
+  );
+  const { status, text } = await owner.post(
+    `/keys/${id}/edit`,
+    keyForm("Early", {
+      version: "1",
+      which_models: "these",
+      models: ["listed:2"],
+    }),
+  );
+  assert.equal(status, 400, text);
+  assert.match(text, /There is no model &#39;listed:2&#39;/);
 });
 
 Deno.test("a key's models are chosen from those that exist, and examples name one that it may use", async () => {

@@ -2,6 +2,8 @@
 
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
+import { isExact, type Named } from "@gateway/shared/models/aliases";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import { isExpired, minuteText } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
 
@@ -28,6 +30,20 @@ const PERMISSIONS: Readonly<Record<string, string>> = {
 /** What a scope of a key allows. */
 export const permissionOf = (scope: string): string =>
   PERMISSIONS[scope] ?? labelOf(scope);
+
+/** `qwen3-32b (also gpt-4o, gpt-4)`: the id of a model, with its first aliases. */
+export function namesText({ id, aliases }: Named): string {
+  const names = aliases.filter(isExact);
+  const shown = names.slice(0, ALIASES_SHOWN_MAX).join(", ");
+  const more = names.length > ALIASES_SHOWN_MAX ? " …" : "";
+  return names.length === 0 ? id : `${id} (also ${shown}${more})`;
+}
+/** An installation may have dozens. */
+const ALIASES_SHOWN_MAX = 3;
+
+/** Marks a model that a key names and the list of models does not have. */
+export const absenceOf = ({ isPending }: Pick<Catalog, "isPending">): string =>
+  isPending ? "not listed yet" : "no longer configured";
 
 const NUMBER = new Intl.NumberFormat("en-US");
 

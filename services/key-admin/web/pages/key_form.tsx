@@ -38,7 +38,14 @@ import {
   ShownOnce,
 } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
-import { labelOf, number, permissionOf, unitsText } from "../texts.tsx";
+import {
+  absenceOf,
+  labelOf,
+  namesText,
+  number,
+  permissionOf,
+  unitsText,
+} from "../texts.tsx";
 import { behindPassword } from "./sign_in_page.tsx";
 
 /** A person creates a few keys in a row; a script uses the command line (API6). */
@@ -210,7 +217,10 @@ export function parse(
     errors.set("models", "Choose at least one model, or all models");
   }
   const allowed = [...catalog.keys(), ...kept?.models ?? []];
-  const unknown = data && unknownModel(data.models, allowed);
+  // The form may be older than this process, which does not know the lists yet.
+  const unknown = catalog.isPending
+    ? undefined
+    : data && unknownModel(data.models, allowed);
   if (unknown !== undefined) errors.set("models", unknown);
   if (data === undefined || errors.size > 0) return { errors };
   const { description, scopes, models, expires: _, ...limits } = data;
@@ -327,9 +337,6 @@ async function showForm(
   );
 }
 
-/** Marks a model that a key names and the list of models no longer has. */
-export const NOT_CONFIGURED = "no longer configured";
-
 /**
  * All models, or those that are ticked, by kind. The style sheet shows the boxes when
  * they count.
@@ -344,7 +351,7 @@ function ModelChoices({ catalog, kept, values, error }: {
   const gone = kept.filter((id) => !catalog.has(id));
   const groups = Map.groupBy(
     [...gone, ...catalog.keys()],
-    (id) => labelOf(catalog.get(id)?.kind ?? NOT_CONFIGURED),
+    (id) => labelOf(catalog.get(id)?.kind ?? absenceOf(catalog)),
   );
   const ways = [
     ["all", "All models, including future ones"],
@@ -374,11 +381,17 @@ function ModelChoices({ catalog, kept, values, error }: {
             <legend>{title}</legend>
             {ids.map((id) => (
               <Box name="models" value={id} checked={chosen.includes(id)}>
-                {id}
+                {namesText(catalog.get(id) ?? { id, aliases: [] })}
               </Box>
             ))}
           </fieldset>
         ))}
+        {catalog.isPending && (
+          <p class="help">
+            What the model servers list is not known yet. Load the page again in
+            a few seconds.
+          </p>
+        )}
       </div>
     </Choices>
   );

@@ -41,6 +41,7 @@ import {
 } from "../parts.tsx";
 import { localPath } from "../session.ts";
 import {
+  absenceOf,
   keyName,
   labelOf,
   lastUseOf,
@@ -52,12 +53,7 @@ import {
   Time,
 } from "../texts.tsx";
 import { AuditTable } from "./audit_page.tsx";
-import {
-  answerCreated,
-  curlFor,
-  NOT_CONFIGURED,
-  tryLink,
-} from "./key_form.tsx";
+import { answerCreated, curlFor, tryLink } from "./key_form.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { behindPassword } from "./sign_in_page.tsx";
 import { rangeOf, usageView } from "./usage_page.tsx";
@@ -208,7 +204,7 @@ const showKey: Handler = async (c) => {
   );
   const isEnabled = key.state === "enabled" && !isExpired(key, nowMs);
   const allowed = key.models.map((id) =>
-    catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`
+    catalog.has(id) ? id : `${id} (${absenceOf(catalog)})`
   );
   return (
     <Page

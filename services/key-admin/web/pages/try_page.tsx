@@ -4,6 +4,7 @@
  * script puts that answer into this page, and streams chats.
  */
 
+import type { Named } from "@gateway/shared/models/aliases";
 import { z } from "zod";
 import {
   readAnswer,
@@ -39,7 +40,7 @@ import { securityPolicy } from "../guards.ts";
 import { Page } from "../layout.tsx";
 import { address, Copyable, Facts, Field, PostForm, Tabs } from "../parts.tsx";
 import { readCookie } from "../session.ts";
-import { labelOf } from "../texts.tsx";
+import { labelOf, namesText } from "../texts.tsx";
 
 /** The form guard bounds the whole form. */
 const CHARS_MAX = 32_768;
@@ -51,11 +52,15 @@ const POLICIES: { readonly [kind in TryKind]?: Record<string, string> } = {
   video: { "media-src": "'self'" },
 };
 
-/** The kinds of the configured models, with the ids of these models. */
-function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, string[]> {
-  const kinds = new Map<TryKind, string[]>();
-  for (const { id, kind } of catalog.values()) {
-    if (isTryKind(kind)) kinds.set(kind, [...kinds.get(kind) ?? [], id]);
+/** The kinds of the models that are offered, with these models. */
+function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, Named[]> {
+  const kinds = new Map<TryKind, Named[]>();
+  for (const model of catalog.values()) {
+    const { kind } = model;
+    if (!isTryKind(kind)) continue;
+    const models = kinds.get(kind) ?? [];
+    models.push(model);
+    kinds.set(kind, models);
   }
   return kinds;
 }
@@ -68,9 +73,11 @@ function askedFor(c: ConsoleContext) {
   const kinds = [...offered(c.var.deps)];
   const { kind: wanted = "", model = "" } = c.req.query();
   const [kind, models] = kinds.find(([kind]) => kind === wanted) ??
-    kinds.find(([, models]) => models.includes(model)) ?? kinds[0] ?? [];
+    kinds.find(([, models]) => models.some(({ id }) => id === model)) ??
+    kinds[0] ?? [];
   if (kind === undefined) throw new Refused(404, "There is no model to try");
-  return { kind, model: models?.find((id) => id === model) ?? models?.[0] };
+  const chosen = models?.find(({ id }) => id === model) ?? models?.[0];
+  return { kind, model: chosen?.id };
 }
 
 const openTry: Handler = (c) => {
@@ -254,7 +261,7 @@ function showTry(
  */
 function Fields({ kind, models, values, errors }: {
   kind: TryKind;
-  models: readonly string[];
+  models: readonly Named[];
   values: TryValues;
   errors: ReadonlyMap<string, string>;
 }) {
@@ -274,7 +281,9 @@ function Fields({ kind, models, values, errors }: {
       {field({
         name: "model",
         label: "Model",
-        input: { options: models.map((id) => [id, id]) },
+        input: {
+          options: models.map((model) => [model.id, namesText(model)]),
+        },
       })}
       {TRY_KINDS[kind].fields.map(({ title, fields }) => {
         const row = <div class="pair">{fields.map(field)}</div>;

@@ -1,10 +1,7 @@
 /** The models that servers list, as the workers tell them. */
-import {
-  DISCOVERY_LIMITS,
-  type ServerLists,
-} from "@gateway/shared/bus/server_lists";
-import type { ModelCatalog } from "@gateway/shared/models/catalog";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { DISCOVERY_LIMITS, type ServerLists } from "../bus/server_lists.ts";
+import type { ModelCatalog } from "./catalog.ts";
+import type { MonotonicNow } from "../process/clock.ts";
 
 /** What it needs. */
 export interface ListedModelsOptions {
@@ -16,9 +13,9 @@ export interface ListedModelsOptions {
 type Ids = Map<string, number | null>;
 
 /**
- * Keeps the catalog of an edge up to date: it has what any living worker's servers list,
- * and for {@link DISCOVERY_LIMITS.awayMs} what no worker has any more, so that clients
- * try again when workers are replaced, and do not take their model for unknown.
+ * Keeps the catalog of a process up to date: it has what any living worker's servers
+ * list, and for {@link DISCOVERY_LIMITS.awayMs} what no worker has any more, so that
+ * clients try again when workers are replaced, and do not take their model for unknown.
  */
 export class ListedModels {
   readonly #options: ListedModelsOptions;

@@ -1,7 +1,7 @@
-/** What an edge offers of the models that servers list. */
+/** What is offered of the models that servers list. */
 import assert from "node:assert/strict";
-import { DISCOVERY_LIMITS } from "@gateway/shared/bus/server_lists";
-import { parseCatalog } from "@gateway/shared/models/catalog";
+import { DISCOVERY_LIMITS } from "../bus/server_lists.ts";
+import { parseCatalog } from "./catalog.ts";
 import { ListedModels } from "./listed_models.ts";
 
 function setup() {
