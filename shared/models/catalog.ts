@@ -60,7 +60,7 @@ const acceptedMedia = (
   new Set<Medium>(vision ? [...accepts, "image"] : accepts);
 
 const TOKEN_KINDS: readonly ModelKind[] = ["chat", "embedding", "rerank"];
-/** The kinds whose requests may name addresses, and whose fields may be refused. */
+/** The kinds whose requests have fields that may be refused. */
 const FORWARDED_KINDS: readonly ModelKind[] = [
   "chat",
   "image",
@@ -73,7 +73,6 @@ const FORWARDED_KINDS: readonly ModelKind[] = [
 const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
   ["context_tokens", TOKEN_KINDS],
   ["dialect", FORWARDED_KINDS],
-  ["fetches_urls", FORWARDED_KINDS],
   ["refuse_fields", FORWARDED_KINDS],
   ["only_known_fields", FORWARDED_KINDS],
   ...[

@@ -227,3 +227,19 @@ Deno.test("a forwarded request is checked before it is admitted", async () => {
   assert.equal(rig.servers[0]?.requests.length, 0);
   assert.deepEqual(rig.settlements(), []);
 });
+
+Deno.test("embeddings and rerankings refuse addresses to fetch, but not texts with some", async () => {
+  await using rig = await setup(() => jsonResponse(VECTORS));
+  const image = (url: string) =>
+    `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"${url}"}}]}]`;
+  const cases = [
+    { more: `"messages":${image("http://10.0.0.1/")}`, status: 400 },
+    { more: `"messages":${image("data:image/png;base64,AA")}`, status: 200 },
+    { more: '"input":["http://a","https://b"]', status: 200 },
+  ];
+  for (const { more, status } of cases) {
+    const answer = await rig.post("embeddings", `{"model":"embed",${more}}`);
+    assert.equal(answer.status, status, more);
+    await answer.body?.cancel();
+  }
+});

@@ -166,6 +166,22 @@ const REFUSED: [
     /fetches_urls/,
   ],
   [
+    "an address of the body itself, image_url",
+    {},
+    "/tokenize",
+    '{"model":"talk","image_url":"http://a"}',
+    400,
+    /fetches_urls/,
+  ],
+  [
+    "an address of the body itself, url",
+    {},
+    "/tokenize",
+    '{"model":"talk","url":"http://a"}',
+    400,
+    /fetches_urls/,
+  ],
+  [
     "a field that never passes",
     {},
     "/tokenize",

@@ -109,6 +109,43 @@ Deno.test("a request to fetch an address is refused, unless the model's server m
   }
 });
 
+Deno.test("an address is refused however it is written, and one of a file from every server", async () => {
+  const parts = (url: string) =>
+    `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"${url}"}}]}]`;
+  const escaped = "\\u0068ttp://10.0.0.1/";
+  const name = '"image\\u005furl":"http://10.0.0.1/"';
+  const cases = [
+    { path: "messages", more: `,"messages":${parts(escaped)}`, open: 200 },
+    { path: "messages", more: `,"messages":[{${name}}]`, open: 200 },
+    { path: "responses", more: `,"input":${parts(" http://a")}`, open: 200 },
+    {
+      path: "responses",
+      more: `,"prompt":{"variables":${parts("http://a")}}`,
+      open: 200,
+    },
+    { path: "responses", more: `,"input":${parts("file:///a")}`, open: 400 },
+    {
+      path: "completions",
+      more: `,"prompt":"a","image_url":"ftp://a"`,
+      open: 200,
+    },
+  ];
+  await using closed = await setup(() => jsonResponse(MESSAGE));
+  await using open = await setupWith(
+    { model: { fetches_urls: true } },
+    () => jsonResponse(MESSAGE),
+  );
+  for (const { path, more, open: status } of cases) {
+    const refused = await closed.post(path, ask(more));
+    assert.equal(refused.status, 400, more);
+    await refused.body?.cancel();
+    const passed = await open.post(path, ask(more));
+    assert.equal(passed.status, status, more);
+    await passed.body?.cancel();
+  }
+  assert.equal(closed.servers[0]?.requests.length, 0);
+});
+
 Deno.test("media are refused where the operator says what a model accepts, else its server decides", async () => {
   const image = '{"type":"image","source":{"type":"base64","data":"AAAA"}}';
   const file = '{"type":"input_file","file_data":"data:a/b;base64,AAAA"}';

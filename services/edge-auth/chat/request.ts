@@ -16,6 +16,7 @@ import { isJsonObject } from "@gateway/shared/process/error_text";
 import { requireSpeaker } from "../forward/checks.ts";
 import { estimateTokens } from "../limits/cost.ts";
 import { MEDIUM_OF_PART, notAccepted } from "../requests/accepted_media.ts";
+import { mustNotPass } from "../requests/addresses.ts";
 import {
   mustNotFetch,
   parseRequest,
@@ -97,21 +98,18 @@ function requireAccepted(
   if (!model.accepts.has(medium)) {
     throw notAccepted({ type: part.type, medium, path }, model);
   }
-  if (model.fetches_urls) return;
-  const where = addressIn(part);
+  const where = addressIn(part, model);
   if (where === null) return;
   throw mustNotFetch(`${path}.${where}`, model);
 }
 
-const ADDRESS = /^https?:/i;
-
-/** The path within a part of an address that a server would fetch, or null. */
-function addressIn(value: unknown): string | null {
+/** The path within a part of an address that its server must not fetch, or null. */
+function addressIn(value: unknown, model: ModelConfig): string | null {
   if (!isJsonObject(value)) return null;
   for (const [name, member] of Object.entries(value)) {
     if (name === "text") continue;
-    if (typeof member === "string" && ADDRESS.test(member)) return name;
-    const inner = addressIn(member);
+    if (typeof member === "string" && mustNotPass(member, model)) return name;
+    const inner = addressIn(member, model);
     if (inner !== null) return `${name}.${inner}`;
   }
   return null;

@@ -16,11 +16,8 @@ import {
   responseRequest,
 } from "@gateway/shared/openai/forwarded";
 import { findRefusedField } from "@gateway/shared/openai/refused_fields";
-import { isJsonObject } from "@gateway/shared/process/error_text";
-import {
-  mustNotFetch,
-  requireAllowedFields,
-} from "../requests/parse_request.ts";
+import { requireAllowedFields } from "../requests/parse_request.ts";
+import { requireNoAddress } from "./addresses.ts";
 import { requireAcceptedBlocks } from "./media_blocks.ts";
 
 /** Throws a 400 that says what to set, if no server of the model has the endpoint. */
@@ -85,11 +82,12 @@ const STATES = ["previous_response_id", "conversation", "background"];
 /** Throws the 400 of a member that must not pass. */
 export function requireAllowed(
   name: ForwardName,
-  { value, text }: ForwardBody,
+  body: ForwardBody,
   { model, outputTokensMax }:
     & Pick<ForwardRequest, "outputTokensMax">
     & { model: ModelConfig },
 ): void {
+  const { value } = body;
   const maxTokens = outputTokensMax ?? undefined;
   const field = findRefusedField(value, { maxTokens });
   if (field !== null) {
@@ -98,9 +96,7 @@ export function requireAllowed(
   requireAllowedFields(value, KNOWN_FIELDS[name], model);
   if (name === "responses" || name === "compact") requireNoState(value, model);
   requireAcceptedBlocks({ value }, model);
-  if (model.fetches_urls || !/"https?:/i.test(text)) return;
-  const where = addressIn(value, name);
-  if (where !== null) throw mustNotFetch(where, model);
+  requireNoAddress(name, body, model);
 }
 
 function requireNoState(value: ForwardBody["value"], model: ModelConfig): void {
@@ -115,54 +111,3 @@ function requireNoState(value: ForwardBody["value"], model: ModelConfig): void {
       `'${model.id}' stores responses, the operator sets the model's 'stateful'.`,
   );
 }
-
-/** Parts of requests in which a server may be told to fetch something. */
-const FETCHING = ["messages", "input", "tools", "mcp_servers", "system"];
-const ADDRESS = /^https?:/i;
-/** Members that hold an address to fetch, or an object with its `url`. */
-const ADDRESS_MEMBER = /^(image|audio|video|file|server)_url$/;
-
-/** The path of an address that a server would fetch, or null. */
-function addressIn(
-  value: ForwardBody["value"],
-  name: ForwardName,
-): string | null {
-  if (name === "embeddings" || name === "rerank") return null;
-  for (const member of name === "other" ? Object.keys(value) : FETCHING) {
-    const where = addressBelow(value[member], member);
-    if (where !== null) return where;
-  }
-  return null;
-}
-
-function addressBelow(value: unknown, path: string): string | null {
-  if (Array.isArray(value)) {
-    for (const [index, each] of value.entries()) {
-      const where = addressBelow(each, `${path}[${index}]`);
-      if (where !== null) return where;
-    }
-    return null;
-  }
-  if (!isJsonObject(value)) return null;
-  for (const [name, member] of Object.entries(value)) {
-    if (SPOKEN.has(name)) continue;
-    const here = `${path}.${name}`;
-    // Anthropic's sources and servers of tools are of the type `url`.
-    const isUrl = name === "url" && value.type === "url";
-    const holds = ADDRESS_MEMBER.test(name) || isUrl;
-    const inner = holds && isJsonObject(member) ? member.url : member;
-    if (holds && typeof inner === "string" && ADDRESS.test(inner)) return here;
-    const where = addressBelow(member, here);
-    if (where !== null) return where;
-  }
-  return null;
-}
-
-/** Members whose content a model reads, and no server fetches: arguments, schemas. */
-const SPOKEN = new Set([
-  "arguments",
-  "input",
-  "input_schema",
-  "parameters",
-  "text",
-]);

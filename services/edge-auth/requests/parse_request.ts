@@ -79,9 +79,11 @@ export function requireAllowedFields(
   throw fieldError("unsupported_parameter", excluded, message);
 }
 
-/** The `ApiError` for an address that the server of a model would fetch. */
+/** The `ApiError` for an address that the server of a model must not fetch. */
 export function mustNotFetch(param: string, model: ModelConfig): ApiError {
-  const message = `${fetchRefusal(param, model)}.`;
+  const message = model.fetches_urls
+    ? `Invalid '${param}': addresses of files never pass.`
+    : `${fetchRefusal(param, model)}.`;
   return fieldError("unsupported_value", param, message);
 }
 
