@@ -7,9 +7,17 @@ import {
   jsonResponse,
   lastChunk,
   PAUSE,
+  typed,
 } from "../support/model_servers/model_answers.ts";
 import type { Step } from "../support/model_servers/scripted_server.ts";
-import { DIALECTS, stream, WHOLE_MESSAGE } from "./event_streams.ts";
+import {
+  DIALECTS,
+  RESPONSE,
+  stream,
+  WHOLE_COMPLETION,
+  WHOLE_MESSAGE,
+  WHOLE_RESPONSE,
+} from "./event_streams.ts";
 import { setup, setupWith } from "./forward_rig.ts";
 
 /** How a server may cut its events. */
@@ -144,4 +152,42 @@ Deno.test("a server of the dialect 'anthropic' gets its key and version in its o
   assert.match(headers.get("x-api-key") ?? "", /^upstream-key/);
   assert.equal(headers.get("authorization"), undefined);
   assert.equal(headers.get("anthropic-version"), "2023-06-01");
+});
+
+Deno.test("events for a whole request: the whole answer in them is read, or an error costs one generation", async () => {
+  const end = '{"id":"resp_1","x":1.0,"output":[],' +
+    '"usage":{"input_tokens":9,"output_tokens":3}}';
+  const completed = "event: response.completed\n" +
+    `data: {"type":"response.completed","response":${end}}\n\n`;
+  const overloaded =
+    'data: {"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n';
+  const cases = [
+    { path: "responses", events: WHOLE_RESPONSE + completed, status: 200 },
+    { path: "responses", events: RESPONSE.text("a"), status: 502 },
+    { path: "messages", events: WHOLE_MESSAGE, status: 502 },
+    { path: "messages", events: overloaded, status: 503 },
+    { path: "completions", events: WHOLE_COMPLETION, status: 502 },
+  ];
+  for (const { path, events, status } of cases) {
+    // Under either label: a body is read by what it is.
+    for (const type of ["text/event-stream", "application/json"]) {
+      await using rig = await setup(
+        () => [typed(type), chunk(events), lastChunk],
+      );
+      const body = '{"model":"talk","max_tokens":10,"input":"a","prompt":"a"}';
+      const answer = await rig.post(path, body);
+      const text = await answer.text();
+      assert.equal(answer.status, status, `${path} ${type}: ${text}`);
+      if (status === 200) {
+        assert.equal(text, end);
+        assert.equal(answer.headers.get("content-type"), "application/json");
+      }
+      if (status === 502) {
+        assert.match(text, /events although `stream` is not set/);
+        assert.equal(rig.servers[0]?.requests.length, 1);
+        const [settled] = rig.settlements();
+        assert.ok((settled?.usage?.completion_tokens ?? 0) > 0, path);
+      }
+    }
+  }
 });

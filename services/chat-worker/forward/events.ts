@@ -85,7 +85,7 @@ class EventStream {
       const hadBegun = tap.hasBegun;
       const events = this.#push(piece);
       const room = this.#pass(events, hadBegun);
-      if (tap.failure !== null) throw failureOf(tap.failure, server);
+      if (tap.failure !== null) throw failureWithEvent(tap.failure, server);
       const mayPause = room === undefined && events.length > 0 &&
         mayPauseAfter(piece, tap);
       const rest = room ?? this.#hold() ?? (mayPause && call.pause());
@@ -145,20 +145,28 @@ class EventStream {
   }
 }
 
-/** The error that a server reports within its answer, with the event that says so. */
-function failureOf(
-  { text, data }: FailureEvent,
-  { redact, scrub }: ModelServer,
+/** The error that a server reports in an event. */
+export function failureOf(
+  { data }: FailureEvent,
+  { redact }: ModelServer,
 ): UpstreamError {
   // A response that has failed has its error as a member.
   const response = isJsonObject(data) && isJsonObject(data.response)
     ? data.response
     : data;
-  const error = frameError(response, redact);
+  return frameError(response, redact);
+}
+
+/** The same error, with the event for the client. */
+function failureWithEvent(
+  failure: FailureEvent,
+  server: ModelServer,
+): UpstreamError {
+  const error = failureOf(failure, server);
   return error.keeping({
     status: error.status,
     contentType: EVENT_STREAM,
-    body: scrubbed(text, data, scrub),
+    body: scrubbed(failure.text, failure.data, server.scrub),
     headers: {},
   });
 }

@@ -4,7 +4,6 @@ import { urlOfPath } from "@gateway/shared/forward/other_paths";
 import { bodyFor, type ForwardRequest } from "@gateway/shared/forward/request";
 import { withoutTools } from "@gateway/shared/forward/tool_types";
 import type { Usage } from "@gateway/shared/openai/completion";
-import { isPlain } from "@gateway/shared/upstream/content_coding";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import type {
   ModelServer,
@@ -82,33 +81,21 @@ export class Forwarder {
     return server.exchange(
       serverRequest,
       async (response): Promise<ServerAnswer> => {
-        if (request.stream) {
-          const { bytes, form } = await readStart(response);
-          noteOddities(response, { form, progress });
-          if (form === "page") {
-            throw invalidAnswer("A web page instead of an answer");
-          }
-          if (form === "events") {
-            const usage = await passEvents(attempt, response, bytes);
-            progress.usage = usage;
-            return { whole: null, usage };
-          }
-          return await readWhole(bytes);
+        const start = await readStart(response);
+        noteOddities(response, { form: start.form, progress });
+        if (start.form === "page" && request.forward !== "other") {
+          throw invalidAnswer("A web page instead of an answer");
         }
-        if (!isPlain(response.head.contentEncoding)) {
-          progress.onOddity("coding_unasked", 1);
+        if (start.form === "events" && request.stream) {
+          const usage = await passEvents(attempt, response, start.bytes);
+          progress.usage = usage;
+          return { whole: null, usage };
         }
-        return await readWhole(null);
-
-        async function readWhole(
-          start: Uint8Array | null,
-        ): Promise<ServerAnswer> {
-          const whole = await readAnswer(attempt, response, start);
-          progress.onBegun();
-          progress.hasSent = true;
-          progress.usage = whole.usage;
-          return { whole, usage: whole.usage };
-        }
+        const whole = await readAnswer(attempt, response, start);
+        progress.onBegun();
+        progress.hasSent = true;
+        progress.usage = whole.usage;
+        return { whole, usage: whole.usage };
       },
     );
   }

@@ -3,13 +3,14 @@ import { Buffer } from "node:buffer";
 import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
 import { answerHeaders } from "@gateway/shared/forward/passed_headers";
 import type { ForwardName } from "@gateway/shared/forward/endpoints";
+import { readEventsForWhole } from "@gateway/shared/forward/events_for_whole";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import { readWholeAnswer } from "@gateway/shared/forward/usage";
 import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import {
   invalidAnswer,
-  type UpstreamError,
+  UpstreamError,
 } from "@gateway/shared/upstream/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import type {
@@ -18,7 +19,9 @@ import type {
 } from "@gateway/shared/upstream/model_server";
 import type { JobCall } from "@gateway/shared/worker/job";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
+import type { BodyStart } from "../backends/openai.ts";
 import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
+import { failureOf } from "./events.ts";
 import { BYTES_PER_TOKEN } from "@gateway/shared/openai/tokens";
 
 /** The largest whole answer: 1,000 vectors of 1,536 numbers in decimal fit. */
@@ -26,6 +29,8 @@ const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 /** Bytes passed on at a time: a quarter of the credit window. */
 const PIECE_BYTES_MAX = 64 * 1024;
+
+const JSON_TYPE = "application/json";
 
 /** What is not looked into may be anything, and costs no tokens. */
 const ANY_ANSWER = {
@@ -49,10 +54,12 @@ export interface ReadAnswer {
 export async function readAnswer(
   attempt: ForwardAttempt,
   response: ServerResponse,
-  start: Uint8Array | null,
+  { bytes: start, form }: BodyStart,
 ): Promise<ReadAnswer> {
   const { request, held } = attempt;
-  const body = await readWhole(response, { held, start });
+  const sent = await readWhole(response, { held, start });
+  const areEvents = form === "events" && request.forward !== "other";
+  const body = areEvents ? answerInEvents(sent, attempt) : sent;
   const answer = request.forward === "other"
     ? ANY_ANSWER
     : lookInto(body, request.forward);
@@ -63,15 +70,44 @@ export async function readAnswer(
     throw invalidAnswer(`${answer.vectors} vectors for ${vectors} inputs`);
   }
   const { fields } = response.head;
+  const label = fields.get("content-type");
   return {
     head: encodeAnswerHead({
-      content_type: fields.get("content-type") ?? "application/json",
+      content_type: areEvents ? JSON_TYPE : label ?? JSON_TYPE,
       length: body.length,
       headers: { ...answerHeaders(fields), ...dropHeaders(attempt) },
     }),
     body,
     usage: answer.usage ?? estimatedUsage(request, body.length),
   };
+}
+
+/**
+ * The whole answer within events. Rejects with the error that they report or, because
+ * the model has done its work, with one after which no other server is asked.
+ */
+function answerInEvents(
+  sent: Buffer,
+  { request, server, progress }: ForwardAttempt,
+): Buffer {
+  const { forward, promptTokens } = request;
+  progress.onOddity("form_converted", 1);
+  const { answer, failure, usage, estimatedTokens } = lookIntoEvents();
+  if (failure !== null) throw failureOf(failure, server);
+  if (answer !== null) return answer;
+  throw new UpstreamError("unsupported", {
+    message: "The model server sent events although `stream` is not set",
+    usage: usage ?? usageOfTokens(promptTokens, estimatedTokens),
+  });
+
+  function lookIntoEvents() {
+    try {
+      return readEventsForWhole(sent, forward);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      throw invalidAnswer(error.message);
+    }
+  }
 }
 
 /** The error that a body with a status of success reports. */
