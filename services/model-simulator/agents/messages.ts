@@ -187,7 +187,7 @@ const DELTAS = {
 };
 
 function emptyBlock({ kind, id, name }: Block): object {
-  if (kind === "text") return { type: "text", text: "", citations: null };
+  if (kind === "text") return { type: "text", text: "" };
   if (kind === "thinking") {
     return { type: "thinking", thinking: "", signature: "" };
   }
