@@ -54,7 +54,7 @@ import {
 import type { Endpoint, UploadEndpoint } from "./requests/endpoint.ts";
 import { runRequest } from "./requests/run_request.ts";
 import { runUpload } from "./requests/run_upload.ts";
-import { readTimeoutMs } from "./requests/timeout_header.ts";
+import { endByHeader } from "./requests/timeout_header.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
 /** What the API needs. */
@@ -244,9 +244,9 @@ async function handle(
     if (isPublic(call, route)) end = answerPublic(call, route);
     else {
       const principal = await identify(call, deps);
-      const endsByMs = call.startedAtMs + readTimeoutMs(call.exchange.headers);
-      authenticated = { ...call, principal, endsByMs };
-      end = await answer(authenticated, route, deps);
+      authenticated = { ...call, principal, endsByMs: Infinity };
+      const endsByMs = await endByHeader(authenticated, deps);
+      end = await answer({ ...authenticated, endsByMs }, route, deps);
     }
   } catch (error) {
     end = refused(error);

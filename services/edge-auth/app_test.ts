@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { randomBytes } from "@gateway/shared/process/ids";
+import { ApiError } from "@gateway/shared/openai/error";
 import { mintKey } from "@gateway/shared/keys/key";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
@@ -38,6 +39,7 @@ async function start({ models = [], isSampled = true, ...given }: {
   models?: readonly string[];
   isSampled?: boolean;
   admit?: AppDependencies["admission"]["admit"];
+  modelsOf?: AppDependencies["admission"]["modelsOf"];
   start?: AppDependencies["dispatcher"]["start"];
 } = {}) {
   let nowMs = 0;
@@ -130,11 +132,22 @@ Deno.test("X-Gateway-Timeout counts from the arrival of a request and must be a 
     assert.equal(error.code, "invalid_value");
     assert.match(error.message, /'X-Gateway-Timeout'.+'soon'/);
   }
+  assert.deepEqual(edge.failures, ["refused", "refused", "refused"]);
   const refused = await ask("messages", "-1");
   assert.equal(refused.status, 400);
   const { error } = await refused.json();
   assert.equal(error.type, "invalid_request_error");
   assert.equal(jobs.length, 1);
+});
+
+Deno.test("a key without rights hears of that, not of its X-Gateway-Timeout", async () => {
+  const forbid = () => Promise.reject(new ApiError("forbidden", "Disabled."));
+  await using edge = await start({ modelsOf: forbid });
+  const sent = { "x-gateway-timeout": "soon" };
+  const refused = await callApi(`${edge.origin}/v1/models`, KEY, {
+    headers: sent,
+  });
+  assert.equal(refused.status, 403, await refused.text());
 });
 
 Deno.test("the duration of a request is counted for its route", async () => {
