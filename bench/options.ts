@@ -20,7 +20,24 @@ Usage: deno task bench:check REF [options]
 `;
 
 /** What {@link USAGE} lists, with the defaults of the command. */
-export type Options = ReturnType<typeof read>;
+export interface Options {
+  /** The commit to compare with. */
+  ref: string | undefined;
+  quick: boolean;
+  lanes: boolean;
+  help: boolean;
+  seconds: number;
+  rounds: number;
+  streams: number[];
+  /** Names of the others; undefined: all. */
+  beside: string[] | undefined;
+  /** Path of the list of the others. */
+  rivals: string;
+  /** Path of the file for the figures. */
+  json: string | undefined;
+  /** Aborted by Ctrl-C. */
+  stopping: AbortSignal;
+}
 
 /**
  * Runs a command with the options of its command line, or prints help. Ctrl-C ends it
@@ -44,7 +61,7 @@ export async function runCommand(
   Deno.exit();
 }
 
-function read(args: string[]) {
+function read(args: string[]): Options {
   const text = { type: "string" } as const;
   const flag = { type: "boolean", default: false } as const;
   const { values, positionals: [ref] } = parseArgs({
@@ -65,8 +82,9 @@ function read(args: string[]) {
   const { quick } = values;
   const rounds = quick ? 1 : ref === undefined ? 3 : 2;
   const streams = values.streams ?? (quick ? "50,500" : "50,200,500,1000");
-  const options = {
+  const options: Options = {
     ...values,
+    json: values.json,
     ref,
     seconds: Number(values.seconds ?? (quick ? 1.5 : 4)),
     rounds: Number(values.rounds ?? rounds),

@@ -26,6 +26,22 @@ interface Panel {
   targets?: { refId: string; expr: string }[];
 }
 
+/** A dashboard as JSON. */
+interface Dashboard {
+  panels: Panel[];
+}
+
+/** What Grafana says of itself, and of a source of data. */
+interface Health {
+  version?: string;
+  status?: string;
+}
+
+/** What Prometheus observes. */
+interface Targets {
+  data: { activeTargets: { health: string }[] };
+}
+
 /**
  * The points of a response: each frame is a list of columns, the first of them times.
  */
@@ -36,8 +52,21 @@ interface QueryAnswer {
   >;
 }
 
-/** Grafana's HTTP API as its user `admin`. */
-function grafanaAt(url: string, password: string) {
+/** A running Grafana. */
+interface Grafana {
+  /** Reads JSON. Throws on an error status. */
+  json<T>(path: string, init?: RequestInit): Promise<T>;
+  /**
+   * Runs a panel's queries as its page does, and counts the points. Throws on a query
+   * that fails.
+   */
+  points(panel: Panel): Promise<number>;
+  /** The status of a page. */
+  status(path: string): Promise<number>;
+}
+
+/** Calls Grafana's HTTP API as its user `admin`. */
+function grafanaAt(url: string, password: string): Grafana {
   const headers = {
     authorization: `Basic ${btoa(`admin:${password}`)}`,
     "content-type": "application/json",
@@ -48,16 +77,12 @@ function grafanaAt(url: string, password: string) {
       headers,
       signal: AbortSignal.timeout(ANSWER_MS),
     });
-  const json = async (path: string, init?: RequestInit) => {
+  const json = async <T>(path: string, init?: RequestInit): Promise<T> => {
     const response = await ask(path, init);
     const text = await response.text();
     if (response.ok) return JSON.parse(text);
     throw new Error(`${path}: ${response.status} ${text}`);
   };
-  /**
-   * Runs a panel's queries as its page does, and counts the points. Throws on a query
-   * that fails.
-   */
   const points = async ({ title, targets = [] }: Panel): Promise<number> => {
     const datasource = { type: SOURCE, uid: SOURCE };
     const window = { maxDataPoints: 200, intervalMs: 10_000 };
@@ -81,12 +106,11 @@ function grafanaAt(url: string, password: string) {
   return { json, points, status };
 }
 
-async function assertDashboard(
-  grafana: ReturnType<typeof grafanaAt>,
-): Promise<void> {
-  const { dashboard }: { dashboard: { panels: Panel[] } } = await grafana
-    .json("/api/dashboards/uid/gateway");
-  const file: { panels: Panel[] } = JSON.parse(
+async function assertDashboard(grafana: Grafana): Promise<void> {
+  const { dashboard } = await grafana.json<{ dashboard: Dashboard }>(
+    "/api/dashboards/uid/gateway",
+  );
+  const file: Dashboard = JSON.parse(
     await Deno.readTextFile(DASHBOARD),
   );
   assert.deepEqual(
@@ -100,7 +124,7 @@ async function assertDashboard(
       async () => await grafana.points(panel) > 0,
     );
   }
-  const { version } = await grafana.json("/api/health");
+  const { version } = await grafana.json<Health>("/api/health");
   say(`${panels.length} panels, Grafana ${version}`);
 }
 
@@ -124,17 +148,15 @@ Deno.test("the profile observability", async (t) => {
       assert.equal(await grafanaAt(url, "admin").status("/api/org"), 401);
       assert.equal(await grafana.status("/api/org"), 200);
       const source = `/api/datasources/uid/${SOURCE}/health`;
-      assert.equal((await grafana.json(source)).status, "OK");
+      assert.equal((await grafana.json<Health>(source)).status, "OK");
     });
 
     await t.step("Prometheus finds every container", async () => {
       const targets =
         `/api/datasources/proxy/uid/${SOURCE}/api/v1/targets?state=active`;
       await until("all targets to be up", async () => {
-        const { data } = await grafana.json(targets);
-        const up = data.activeTargets.map(({ health }: { health: string }) =>
-          health === "up"
-        );
+        const { data } = await grafana.json<Targets>(targets);
+        const up = data.activeTargets.map(({ health }) => health === "up");
         return up.length === TARGETS && !up.includes(false);
       });
     });

@@ -23,7 +23,14 @@ const CONTENTS = {
 };
 const KINDS = ["stream", "whole", "large"] as const;
 
-type Answer = Awaited<ReturnType<typeof send>>;
+/** A response that was read to its end. */
+export interface Answer {
+  status: number;
+  text: string;
+  retryAfter: string | null;
+  /** Milliseconds from the request to each read from the socket. */
+  readsAtMs: number[];
+}
 
 /**
  * Sends one chat request, with more fields if they are given, and reads the response to
@@ -36,7 +43,7 @@ export async function send(
     kind: typeof KINDS[number];
     fields?: Record<string, unknown>;
   },
-) {
+): Promise<Answer> {
   const startMs = performance.now();
   const response = await fetch(`${url}/v1/chat/completions`, {
     client,
@@ -53,7 +60,6 @@ export async function send(
       messages: [{ role: "user", content: CONTENTS[kind] }],
     }),
   });
-  /** Milliseconds from the request to each read from the socket. */
   const readsAtMs: number[] = [];
   let text = "";
   const decoder = new TextDecoder();

@@ -1,14 +1,16 @@
 /** What `up` starts: read from the environment, then planned as processes. */
 import { resolve } from "node:path";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import { familyOf } from "@gateway/shared/models/kinds";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
-import { parseEnv, secret } from "@gateway/shared/process/env";
+import { type ConfigOf, parseEnv, secret } from "@gateway/shared/process/env";
 import { natsUrls, redisUrl } from "@gateway/shared/process/service_variables";
 import {
   MODEL_PROXY_VARIABLES,
   proxiesOf,
 } from "@gateway/shared/worker/config";
+import type { ProxyVariables } from "@gateway/shared/upstream/proxy";
 import type { Program, Unit } from "./cluster.ts";
 import { ROOT, type UpOptions } from "./options.ts";
 import { findFreePorts, LOOPBACK } from "./ports.ts";
@@ -88,13 +90,21 @@ const FILE_VARIABLE =
   /^(MODELS|(NATS|REDIS|UPSTREAM|CACHE_SALT|OIDC)_\w+)_FILE$/;
 
 /** What the environment says about stores and models: {@link readSettings}. */
-export type Settings = ReturnType<typeof readSettings>;
+export interface Settings extends ConfigOf<typeof VARIABLES> {
+  /** Whether the environment names no models, so that a simulator serves them. */
+  hasSimulator: boolean;
+  /** The way to model servers. */
+  proxies: ProxyVariables;
+  catalog: Catalog;
+  /** The key of a model server that this variable holds. */
+  keyOf: (variable: string) => string | undefined;
+}
 
 /**
  * Reads the environment and the files that it names, relative to `cwd`. Throws a
  * `ConfigError` with all mistakes.
  */
-export function readSettings(env: Environment, cwd: string) {
+export function readSettings(env: Environment, cwd: string): Settings {
   const readFile = (path: string) => Deno.readTextFileSync(resolve(cwd, path));
   const values = parseEnv(VARIABLES, env, readFile);
   const { [catalogVariables.UPSTREAM_KEY_ENV]: upstreamKey } = values;
@@ -104,12 +114,10 @@ export function readSettings(env: Environment, cwd: string) {
   return {
     ...values,
     hasSimulator: modelsCatalog === undefined,
-    /** Lead to model servers. */
     proxies: proxiesOf(values),
     catalog: modelsCatalog ??
       catalogVariables.catalogFromSimulator("http://simulator/v1"),
-    /** The key of a model server that this variable holds. */
-    keyOf: (variable: string) =>
+    keyOf: (variable) =>
       variable === catalogVariables.UPSTREAM_KEY_ENV
         ? upstreamKey
         : env[variable]?.trim(),

@@ -7,10 +7,13 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { callApi, postChat } from "../../tests/support/chat_request.ts";
-import { createRecordingLog } from "../../tests/support/recording_log.ts";
+import {
+  createRecordingLog,
+  type RecordingLog,
+} from "../../tests/support/recording_log.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import type { AppDependencies } from "./app.ts";
-import { CATALOG, startApp } from "./app_fixture.ts";
+import { CATALOG, type ServedApp, startApp } from "./app_fixture.ts";
 import type { RunLease } from "./limits/admission.ts";
 import { type RunJob, RunOutcome } from "./dispatch/outcome.ts";
 import { EdgeMetrics } from "./metrics.ts";
@@ -35,13 +38,24 @@ const LEASE: RunLease = {
 };
 
 /** An app whose parts move the clock. */
+/** An edge, and what it noted. */
+interface TestEdge extends ServedApp {
+  log: RecordingLog;
+  registry: MetricRegistry;
+  drain: { hasBegun: boolean };
+  /** How requests failed. */
+  failures: string[];
+  /** Sends a request without a key. */
+  ask(path: string, init?: RequestInit): Promise<Response>;
+}
+
 async function start({ models = [], isSampled = true, ...given }: {
   models?: readonly string[];
   isSampled?: boolean;
   admit?: AppDependencies["admission"]["admit"];
   modelsOf?: AppDependencies["admission"]["modelsOf"];
   start?: AppDependencies["dispatcher"]["start"];
-} = {}) {
+} = {}): Promise<TestEdge> {
   let nowMs = 0;
   const failures: string[] = [];
   const log = { ...createRecordingLog(), isSampled: () => isSampled };
@@ -228,17 +242,25 @@ Deno.test("a request whose client leaves before its answer is counted as 499", a
 Deno.test("a line about a request says who sent it and from where; only lines about failures are certain", async () => {
   const who = { ...PRINCIPAL, clientAddress: "203.0.113.9" };
   const nobody = { keyId: undefined, ownerId: undefined, clientAddress: HOST };
-  type Ask = (edge: Awaited<ReturnType<typeof start>>) => Promise<Response>;
-  const rows: [ask: Ask, event: string, fields: object][] = [
-    [chat, "chat", who],
-    [(edge) => get(edge, "models"), "request", who],
-    [(edge) => chat(edge, { model: "none" }), "request", {
-      ...who,
-      errorCode: "model_not_found",
-    }],
-    [({ ask }) => ask("/"), "request", { ...nobody, errorCode: "not_found" }],
+  const rows: {
+    ask: (edge: TestEdge) => Promise<Response>;
+    event: string;
+    fields: object;
+  }[] = [
+    { ask: chat, event: "chat", fields: who },
+    { ask: (edge) => get(edge, "models"), event: "request", fields: who },
+    {
+      ask: (edge) => chat(edge, { model: "none" }),
+      event: "request",
+      fields: { ...who, errorCode: "model_not_found" },
+    },
+    {
+      ask: (edge) => edge.ask("/"),
+      event: "request",
+      fields: { ...nobody, errorCode: "not_found" },
+    },
   ];
-  for (const [ask, event, fields] of rows) {
+  for (const { ask, event, fields } of rows) {
     for (const isSampled of [true, false]) {
       await using edge = await start({ isSampled });
       const response = await ask(edge);

@@ -2,8 +2,12 @@
 import * as env from "@gateway/shared/process/env";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
+import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
+import type { Network } from "@gateway/shared/process/client_address";
+import type { LogLevel } from "@gateway/shared/process/log";
 import * as serviceVariables from "@gateway/shared/process/service_variables";
+import type { RedisAddress } from "@gateway/shared/redis/link";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
@@ -57,14 +61,37 @@ export const EDGE_VARIABLES = {
     ),
 };
 
-/** What an edge is started with; durations in ms, sizes in bytes. */
-export type EdgeConfig = ReturnType<typeof readConfig>;
+/** What an edge is started with: {@link EDGE_VARIABLES} say what each value means. */
+export interface EdgeConfig {
+  logLevel: LogLevel;
+  /** Share of the requests that end well whose lines are written, 0 to 1. */
+  logSample: number;
+  /** Where the public API is served. */
+  hostname: string;
+  port: number;
+  /** Where health, readiness and metrics are served. */
+  ops: { hostname: string; port: number };
+  bus: serviceVariables.BusAccess;
+  redis: RedisAddress;
+  catalog: ModelCatalog;
+  bodyBytesMax: number;
+  bodiesBytesMax: number;
+  requestTimeoutMs: number;
+  /** 0: a stream is never opened before its first line. */
+  streamHeadMs: number;
+  unknownKeysPerSecond: number;
+  trustedProxies: readonly Network[];
+  corsOrigins: readonly string[];
+  readyPort: number | undefined;
+  drainLeadMs: number;
+  drainMs: number;
+}
 
 /**
  * Reads the configuration from the environment and the files that it names. Throws an
  * error with a sentence for each variable that is missing or wrong.
  */
-export function readConfig() {
+export function readConfig(): EdgeConfig {
   const values = env.parseEnv(
     EDGE_VARIABLES,
     Deno.env.toObject(),

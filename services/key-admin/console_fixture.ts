@@ -12,8 +12,8 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import {
-  type RunningSimulator,
   startSimulator,
+  type WatchedSimulator,
 } from "../../tests/support/gateway/simulator.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { createConsole } from "./app.tsx";
@@ -58,7 +58,7 @@ interface Parts {
   deps: ConsoleDeps;
   server: TestRedis;
   administrator: RedisLink;
-  api: RunningSimulator;
+  api: WatchedSimulator;
   clock: { nowMs: number };
   recorded: Recorded;
 }
@@ -78,7 +78,7 @@ export class TestConsole implements AsyncDisposable {
   readonly hashing: { readonly verified: number };
   readonly logLines: string[];
   readonly #administrator: RedisLink;
-  readonly #api: RunningSimulator;
+  readonly #api: WatchedSimulator;
 
   constructor({ deps, server, administrator, api, clock, recorded }: Parts) {
     this.app = createConsole(deps);
@@ -93,7 +93,7 @@ export class TestConsole implements AsyncDisposable {
   }
 
   /** The requests that reached the simulator, which stands in for the API. */
-  get requests(): Readonly<RunningSimulator["asked"]> {
+  get requests(): Readonly<WatchedSimulator["asked"]> {
     return this.#api.asked;
   }
 

@@ -24,6 +24,7 @@ import {
   IMAGE,
   named,
   partly,
+  type Rig,
   SPEECH,
   SSE,
   startServer,
@@ -158,7 +159,7 @@ function callOf(signal: AbortSignal) {
   });
 }
 
-const dependenciesOf = ({ server }: ReturnType<typeof startServer>) => ({
+const dependenciesOf = ({ server }: Rig) => ({
   pool: poolOf(server),
   memory: new WorkerMemory(1e9).openJob(),
 });

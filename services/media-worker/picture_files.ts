@@ -10,7 +10,14 @@ import { kindOf, namedByContent } from "./file_types.ts";
 
 const { imagePixelsMax, maskBytesMax } = MEDIA_LIMITS;
 
-type Picture = ReturnType<typeof checked>;
+/** A file that is a picture. */
+interface Picture {
+  file: UploadedFile;
+  /** The client's name of its field. */
+  param: string;
+  /** Such as `1024x768`. */
+  size: string;
+}
 
 /**
  * The images to edit, then the mask, uploaded or within the JSON, with the types that
@@ -24,13 +31,13 @@ export function pictureFiles(
   const isOne = of("image").length === 1;
   const edited = images === undefined
     ? of("image").map((file, index) =>
-      checked(file, isOne ? "image" : `image[${index}]`)
+      pictureOf(file, isOne ? "image" : `image[${index}]`)
     )
     : images.map((url, index) =>
       pictureWithin(url, "image", `images[${index}]`)
     );
   const masks = images === undefined
-    ? of("mask").map((file) => checked(file, "mask"))
+    ? of("mask").map((file) => pictureOf(file, "mask"))
     : mask === undefined
     ? []
     : [pictureWithin(mask, "mask", "mask")];
@@ -50,7 +57,7 @@ export function referenceFiles(
   const param = "input_reference";
   const sent = imageUrl === undefined
     ? uploaded.filter(({ field }) => field === param)
-      .map((file) => checked(file, param))
+      .map((file) => pictureOf(file, param))
     : [pictureWithin(imageUrl, param, param)];
   return [...sent.map(({ file }) => file), ...othersIn(uploaded, [param])];
 }
@@ -62,7 +69,7 @@ function othersIn(
 ): UploadedFile[] {
   return uploaded.filter(({ field }) => !known.includes(field)).map((file) => {
     const isPicture = kindOf(file.content)?.type.startsWith("image/");
-    return isPicture ? checked(file, file.field).file : namedByContent(file);
+    return isPicture ? pictureOf(file, file.field).file : namedByContent(file);
   });
 }
 
@@ -74,11 +81,14 @@ function pictureWithin(url: string, field: string, path: string): Picture {
   } catch {
     throw fault(param, "expected an image in base64");
   }
-  return checked({ field, name: "", type: "", content }, param);
+  return pictureOf({ field, name: "", type: "", content }, param);
 }
 
-/** A file with its real type; `param` is the client's name of its field. */
-function checked({ field, name, content }: UploadedFile, param: string) {
+/** Reads a file as a picture, which gets its real type. */
+function pictureOf(
+  { field, name, content }: UploadedFile,
+  param: string,
+): Picture {
   const head = pictureHead(content);
   if (head === null) {
     throw fault(param, "expected a PNG, JPEG, WebP or GIF file");

@@ -3,7 +3,10 @@
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { MediaHeadReader } from "@gateway/shared/bus/media_head";
+import {
+  type MediaHead,
+  MediaHeadReader,
+} from "@gateway/shared/bus/media_head";
 import { ApiError } from "@gateway/shared/openai/error";
 import type * as media from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -15,6 +18,7 @@ import {
   backendAt,
   type BackendChange,
   type Reply,
+  type ScriptedServer,
   startScriptedServer,
   type Step,
   type WholeRequest,
@@ -73,15 +77,39 @@ export const TRANSCRIPTION: media.TranscriptionRequest = {
   fields: {},
 };
 
-/** What {@link startServer} returns. */
-export type Rig = ReturnType<typeof startServer>;
+/** How a request ended, and what of its answer was passed on. */
+export interface Passed {
+  /** Null if there was none. */
+  error: unknown;
+  head: MediaHead | null;
+  /** The type in the head. */
+  type: string;
+  body: Buffer;
+  /** The body as a text. */
+  text: string;
+  /** What the call counts as made. */
+  made: number;
+}
+
+/** A model server, and the worker's end of it. */
+export interface Rig extends AsyncDisposable {
+  readonly peer: ScriptedServer;
+  readonly server: ModelServer;
+  readonly memory: WorkerMemory;
+  /** Runs a request, and says what the client got and how it ended. */
+  run(
+    request: media.MediaRequest,
+    call?: RecordedCall,
+    progress?: AttemptProgress,
+  ): Promise<Passed>;
+}
 
 /** A model server that answers like this, and the worker's end of it. */
 export function startServer(
   reply: Reply,
   change: BackendChange = {},
   memory: WorkerMemory = new WorkerMemory(1e9),
-) {
+): Rig {
   const peer = startScriptedServer({ reply });
   const server = new ModelServer({
     config: backendAt(peer.baseUrl, change),
@@ -93,12 +121,7 @@ export function startServer(
     peer,
     server,
     memory,
-    /** Runs a request, and says what the client got and how it ended. */
-    async run(
-      request: media.MediaRequest,
-      call: RecordedCall = recordCall(),
-      progress: AttemptProgress = noProgress(),
-    ) {
+    async run(request, call = recordCall(), progress = noProgress()) {
       const answer = new AttemptAnswer(call, progress, request);
       const error: unknown = await passOn({
         request,

@@ -1,5 +1,8 @@
 /** A simulator for tests, with shorthands for requests. */
-import { chatCompletionSchema } from "@gateway/shared/openai/completion";
+import {
+  type ChatCompletion,
+  chatCompletionSchema,
+} from "@gateway/shared/openai/completion";
 import { Buffer } from "node:buffer";
 import { callApi, postChat } from "../../tests/support/chat_request.ts";
 import type { SeenRequest } from "./serving/answer.ts";
@@ -8,21 +11,40 @@ import { serveSimulator, type SimulatorOptions } from "./simulator.ts";
 /** The fields of a request. */
 export type Body = Record<string, unknown>;
 
-/** Starts a simulator on a free port. */
-export function startAsked(options: SimulatorOptions = {}) {
+/** A simulator, and shorthands for requests to it. */
+export interface AskedSimulator extends AsyncDisposable {
+  /** The base URL of its API. */
+  readonly url: string;
   /** Every request for generated content. */
+  readonly seen: SeenRequest[];
+  /** Posts a chat request; a `prompt` becomes its only message. */
+  chat(body: Body): Promise<Response>;
+  /** A whole answer, checked against the schema that the gateway promises. */
+  ask(body?: Body): Promise<ChatCompletion>;
+  /** Posts JSON, or a form if a field is a file. */
+  post(
+    path: string,
+    fields: object,
+    init?: Omit<RequestInit, "body">,
+  ): Promise<Response>;
+  /** The text of the first choice of a whole answer. */
+  text(body?: Body): Promise<string>;
+  /** The data lines of a stream. */
+  stream(body?: Body): Promise<string[]>;
+}
+
+/** Starts a simulator on a free port. */
+export function startAsked(options: SimulatorOptions = {}): AskedSimulator {
   const seen: SeenRequest[] = [];
   const simulator = serveSimulator({
     ...options,
     onRequest: (request) => seen.push(request),
   });
   const { url } = simulator;
-  /** Posts a chat request; a `prompt` becomes its only message. */
   const chat = ({ prompt = "ping", ...body }: Body) =>
     postChat(url, "none", {
       body: { messages: [{ role: "user", content: prompt }], ...body },
     });
-  /** A whole answer, checked against the schema that the gateway promises. */
   const ask = async (body: Body = {}) =>
     chatCompletionSchema.parse(await (await chat(body)).json());
   return {
@@ -30,21 +52,14 @@ export function startAsked(options: SimulatorOptions = {}) {
     seen,
     chat,
     ask,
-    /** Posts JSON, or a form if a field is a file. */
-    post: (
-      path: string,
-      fields: object,
-      init: Omit<RequestInit, "body"> = {},
-    ) => {
+    post: (path, fields, init = {}) => {
       const isForm = Object.values(fields).some((each) => each instanceof File);
       const body = isForm ? formOf(fields) : fields;
       return callApi(`${url}${path}`, "none", { body, ...init });
     },
-    /** The text of the first choice of a whole answer. */
-    text: async (body?: Body) =>
+    text: async (body) =>
       (await ask(body)).choices[0]?.message.content ?? "none",
-    /** The data lines of a stream. */
-    stream: async (body?: Body) => {
+    stream: async (body) => {
       const response = await chat({ ...body, stream: true });
       return (await response.text()).split("\n\n")
         .filter((line) => line !== "").map((line) => line.slice(6));
@@ -62,7 +77,7 @@ function formOf(fields: object): FormData {
 }
 
 /** A recording of about 2.5 seconds: 25 characters are spoken in 70 ms each. */
-export async function recording({ post }: ReturnType<typeof startAsked>) {
+export async function recording({ post }: AskedSimulator): Promise<File> {
   const response = await post("/audio/speech", {
     model: "simulated-speech-1",
     voice: "alloy",

@@ -9,12 +9,17 @@ const sessions = Array.from(
       .replace("-", "").padStart(8, "0").repeat(2),
 );
 
-const serversOf = (weights: { [name: string]: number }) =>
+interface Server {
+  name: string;
+  weight: number;
+  seed: number;
+  running: number;
+}
+
+const serversOf = (weights: { [name: string]: number }): Server[] =>
   Object.entries(weights).map(([name, weight]) => (
     { name, weight, seed: seedOf(name), running: 0 }
   ));
-
-type Server = ReturnType<typeof serversOf>[number];
 
 const nearest = (session: string, servers: readonly Server[]) =>
   servers.toSorted((a, b) => distanceOf(session, a) - distanceOf(session, b))[0]

@@ -218,11 +218,19 @@ export async function findMaster(
   });
 }
 
-type Client = ReturnType<typeof makeClient>;
+/** What a connection uses of the client of the library. */
+interface Client {
+  /** Whether commands can be sent. */
+  readonly isReady: boolean;
+  connect(): Promise<unknown>;
+  sendCommand<T>(args: readonly string[]): Promise<T>;
+  on(event: "error", onError: (cause: unknown) => void): unknown;
+  destroy(): void;
+}
 
 function makeClient(
   { url, username, password, clientName, ...tls }: ServerAddress,
-) {
+): Client {
   return createClient({
     url,
     ...defined({ username, password, name: clientName }),

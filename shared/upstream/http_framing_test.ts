@@ -133,13 +133,19 @@ Deno.test("findHeadEnd() finds the blank line, however it came", () => {
   }
 });
 
-type Decoded = ReturnType<typeof decode>;
+/** A body as far as it was decoded. */
+interface Decoded {
+  text: string;
+  isComplete: boolean;
+  /** Bytes that came after its end. */
+  surplusBytes: number;
+}
 
 /**
  * Decodes with the bytes placed in the middle of a larger buffer, as a read places
  * them.
  */
-function decode(framing: BodyFraming, pieces: Uint8Array[]) {
+function decode(framing: BodyFraming, pieces: Uint8Array[]): Decoded {
   const decoder = new BodyDecoder(framing);
   const text = new TextDecoder();
   let out = "";

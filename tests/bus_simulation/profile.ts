@@ -37,7 +37,56 @@ export class Random {
 export type Weather = "calm" | "sleepy" | "gentle" | "rough";
 
 /** All that is decided about a run before it begins; times are from its begin. */
-export type Profile = ReturnType<typeof makeProfile>;
+export interface Profile {
+  weather: Weather;
+  edges: number;
+  workers: number;
+  pauses: Pause[];
+  limits: StreamLimits;
+  requests: number;
+  style: Style;
+  link: Link;
+  /** When the bus carries everything again. */
+  linkFaultsEndMs: number;
+  /** When, besides, the last pause is over. */
+  quietMs: number;
+  /** Processes that are killed, numbered as in {@link Pause}. */
+  kills: { atMs: number; target: number }[];
+  /** Share of the offers that workers reject. */
+  rejectShare: number;
+  /** Share of the requests that go to the queue group. */
+  anyShare: number;
+  /** Share of the clients that leave. */
+  leaveShare: number;
+  /** Time a client takes for what is there, 0: at once. */
+  clientMsMax: number;
+  hasBeats: boolean;
+}
+
+/** How backends answer. */
+interface Style {
+  stepsMax: number;
+  waitMsMax: number;
+  failShare: number;
+}
+
+/** What may happen to a message, as shares of 1. */
+interface Link {
+  dropShare: number;
+  duplicateShare: number;
+  /** Messages that may overtake or be overtaken. */
+  reorderShare: number;
+  delayMsMax: number;
+}
+
+/** A time in which a process stands still or loses its bus. */
+interface Pause {
+  atMs: number;
+  durationMs: number;
+  kind: "freeze" | "cut";
+  /** Its number: the edges, then the workers. */
+  target: number;
+}
 
 /** Small numbers, so that short answers fill windows and need many replays. */
 const SMALL_LIMITS: StreamLimits = {
@@ -61,7 +110,7 @@ const WEATHERS: readonly [Weather, ...Weather[]] = [
 ];
 
 /** Decides what a run is like. */
-export function makeProfile(random: Random) {
+export function makeProfile(random: Random): Profile {
   const weather = random.pick(WEATHERS);
   const edges = random.whole(1, 2);
   const workers = random.whole(1, 3);
@@ -81,9 +130,6 @@ export function makeProfile(random: Random) {
     requests: random.whole(1, 4),
     style: makeStyle(random),
     link: makeLink(random, weather),
-    /**
-     * When the bus carries everything again, and when the last pause is over as well.
-     */
     linkFaultsEndMs,
     quietMs: Math.max(linkFaultsEndMs, ...pauseEndsMs),
     kills: isRough && random.chance(0.4)
@@ -95,13 +141,12 @@ export function makeProfile(random: Random) {
     rejectShare: random.pick([0, 0, 0.3]),
     anyShare: random.pick([0, 0.3]),
     leaveShare: random.chance(0.3) ? 0.4 : 0,
-    /** Time a client takes for what is there, 0: at once. */
     clientMsMax: random.pick([0, 0, 20, 300]),
     hasBeats: isRough && random.chance(0.5),
   };
 }
 
-function makeStyle(random: Random) {
+function makeStyle(random: Random): Style {
   const { stepsMax, waitMsMax } = random.pick([
     { stepsMax: 80, waitMsMax: 5 },
     { stepsMax: 60, waitMsMax: 50 },
@@ -111,37 +156,36 @@ function makeStyle(random: Random) {
   return { stepsMax, waitMsMax, failShare: random.pick([0, 0.3]) };
 }
 
-/** What may happen to a message, as shares of 1. */
-function makeLink(random: Random, weather: Weather) {
+/** Calm and sleepy weather harm no message. */
+function makeLink(random: Random, weather: Weather): Link {
   const isClean = weather === "calm" || weather === "sleepy";
   const share = (most: number) =>
     isClean || random.chance(0.4) ? 0 : random.between(0, most);
   return {
     dropShare: share(weather === "rough" ? 0.5 : 0.2),
     duplicateShare: share(0.2),
-    /** Messages that may overtake or be overtaken. */
     reorderShare: share(0.3),
     delayMsMax: isClean ? 2 : random.pick([0.5, 2, 80]),
   };
 }
 
-/**
- * Times in which a process stands still or loses its bus. `target`: the edges, then the
- * workers.
- */
+/** Sleepy weather freezes edges; gentle and rough, any process. */
 function makePauses(
   random: Random,
   weather: Weather,
   { targets, untilMs }: { targets: number; untilMs: number },
-) {
+): Pause[] {
   if (weather === "calm") return [];
   const isSleepy = weather === "sleepy";
-  return Array.from({ length: random.whole(isSleepy ? 1 : 0, 3) }, () => ({
-    atMs: random.between(0, untilMs),
-    durationMs: random.between(10, PAUSE_MS_MAX[weather]),
-    kind: isSleepy || random.chance(0.4) ? "freeze" : "cut",
-    target: random.whole(0, targets - 1),
-  }));
+  return Array.from(
+    { length: random.whole(isSleepy ? 1 : 0, 3) },
+    (): Pause => ({
+      atMs: random.between(0, untilMs),
+      durationMs: random.between(10, PAUSE_MS_MAX[weather]),
+      kind: isSleepy || random.chance(0.4) ? "freeze" : "cut",
+      target: random.whole(0, targets - 1),
+    }),
+  );
 }
 
 /**
@@ -161,7 +205,32 @@ const headOf = (name: string): string =>
   });
 
 /** All that a backend will say after one offer. */
-export type Script = ReturnType<typeof makeScript>;
+export interface Script {
+  steps: ScriptStep[];
+  /** Of the whole answer. */
+  tokens: number;
+  fails: boolean;
+  /** Whether its failure is one that another server may repair. */
+  retryable: boolean;
+  /** A head, then bytes without lines. */
+  isForwarded: boolean;
+  /** 0 without a head. */
+  headBytes: number;
+  bytes: Uint8Array;
+  durationMs: number;
+}
+
+/** What a backend says at once, after a wait. */
+interface ScriptStep {
+  waitMs: number;
+  /**
+   * Where in the script's bytes this step's bytes end: it says whole lines, except of
+   * a forwarded answer.
+   */
+  endByte: number;
+  /** Tokens so far. */
+  tokens: number;
+}
 
 /**
  * Makes up an answer. The bytes for every offer of every request differ in every line,
@@ -171,19 +240,11 @@ export function makeScript(
   name: string,
   random: Random,
   { style, limits }: Profile,
-) {
+): Script {
   const fails = random.chance(style.failShare);
   const retryable = fails && !random.chance(0.5);
   const count = retryable ? 0 : random.whole(0, style.stepsMax);
-  const steps: {
-    waitMs: number;
-    /**
-     * Where in the script's bytes this step's bytes end: it says whole lines, except of
-     * a forwarded answer.
-     */
-    endByte: number;
-    tokens: number;
-  }[] = [];
+  const steps: ScriptStep[] = [];
   const isForwarded = random.chance(FORWARDED_SHARE);
   let text = isForwarded && count > 0 ? headOf(name) : "";
   const headBytes = text.length;
@@ -205,7 +266,6 @@ export function makeScript(
     tokens,
     fails,
     retryable,
-    /** A head, then bytes without lines; 0 without a head. */
     isForwarded,
     headBytes,
     bytes: new TextEncoder().encode(text),

@@ -3,7 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { SteadyClock } from "@gateway/shared/process/clock";
-import { makeProfile, Random, type Script } from "./profile.ts";
+import { makeProfile, type Profile, Random, type Script } from "./profile.ts";
 
 /** Simulated time: runs what was planned, in order of time, then of planning. */
 export class Scheduler {
@@ -44,7 +44,7 @@ export class Scheduler {
 /** What a run consists of: its random numbers, its profile, time, and the bus. */
 export class World {
   readonly random: Random;
-  readonly profile: ReturnType<typeof makeProfile>;
+  readonly profile: Profile;
   readonly scheduler = new Scheduler();
   readonly counts = noCounts();
 
@@ -240,9 +240,23 @@ export class OfferRecord {
 }
 
 /** How often things happened: a simulation that never sees a fault proves nothing. */
-export type Counts = ReturnType<typeof noCounts>;
+export interface Counts {
+  complete: number;
+  error: number;
+  lost: number;
+  rejected: number;
+  clientGone: number;
+  edgeDead: number;
+  retries: number;
+  naks: number;
+  resentFrames: number;
+  strayAnswers: number;
+  cancelled: number;
+  forgotten: number;
+  blocked: number;
+}
 
-const noCounts = () => ({
+const noCounts = (): Counts => ({
   complete: 0,
   error: 0,
   lost: 0,

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import {
+  type ChatCompletion,
   type ChatCompletionChunk,
   chatCompletionChunkSchema,
   chatCompletionSchema,
@@ -35,8 +36,38 @@ export interface Exchange {
   received: Promise<string>;
 }
 
-/** The shorthands of {@link createContext}. */
-export type Context = ReturnType<typeof createContext>;
+/** A running gateway, and shorthands to call it. */
+export interface Context {
+  readonly gateway: LaunchedGateway;
+  /** Where chat requests go. */
+  readonly chatUrl: string;
+  readonly key: string;
+  /** All requests so far. */
+  readonly exchanges: Exchange[];
+  /** Fetches as the global function does, and keeps requests and answers. */
+  fetch(to: string, init?: RequestInit): Promise<Response>;
+  /** Calls a path below `/v1` with the key; `init.headers` come on top. */
+  call(path: string, init?: RequestInit): Promise<Response>;
+  /** Posts a chat request; fields of `change` replace those of {@link M1}. */
+  chat(change?: object, init?: RequestInit): Promise<Response>;
+  /** Posts a body as it is to the chat endpoint, as JSON by default. */
+  post(body: BodyInit, headers?: Record<string, string>): Promise<Response>;
+  /** The answer to a request that is not refused. */
+  answer(change?: object): Promise<ChatCompletion>;
+  /** The stream that answers a request, read to its end. */
+  stream(change?: object): Promise<StreamAnswer>;
+}
+
+/** A stream that was read to its end. */
+export interface StreamAnswer {
+  response: Response;
+  lines: string[];
+  /** Decoded chunks, or the error event in the place of one. */
+  chunks: (ChatCompletionChunk & { error?: unknown })[];
+  isDone: boolean;
+  /** The text of choice 0. */
+  content: string;
+}
 
 /** A group of cases by their titles, each a step of the test, in this order. */
 export interface Cases {
@@ -44,10 +75,9 @@ export interface Cases {
 }
 
 /** Returns shorthands that call a gateway and check its answers against the schemas. */
-export function createContext(gateway: LaunchedGateway) {
+export function createContext(gateway: LaunchedGateway): Context {
   const authorization = `Bearer ${gateway.state.api_key}`;
   const exchanges: Exchange[] = [];
-  /** Fetches as the global function does, and keeps requests and answers. */
   const fetch = async (to: string, init: RequestInit = {}) => {
     const response = await globalThis.fetch(to, init);
     const type = response.headers.get("content-type") ?? "";
@@ -59,13 +89,11 @@ export function createContext(gateway: LaunchedGateway) {
     exchanges.push({ method, url: new URL(to), sent, response, received });
     return response;
   };
-  /** Calls a path below `/v1` with the key; `init.headers` come on top. */
   const call = (path: string, init: RequestInit = {}) =>
     fetch(`${gateway.baseUrl()}${path}`, {
       ...init,
       headers: { authorization, ...Object(init.headers) },
     });
-  /** Posts a chat request; fields of `change` replace those of {@link M1}. */
   const chat = (change: object = {}, init: RequestInit = {}) =>
     call("/chat/completions", {
       ...init,
@@ -75,25 +103,21 @@ export function createContext(gateway: LaunchedGateway) {
     });
   return {
     gateway,
-    /** Where chat requests go. */
     chatUrl: `${gateway.baseUrl()}/chat/completions`,
     key: gateway.state.api_key,
     call,
     chat,
     fetch,
     exchanges,
-    post: (
-      body: BodyInit,
-      headers: Record<string, string> = { "content-type": "application/json" },
-    ) => call("/chat/completions", { method: "POST", headers, body }),
-    /** The answer to a request that is not refused. */
-    answer: async (change: object = {}) => {
+    post: (body, headers = { "content-type": "application/json" }) =>
+      call("/chat/completions", { method: "POST", headers, body }),
+    answer: async (change = {}) => {
       const response = await chat(change);
       const text = await response.text();
       assert.equal(response.status, 200, text);
       return chatCompletionSchema.parse(JSON.parse(text));
     },
-    stream: async (change: object = {}) => {
+    stream: async (change = {}) => {
       const result = await readStream(await chat({ ...change, stream: true }));
       const { response, lines } = result;
       const exchange = exchanges.find((one) => one.response === response);
@@ -103,11 +127,8 @@ export function createContext(gateway: LaunchedGateway) {
   };
 }
 
-/**
- * Reads a stream to its end and checks what holds for every stream. `content` is of
- * choice 0.
- */
-export async function readStream(response: Response) {
+/** Reads a stream to its end and checks what holds for every stream. */
+export async function readStream(response: Response): Promise<StreamAnswer> {
   assert.equal(response.status, 200);
   const header = (name: string) => response.headers.get(name);
   assert.match(header("content-type") ?? "", /^text\/event-stream/);
@@ -118,9 +139,8 @@ export async function readStream(response: Response) {
   const data = lines.filter((line) => line.startsWith("data: "))
     .map((line) => line.slice("data: ".length));
   const isDone = data.at(-1) === "[DONE]";
-  /** Decoded chunks, or the error event in the place of one. */
-  const chunks: (ChatCompletionChunk & { error?: unknown })[] =
-    (isDone ? data.slice(0, -1) : data).map((text) => JSON.parse(text));
+  const chunks: StreamAnswer["chunks"] = (isDone ? data.slice(0, -1) : data)
+    .map((text) => JSON.parse(text));
   for (const chunk of chunks) {
     if (!("error" in chunk)) chatCompletionChunkSchema.parse(chunk);
   }

@@ -10,7 +10,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { CLOSE } from "../support/model_servers/model_answers.ts";
-import { setup } from "../forward/forward_rig.ts";
+import { type ForwardRig, setup } from "../forward/forward_rig.ts";
 import { readSources } from "../support/repository/source_files.ts";
 import { until } from "../support/wait_for.ts";
 import { CaseFile } from "./case_file.ts";
@@ -32,8 +32,6 @@ interface Expected {
   usage?: { [count: string]: unknown };
 }
 
-type Rig = Awaited<ReturnType<typeof setup>>;
-
 Deno.test("every case about forwarded answers is read through the gateway", async (t) => {
   await using rig = await setup(() => [CLOSE]);
   const files = readSources(["tests/corpus/forwarded"], /\.txt$/);
@@ -44,7 +42,7 @@ Deno.test("every case about forwarded answers is read through the gateway", asyn
   }
 });
 
-async function check(given: CaseFile, rig: Rig): Promise<void> {
+async function check(given: CaseFile, rig: ForwardRig): Promise<void> {
   const [server = assert.fail()] = rig.servers;
   const response = given.response() ?? new Uint8Array();
   server.reply = () => [{ send: response }, CLOSE];

@@ -11,6 +11,7 @@ import {
   startDeployedNats,
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
+import type { NatsServer } from "../support/servers/nats_server.ts";
 import { sendChat } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { makeKey, runKeys } from "../support/gateway/key_commands.ts";
@@ -104,7 +105,7 @@ const reconnections = (
 /** The command line takes the new password of the bus; the old one is void. */
 async function rotatesAdmin(
   secrets: DeployedSecrets,
-  nats: Awaited<ReturnType<typeof startDeployedNats>>,
+  nats: NatsServer,
   adminEnv: ServiceEnv,
 ): Promise<void> {
   const old = await secrets.read("nats_admin_password");

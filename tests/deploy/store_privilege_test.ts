@@ -81,14 +81,23 @@ const FOR_NOBODY = ("KEYS *;SCAN 0;RANDOMKEY;EVAL return 0;SCRIPT FLUSH;" +
   "CLIENT KILL TYPE normal;MONITOR;MODULE LIST;MIGRATE h 1 k 0 1;" +
   "GET somebody:else;SET somebody:else x").split(";");
 
-type KeyedCommand = ReturnType<typeof keyedCommands>[number];
+/** A command of Redis that takes keys. */
+interface KeyedCommand {
+  /** Its name, and that of the subcommand. */
+  words: string[];
+  /** The fewest words that it takes. */
+  argsMin: number;
+  /** Positions of its keys among the words; the last one may count from the end. */
+  firstKey: number;
+  lastKey: number;
+}
 
 /**
  * Every command of the server that takes keys, subcommands too, with the positions of
  * its keys. An entry of what COMMAND answers: name, arity, flags, first key, last key,
  * …, subcommands.
  */
-function keyedCommands(reply: unknown) {
+function keyedCommands(reply: unknown): KeyedCommand[] {
   const entries = z.array(z.array(z.unknown()));
   const commands = entries.parse(reply);
   const subcommands = commands.flatMap((entry) =>

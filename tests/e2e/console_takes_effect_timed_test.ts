@@ -14,7 +14,10 @@ import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { LONG } from "../support/gateway/simulator.ts";
 import type { TestClient } from "../../services/key-admin/client_fixture.ts";
-import { makeKey } from "../../services/key-admin/forms_fixture.ts";
+import {
+  type MadeKey,
+  makeKey,
+} from "../../services/key-admin/forms_fixture.ts";
 import { matchIn, openConsole } from "../support/gateway/console_client.ts";
 import { startRedisServer } from "../support/servers/redis_server.ts";
 import { until } from "../support/wait_for.ts";
@@ -33,16 +36,22 @@ const STOP_MS_MAX = 1_000;
 const STATUS_OF = { disable: 403, enable: 200, delete: 401 } as const;
 type Change = keyof typeof STATUS_OF;
 
-type WatchedKey = Awaited<ReturnType<typeof createWatched>>;
-
 /** A key, and what requests with it were to be answered since it was made. */
-async function createWatched(browser: TestClient, description: string) {
+interface WatchedKey extends MadeKey {
+  /** Every change must name it, and raises it. */
+  version: number;
   /**
    * Statuses that are right, by phase: one while a state holds, two during a change.
    * The last phase is now.
    */
+  phases: number[][];
+}
+
+async function createWatched(
+  browser: TestClient,
+  description: string,
+): Promise<WatchedKey> {
   const phases: number[][] = [[STATUS_OF.enable]];
-  // Every change must name the version, and raises it.
   return { ...await makeKey(browser, description), version: 1, phases };
 }
 

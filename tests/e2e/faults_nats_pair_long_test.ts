@@ -5,10 +5,15 @@ import { BUS_TIMING } from "@gateway/shared/bus/link_nats";
 import { ask, endsAs } from "../support/gateway/chat_outcome.ts";
 import { freePort } from "../support/servers/local_server.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import { startNatsServer } from "../support/servers/nats_server.ts";
+import type { InProcessEdge } from "../support/gateway/in_process_edge.ts";
+import {
+  type NatsServer,
+  startNatsServer,
+} from "../support/servers/nats_server.ts";
 import { owning } from "../support/process.ts";
 import {
   answerOf,
+  type TokenBackend,
   tokenBackend,
 } from "../support/model_servers/scripted_model_server.ts";
 import { until } from "../support/wait_for.ts";
@@ -22,10 +27,15 @@ const NOISE_MS = 1_500;
 /** In this time a frozen server is left. */
 const FOUND_MS = BUS_TIMING.silentMs;
 
-type Pair = Awaited<ReturnType<typeof startPair>>;
+/** An edge on one server and a worker on the other. */
+interface Pair extends AsyncDisposable {
+  /** Whom each is connected to. */
+  serverOf: { edge: NatsServer; worker: NatsServer };
+  edge: InProcessEdge;
+  backend: TokenBackend;
+}
 
-/** Two servers, an edge on one and a worker on the other. */
-async function startPair() {
+async function startPair(): Promise<Pair> {
   await using stack = new AsyncDisposableStack();
   const [routeA, routeB] = [freePort(), freePort()];
   const config = (own: number, other: number) =>
@@ -43,7 +53,6 @@ async function startPair() {
   const servers = [b.server, a.server];
   await gateway.addWorker(backend, { servers });
   await until(() => edge.dispatcher.workers.totals().workers === 1);
-  /** Whom each is connected to. */
   const serverOf = { edge: a, worker: b };
   return owning(stack, { serverOf, edge, backend });
 }

@@ -14,9 +14,9 @@ import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import {
-  type RunningSimulator,
   simulates,
   startSimulator,
+  type WatchedSimulator,
 } from "../support/gateway/simulator.ts";
 import { startRedisServer } from "../support/servers/redis_server.ts";
 import {
@@ -79,7 +79,7 @@ interface Begun {
 /** Two edges and two workers in front of a simulator. */
 class Fleet {
   constructor(
-    readonly server: RunningSimulator,
+    readonly server: WatchedSimulator,
     readonly gateway: LaunchedGateway,
   ) {}
 

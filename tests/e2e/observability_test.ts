@@ -7,9 +7,9 @@ import { postChat } from "../support/chat_request.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import {
-  type RunningSimulator,
   simulates,
   startSimulator,
+  type WatchedSimulator,
 } from "../support/gateway/simulator.ts";
 import { until } from "../support/wait_for.ts";
 
@@ -42,7 +42,13 @@ const textsOf = (attributes: readonly Attribute[] = []) =>
     attributes.map(({ key, value }) => [key, value.stringValue]),
   );
 
-const spansOf = ({ resourceSpans }: TraceExport) =>
+/** A span with its attributes by name, and the service that made it. */
+interface ServiceSpan extends Omit<Span, "attributes"> {
+  service: string | undefined;
+  attributes: { [name: string]: string | undefined };
+}
+
+const spansOf = ({ resourceSpans }: TraceExport): ServiceSpan[] =>
   resourceSpans.flatMap(({ resource, scopeSpans }) =>
     scopeSpans.flatMap(({ spans }) => spans).map((span) => ({
       ...span,
@@ -51,12 +57,10 @@ const spansOf = ({ resourceSpans }: TraceExport) =>
     }))
   );
 
-type ServiceSpan = ReturnType<typeof spansOf>[number];
-
 /** A gateway whose spans are collected, in front of a model server that is watched. */
 interface Observed {
   gateway: LaunchedGateway;
-  model: RunningSimulator;
+  model: WatchedSimulator;
   /** All spans that have been exported so far. */
   spans: readonly ServiceSpan[];
 }

@@ -14,8 +14,8 @@ import { startGateway } from "../support/gateway/gateway.ts";
 import { makeKey } from "../support/gateway/key_commands.ts";
 import type { RunningService } from "../support/gateway/services.ts";
 import {
-  type RunningSimulator,
   startSimulator,
+  type WatchedSimulator,
 } from "../support/gateway/simulator.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
@@ -33,7 +33,7 @@ interface Caller {
 
 interface StudioOptions {
   world: RedisWorld;
-  simulator: RunningSimulator;
+  simulator: WatchedSimulator;
   caller: Caller;
   /** Starts a service for them. */
   start: (name: ServiceName) => Promise<RunningService>;
@@ -47,7 +47,7 @@ class Studio {
   videos = 0;
 
   readonly world: RedisWorld;
-  readonly simulator: RunningSimulator;
+  readonly simulator: WatchedSimulator;
   readonly #caller: Caller;
   readonly #start: (name: ServiceName) => Promise<RunningService>;
 

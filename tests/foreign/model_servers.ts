@@ -26,7 +26,11 @@ const AIMOCK_VERSION = "1.43.0";
 const OLLAMA = `${cwd}/ollama/bin/ollama`;
 const OLLAMA_VERSION = "v0.13.5";
 
-type ForeignServer = Awaited<ReturnType<typeof start>>;
+/** A model server of another project, which runs. */
+interface ForeignServer extends AsyncDisposable {
+  baseUrl: string;
+  model: string;
+}
 
 interface ForeignSoftware extends ModelServerTraits {
   /** A shell script that is run once in a cache folder outside the repository. */
@@ -142,7 +146,7 @@ async function start(
     /** Removes what the server leaves behind. */
     cleanUp?: () => Promise<void>;
   },
-) {
+): Promise<ForeignServer> {
   const process = startProcess(options);
   const baseUrl = `http://127.0.0.1:${port}/v1`;
   await waitFor(async () => {

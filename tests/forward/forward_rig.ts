@@ -3,9 +3,12 @@ import assert from "node:assert/strict";
 import { type CatalogFile, parseCatalog } from "@gateway/shared/models/catalog";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
+import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
+import type { OpenGateway } from "../support/gateway/open.ts";
 import {
   type Reply,
+  type ScriptedServer,
   startScriptedServer,
   type WholeRequest,
 } from "../support/model_servers/scripted_server.ts";
@@ -18,8 +21,25 @@ const SLOWER = 20;
 type Model = CatalogFile["models"][number];
 type Backend = Model["backends"][number];
 
+/** A running gateway, and the servers of its models. */
+export interface ForwardRig extends AsyncDisposable {
+  readonly servers: ScriptedServer[];
+  readonly gateway: OpenGateway;
+  /** The first request of the first server, as soon as it has come. */
+  request(): Promise<WholeRequest>;
+  /** How requests ended, once for each settlement. */
+  settlements(): (RunOutcome | null)[];
+  /** Posts JSON to a path of the API. */
+  post(
+    path: string,
+    body: string,
+    headers?: Record<string, string>,
+  ): Promise<Response>;
+}
+
 /** Starts it with an embedding, a rerank and a chat model, each on all these servers. */
-export const setup = (...replies: Reply[]) => setupWith({}, ...replies);
+export const setup = (...replies: Reply[]): Promise<ForwardRig> =>
+  setupWith({}, ...replies);
 
 /** Starts it with changes of its chat model and of its backends. */
 export async function setupWith(
@@ -30,7 +50,7 @@ export async function setupWith(
     streamHeadMs?: number;
   },
   ...replies: Reply[]
-) {
+): Promise<ForwardRig> {
   await using starting = new AsyncDisposableStack();
   const servers = replies.map((reply) =>
     starting.use(startScriptedServer({ reply }))
@@ -63,11 +83,9 @@ export async function setupWith(
   return {
     servers,
     gateway,
-    /** The first request of the first server, as soon as it has come. */
-    request: (): Promise<WholeRequest> =>
-      servers[0]?.request(1) ?? assert.fail("no server"),
+    request: () => servers[0]?.request(1) ?? assert.fail("no server"),
     settlements: () => gateway.edge.settlements(),
-    post: (path: string, body: string, headers: Record<string, string> = {}) =>
+    post: (path, body, headers = {}) =>
       fetch(`${gateway.baseUrl()}/${path}`, {
         method: "POST",
         body,

@@ -6,7 +6,7 @@ import {
   lastChunk,
 } from "../support/model_servers/model_answers.ts";
 import { named, stream, WHOLE_COMPLETION } from "./event_streams.ts";
-import { KEY, setup } from "./forward_rig.ts";
+import { type ForwardRig, KEY, setup } from "./forward_rig.ts";
 
 const ITEM = {
   type: "message",
@@ -34,7 +34,7 @@ const EVENTS = named("response.created", {
   logprobs: [],
 }) + named("response.completed", { response: DONE, sequence_number: 2 });
 
-const clientOf = ({ gateway }: Awaited<ReturnType<typeof setup>>) =>
+const clientOf = ({ gateway }: ForwardRig) =>
   new OpenAI({ baseURL: gateway.baseUrl(), apiKey: KEY, maxRetries: 0 });
 
 Deno.test("openai-node reads responses, whole and streamed", async () => {

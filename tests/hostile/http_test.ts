@@ -25,12 +25,20 @@ const QUIET_MS = 150;
 const UNAUTHORIZED =
   `{"error":{"code":"unauthorized","message":"unauthorized","type":"error"}}`;
 
-type Answer = Awaited<ReturnType<typeof send>>;
+/** What came back over a socket. */
+interface Answer {
+  /** 0: the connection was closed without an answer. */
+  status: number;
+  head: string;
+  body: string;
+}
 
-async function send(url: string, bytes: string | Uint8Array) {
+async function send(
+  url: string,
+  bytes: string | Uint8Array,
+): Promise<Answer> {
   const text = await rawExchange(url, [bytes], QUIET_MS);
   const [head = "", ...rest] = text.split("\r\n\r\n");
-  /** 0: the connection was closed without an answer. */
   const status = Number(/^HTTP\/1\.[01] (\d{3}) /.exec(head)?.[1] ?? 0);
   return { status, head, body: rest.join("\r\n\r\n") };
 }

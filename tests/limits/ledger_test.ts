@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import {
+  type LimiterState,
   readState,
   type UsageCounted,
   usageCounted,
@@ -42,7 +43,17 @@ const namesOf = (key: TestKey) => ({
 });
 
 /** What is kept of a key and of its owner. */
-async function readBooks({ world }: LimitedGateway, key: TestKey) {
+/** What Redis has about a key and its owner. */
+interface Books {
+  key: LimiterState;
+  owner: LimiterState;
+  usage: UsageCounted;
+}
+
+async function readBooks(
+  { world }: LimitedGateway,
+  key: TestKey,
+): Promise<Books> {
   const read = async (name: string) =>
     await readState(world, name) ?? assert.fail(name);
   const names = namesOf(key);
@@ -170,8 +181,6 @@ class Run {
 
 /** The tokens that a request asks for. */
 const tokensOf = (number: number) => 1 + number % 60;
-
-type Books = Awaited<ReturnType<typeof readBooks>>;
 
 /** Half of what the buckets of the key and its owner hold is used up. */
 async function useHalf(gateway: LimitedGateway, key: TestKey): Promise<void> {

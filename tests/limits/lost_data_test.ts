@@ -9,7 +9,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { scriptCalls } from "../support/limits/admission_fixture.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
-import type { TestKey } from "../support/gateway/limited.ts";
+import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import type { LimitedEdge } from "../support/gateway/limited_edge.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
@@ -18,20 +18,25 @@ const RECOVERY_MS = 2_000;
 const ASKED = 30;
 const EDGES = 2;
 
-type Started = Awaited<ReturnType<typeof startWithKeys>>;
+/** A gateway with these keys. */
+interface Started extends LimitedGateway {
+  /** Known to all edges. */
+  seen: TestKey;
+  /** Known to none. */
+  unseen: TestKey;
+  /** Nobody's, known to be so by all edges. */
+  wrong: TestKey;
+}
 
 /** A well-formed key that does not exist. */
 function nobodysKey(): TestKey {
   return { keyId: "", ownerId: "", value: mintKey(randomBytes) };
 }
 
-async function startWithKeys() {
+async function startWithKeys(): Promise<Started> {
   const gateway = await startGateway("limited", { edges: EDGES });
-  /** Known to all edges. */
   const seen = await gateway.addKey();
-  /** Known to none. */
   const unseen = await gateway.addKey();
-  /** Nobody's, known to be so by all edges. */
   const wrong = nobodysKey();
   for (let edge = 0; edge < EDGES; edge += 1) {
     assert.equal(await gateway.status(seen, { edge }), 200);

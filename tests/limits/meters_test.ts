@@ -10,7 +10,10 @@ import {
   type Principal,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
-import { loneEdge } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
+import {
+  type LoneEdge,
+  loneEdge,
+} from "../../services/edge-auth/limits/lone_edge_fixture.ts";
 import {
   bindingMeter,
   readMeters,
@@ -36,8 +39,6 @@ const LARGE = 12_000;
 const SLACK = 0.05;
 
 const ASK = { scope: "chat", model: null } as const;
-
-type LoneEdge = Awaited<ReturnType<typeof loneEdge>>;
 
 /** A key, its owner, and an edge that admits its requests. */
 interface Metered {

@@ -3,19 +3,29 @@ import assert from "node:assert/strict";
 import type { Grant } from "../../services/edge-auth/limits/limiter.ts";
 import type { Cost, Units } from "../../services/edge-auth/limits/cost.ts";
 import type { Principal } from "@gateway/shared/keys/record";
-import { startRedisWorld } from "../support/limits/admission_fixture.ts";
-import { type FleetEdge, startFleet } from "../support/limits/edge_fleet.ts";
+import {
+  type RedisWorld,
+  startRedisWorld,
+} from "../support/limits/admission_fixture.ts";
+import {
+  type Fleet,
+  type FleetEdge,
+  startFleet,
+} from "../support/limits/edge_fleet.ts";
 import { owning } from "../support/process.ts";
 import { until } from "../support/wait_for.ts";
 
 /** Every one of 2,000 shall have an answer, however busy the machine is. */
 const PATIENT_MS = 10_000;
 
-/** What {@link startStage} starts. */
-export type Stage = Awaited<ReturnType<typeof startStage>>;
+/** A Redis, and edges that share it. */
+export interface Stage extends AsyncDisposable {
+  readonly world: RedisWorld;
+  readonly fleet: Fleet;
+}
 
 /** Starts a Redis, and edges that wait so long for its answers. */
-export async function startStage(deadlineMs = PATIENT_MS) {
+export async function startStage(deadlineMs = PATIENT_MS): Promise<Stage> {
   await using started = new AsyncDisposableStack();
   const config = ["appendonly yes"];
   const world = started.use(await startRedisWorld({ config }));

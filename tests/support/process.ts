@@ -10,12 +10,23 @@ export interface ProcessOptions {
 }
 
 /** A process that a test started. */
-export type RunningProcess = ReturnType<typeof startProcess>;
+export interface RunningProcess extends AsyncDisposable {
+  readonly pid: number;
+  readonly isRunning: boolean;
+  /** Settles when the process has ended and all of its output was read. */
+  readonly exited: Promise<Deno.CommandStatus>;
+  /** Standard output and standard error in order, the last 64 Ki characters. */
+  output(): string;
+  /** Does nothing once the process has ended. */
+  signal(name: Deno.Signal): void;
+  /** SIGKILL, which also ends a process stopped by SIGSTOP, then waits. */
+  kill(): Promise<void>;
+}
 
 /** Starts a process whose output is captured and which cannot outlive `await using`. */
 export function startProcess(
   { command, args, env = {}, cwd = Deno.cwd() }: ProcessOptions,
-) {
+): RunningProcess {
   const child = new Deno.Command(command, {
     args,
     env,
@@ -31,7 +42,6 @@ export function startProcess(
       output = (output + text).slice(-OUTPUT_CHARS_MAX);
     }
   };
-  /** Settles when the process has ended and all of its output was read. */
   const exited = Promise.all([
     child.status.finally(() => {
       isRunning = false;
@@ -39,7 +49,6 @@ export function startProcess(
     keep(child.stdout),
     keep(child.stderr),
   ]).then(([status]) => status);
-  /** Does nothing once the process has ended. */
   const signal = (name: Deno.Signal) => {
     try {
       if (isRunning) child.kill(name);
@@ -48,7 +57,6 @@ export function startProcess(
       if (!(error instanceof TypeError)) throw error;
     }
   };
-  /** SIGKILL, which also ends a process stopped by SIGSTOP, then waits. */
   const kill = async () => {
     signal("SIGKILL");
     await exited;
@@ -59,7 +67,6 @@ export function startProcess(
       return isRunning;
     },
     exited,
-    /** Standard output and standard error in order, the last 64 Ki characters. */
     output: () => output,
     signal,
     kill,

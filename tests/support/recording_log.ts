@@ -1,15 +1,28 @@
 /** A log that tests read. */
-import type { LogFields, LogLevel } from "@gateway/shared/process/log";
+import type { Log, LogFields, LogLevel } from "@gateway/shared/process/log";
+
+/** A line that was logged. */
+export interface LogLine {
+  level: LogLevel;
+  event: string;
+  fields: LogFields;
+}
 
 /** A log that keeps its lines for a test to look at. */
-export function createRecordingLog() {
-  const lines: { level: LogLevel; event: string; fields: LogFields }[] = [];
+export interface RecordingLog extends Log {
+  readonly lines: LogLine[];
+  /** The fields of the first line of this event. */
+  find(event: string): LogFields | undefined;
+}
+
+/** Returns a log without lines. */
+export function createRecordingLog(): RecordingLog {
+  const lines: LogLine[] = [];
   const keep = (level: LogLevel) => (event: string, fields: LogFields = {}) =>
     void lines.push({ level, event, fields });
   return {
     lines,
-    /** The fields of the first line of this event. */
-    find: (event: string) => lines.find((line) => line.event === event)?.fields,
+    find: (event) => lines.find((line) => line.event === event)?.fields,
     debug: keep("debug"),
     info: keep("info"),
     warn: keep("warn"),

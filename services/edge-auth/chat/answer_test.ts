@@ -25,7 +25,7 @@ function createResponse() {
 function setup(change: Partial<AnswerOptions> = {}) {
   const clock = { ms: 0 };
   const told = { delivered: [] as number[], cancelled: [] as string[] };
-  const out: ReturnType<typeof createResponse> = createResponse();
+  const out = createResponse();
   const options: AnswerOptions = {
     out,
     lease: null,

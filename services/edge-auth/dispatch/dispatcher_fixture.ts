@@ -9,7 +9,7 @@ import {
 } from "@gateway/shared/bus/frame";
 import { encodeErr, type RejectReason } from "@gateway/shared/bus/payloads";
 import { decodeJob, encodeWorkerBeat } from "@gateway/shared/bus/job";
-import { NoRespondersError } from "@gateway/shared/bus/link";
+import { type BusMessage, NoRespondersError } from "@gateway/shared/bus/link";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
@@ -80,10 +80,7 @@ class ScriptedBus implements EdgeLink {
     else this.#onJob(subject, reply, payload);
   }
 
-  request(
-    subject: string,
-    payload: Uint8Array,
-  ): ReturnType<EdgeLink["request"]> {
+  request(subject: string, payload: Uint8Array): Promise<BusMessage> {
     const [kind, worker = ""] = subject.split(".").slice(3);
     this.#note(`${kind === "ctl" ? "probe" : "piece"} ${worker}`);
     if (this.answers.has(worker)) {

@@ -19,11 +19,14 @@ export async function edgeLink(world: RedisWorld) {
   );
 }
 
+/** The limiter of an edge, which ends with its test. */
+export interface LoneEdge extends Limiter, AsyncDisposable {}
+
 /** A limiter for tests with a single edge, which has that user. */
 export async function loneEdge(
   world: RedisWorld,
   now: MonotonicNow = monotonicNow,
-) {
+): Promise<LoneEdge> {
   const limiter = new Limiter({
     redis: await edgeLink(world),
     now,

@@ -66,6 +66,16 @@ export const listQuery = z.object({
   after: z.string().exactOptional(),
 });
 
+/** What {@link listQuery} reads. */
+export type ListQuery = z.output<typeof listQuery>;
+
+/** A page of a list. */
+export interface VideoPage {
+  jobs: VideoJob[];
+  /** Whether the list goes on. */
+  hasMore: boolean;
+}
+
 /** What {@link VideoJobs} needs. */
 export interface VideoJobsOptions {
   redis: Pick<RedisLink, "command" | "evalScript">;
@@ -122,9 +132,9 @@ export class VideoJobs {
   /** The jobs of an owner for which `isShown`; null if `after` is not one of them. */
   async list(
     ownerId: string,
-    { limit, order, after }: z.output<typeof listQuery>,
+    { limit, order, after }: ListQuery,
     isShown: (job: VideoJob) => boolean,
-  ): Promise<{ jobs: VideoJob[]; hasMore: boolean } | null> {
+  ): Promise<VideoPage | null> {
     const prefix = order === "asc" ? "Z" : "ZREV";
     const key = jobsKey(ownerId);
     const last = after === undefined

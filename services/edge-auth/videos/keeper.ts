@@ -21,7 +21,14 @@ import type { Limiter } from "../limits/limiter.ts";
 import { unreadable } from "../media/relay.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import type { RunStarter } from "../requests/run_record.ts";
-import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
+import {
+  isOver,
+  type ListQuery,
+  ownerOf,
+  type VideoJob,
+  type VideoJobs,
+  type VideoPage,
+} from "./jobs.ts";
 
 /** What {@link VideoKeeper} needs. */
 export interface VideoKeeperOptions {
@@ -149,9 +156,11 @@ export class VideoKeeper {
 
   /** See {@link VideoJobs.list}. */
   list(
-    ...terms: Parameters<VideoJobs["list"]>
-  ): ReturnType<VideoJobs["list"]> {
-    return this.#options.jobs.list(...terms);
+    ownerId: string,
+    query: ListQuery,
+    isShown: (job: VideoJob) => boolean,
+  ): Promise<VideoPage | null> {
+    return this.#options.jobs.list(ownerId, query, isShown);
   }
 
   /**

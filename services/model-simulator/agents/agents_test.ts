@@ -2,7 +2,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import assert from "node:assert/strict";
 import OpenAI from "openai";
-import { startAsked } from "../ask_fixture.ts";
+import { type AskedSimulator, startAsked } from "../ask_fixture.ts";
 
 const MODEL = "neutral-3.7-plus";
 const PROMPT = "What is the weather in San Francisco, CA?";
@@ -12,7 +12,7 @@ const WEATHER = {
   required: ["city"],
 };
 
-function clientsOf({ url }: ReturnType<typeof startAsked>) {
+function clientsOf({ url }: AskedSimulator) {
   const options = { apiKey: "none", maxRetries: 0 };
   return {
     openai: new OpenAI({ baseURL: url, ...options }),

@@ -86,29 +86,35 @@ export function checkSchemas(request: ChatRequest): void {
   [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
 }
 
-/**
- * What is written as is, and how many tokens in all: further ones are sampled; null: to
- * the end of a sentence, see `TEXT_TOKENS`.
- */
 function planText(
   request: ChatRequest,
   { exactTokens, break: fault }: Controls,
-  { asked, opening, random }: PlannedText,
-) {
+  { asked, opening, random }: TextParts,
+): TextPlan {
   const format = request.response_format?.type ?? "text";
   if (format !== "text") {
     const value = jsonValue(request, asked, random);
-    const given = tokenize(JSON.stringify(value));
-    return { given, tokensWanted: given.length };
+    const tokens = tokenize(JSON.stringify(value));
+    return { opening: tokens, tokensWanted: tokens.length };
   }
-  const given = tokenize(opening);
   // A text that has to break off is planned one token longer than that.
   const tokensWanted = exactTokens ?? (fault ? fault.afterTokens + 1 : null);
-  return { given, tokensWanted };
+  return { opening: tokenize(opening), tokensWanted };
+}
+
+/** A text that was begun, and where it ends. */
+interface TextPlan {
+  /** The tokens that it begins with. */
+  opening: string[];
+  /**
+   * How many tokens it has: further ones are sampled. Null: to the end of a sentence,
+   * see `TEXT_TOKENS`.
+   */
+  tokensWanted: number | null;
 }
 
 /** What a text is made of. */
-interface PlannedText {
+interface TextParts {
   /** The question, without phrases for the simulator. */
   asked: string;
   opening: string;
@@ -172,14 +178,14 @@ function* runChoice(
 }
 
 function* runText(
-  { given, tokensWanted }: ReturnType<typeof planText>,
+  { opening, tokensWanted }: TextPlan,
   writer: Writer,
   tokensMax: number,
 ): Generator<Step> {
   const send = holdingStops(writer.request.stop ?? []);
-  const endAfter = given.length + TEXT_TOKENS * (1 + writer.random());
+  const endAfter = opening.length + TEXT_TOKENS * (1 + writer.random());
   for (let count = 1;; count++) {
-    const known = given[count - 1];
+    const known = opening[count - 1];
     const sampled = known === undefined
       ? writer.next()
       : writer.prescribed(known);

@@ -16,7 +16,16 @@ const otherNames = z.object({
 });
 
 /** A request with all defaults of the simulator. */
-export type ChatRequest = ReturnType<typeof withDefaults>;
+export interface ChatRequest extends WireRequest {
+  temperature: number;
+  top_p: number;
+  top_logprobs: number;
+  presence_penalty: number;
+  frequency_penalty: number;
+  repetition_penalty: number;
+  tools: NonNullable<WireRequest["tools"]>;
+  max_tokens: number;
+}
 
 /** Reads the body of a request. Throws an `ApiError` that names the first mistake. */
 export function parseRequest(text: string): ChatRequest {
@@ -29,7 +38,7 @@ export function parseRequest(text: string): ChatRequest {
 }
 
 /** A request of any endpoint, with the simulator's defaults for what it leaves open. */
-export function withDefaults(request: WireRequest) {
+export function withDefaults(request: WireRequest): ChatRequest {
   const {
     temperature = 1,
     top_p = 1,

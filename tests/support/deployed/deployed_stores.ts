@@ -9,18 +9,25 @@ import {
 } from "../servers/local_server.ts";
 import { type NatsServer, startNatsServer } from "../servers/nats_server.ts";
 import { makeTempDir, runProcess } from "../process.ts";
-import { startRedisServer } from "../servers/redis_server.ts";
+import { type RedisServer, startRedisServer } from "../servers/redis_server.ts";
 import type { TestAuthority } from "./test_authority.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../../deploy", import.meta.url));
 
 /** The folder of secrets of a deployment. */
-export type DeployedSecrets = Awaited<ReturnType<typeof makeSecrets>>;
+export interface DeployedSecrets extends AsyncDisposable {
+  directory: string;
+  /** The path of a secret. */
+  path(name: string): string;
+  /** Runs the script again: `run("rotate", "redis-edge")`. Returns what it prints. */
+  run(...args: string[]): Promise<string>;
+  /** The value of a secret. */
+  read(name: string): Promise<string>;
+}
 
 /** Runs `deploy/secrets.sh` in a folder of its own. */
-export async function makeSecrets() {
+export async function makeSecrets(): Promise<DeployedSecrets> {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  /** Runs the script again: `run("rotate", "redis-edge")`. */
   const run = (...args: string[]) => {
     const env = { SECRETS_DIR: directory };
     return runProcess(`${DEPLOY}/secrets.sh`, args, { env });
@@ -31,7 +38,7 @@ export async function makeSecrets() {
     directory,
     path,
     run,
-    read: (name: string) => Deno.readTextFile(path(name)),
+    read: (name) => Deno.readTextFile(path(name)),
     [Symbol.asyncDispose]: () => Deno.remove(directory, { recursive: true }),
   };
 }
@@ -61,6 +68,13 @@ export function natsTls(authority: TestAuthority | undefined): string {
       key_file: "${server.keyFile}", verify: true, timeout: 2 }\n`;
 }
 
+/** A Redis with the configuration of a deployment. */
+export interface DeployedRedis extends AsyncDisposable {
+  server: RedisServer;
+  /** With an authority, over mutual TLS. */
+  url: string;
+}
+
 /**
  * `deploy/redis/redis.conf` and `users.acl`; with an authority, also over mutual TLS,
  * as `url` says.
@@ -68,7 +82,7 @@ export function natsTls(authority: TestAuthority | undefined): string {
 export async function startDeployedRedis(
   secrets: DeployedSecrets,
   authority?: TestAuthority,
-) {
+): Promise<DeployedRedis> {
   const tlsPort = authority === undefined ? undefined : freePort();
   const server = await startRedisServer({
     config: await deployedRedisConfig(secrets),
@@ -129,7 +143,7 @@ export async function aclRules(user: string, password: string) {
 export interface DeployedStores {
   secrets: DeployedSecrets;
   nats: NatsServer;
-  redis: Awaited<ReturnType<typeof startDeployedRedis>>;
+  redis: DeployedRedis;
   /** With mutual TLS. */
   authority?: TestAuthority | undefined;
 }

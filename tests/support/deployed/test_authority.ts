@@ -8,7 +8,12 @@ export interface CertificateFiles {
 }
 
 /** An authority, with a server and a client certificate that it has signed. */
-export type TestAuthority = Awaited<ReturnType<typeof createTestAuthority>>;
+export interface TestAuthority extends AsyncDisposable {
+  caFile: string;
+  /** For the names asked for, `localhost` and `127.0.0.1` by default. */
+  server: CertificateFiles;
+  client: CertificateFiles;
+}
 
 const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
 const NO_AUTHORITY = "basicConstraints=critical,CA:FALSE";
@@ -17,7 +22,9 @@ const NO_AUTHORITY = "basicConstraints=critical,CA:FALSE";
  * Makes an authority with one server and one client certificate. Names are as openssl
  * writes them: `DNS:nats.example`.
  */
-export async function createTestAuthority(serverNames = THIS_MACHINE) {
+export async function createTestAuthority(
+  serverNames = THIS_MACHINE,
+): Promise<TestAuthority> {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const ca = await certify(directory, "Test authority", {
     extensions: ["basicConstraints=critical,CA:TRUE"],
@@ -29,7 +36,6 @@ export async function createTestAuthority(serverNames = THIS_MACHINE) {
     });
   return {
     caFile: ca.certFile,
-    /** For the names asked for, `localhost` and `127.0.0.1` by default. */
     server: await sign("server", [
       `subjectAltName=${serverNames}`,
       "extendedKeyUsage=serverAuth",

@@ -8,14 +8,11 @@ import type {
   RunOutcome,
 } from "../../../services/edge-auth/dispatch/outcome.ts";
 import { WholeBody } from "../../../services/edge-auth/dispatch/request_body.ts";
-import { connectBus } from "@gateway/shared/bus/link_nats";
+import { type BusLink, connectBus } from "@gateway/shared/bus/link_nats";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import { type Log, silentLog } from "@gateway/shared/process/log";
-
-/** A link of an edge or a worker to NATS. */
-export type BusConnection = Awaited<ReturnType<typeof connectBus>>;
 
 /** What differs between edges. */
 export interface EdgeOptions {
@@ -44,7 +41,7 @@ interface Admitted {
 /** A running edge, and what is inside of it. */
 export interface InProcessEdge extends AsyncDisposable {
   readonly id: string;
-  readonly link: BusConnection;
+  readonly link: BusLink;
   readonly dispatcher: Dispatcher;
   /** As an SDK takes it. */
   readonly baseUrl: string;
@@ -78,7 +75,7 @@ export function connectTo(
   servers: string[],
   name: string,
   log: Log = silentLog,
-): Promise<BusConnection> {
+): Promise<BusLink> {
   return connectBus({ servers, name, log, now: monotonicNow, random: () => 0 });
 }
 

@@ -5,6 +5,7 @@ import {
   runCompletion,
 } from "../../../services/chat-worker/backends/openai.ts";
 import { Forwarder } from "../../../services/chat-worker/forward/forwarder.ts";
+import type { BusLink } from "@gateway/shared/bus/link_nats";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { isForwardRequest } from "@gateway/shared/forward/request";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -26,7 +27,7 @@ import type { Pool } from "@gateway/shared/worker/service";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { poolOf } from "../model_servers/recorded_call.ts";
 import type { ModelServer } from "../model_servers/scripted_model_server.ts";
-import { type BusConnection, connectTo, Timers } from "./in_process_edge.ts";
+import { connectTo, Timers } from "./in_process_edge.ts";
 
 /** From which workers make the salts of accounts. */
 const SALT_KEY = "test-salt-key";
@@ -56,7 +57,7 @@ export interface WorkerOptions {
 /** A running worker, and what is inside of it. */
 export interface InProcessWorker extends AsyncDisposable {
   readonly id: string;
-  readonly link: BusConnection;
+  readonly link: BusLink;
   readonly worker: Worker;
   readonly isRunning: boolean;
   /** Vanishes as a killed process does: the connection is gone, the jobs with it. */

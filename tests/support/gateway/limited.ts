@@ -16,6 +16,7 @@ import {
 import { randomBytes } from "@gateway/shared/process/ids";
 import {
   type KeyOptions,
+  type RedisWorld,
   startRedisWorld,
   STORE_NAME,
 } from "../limits/admission_fixture.ts";
@@ -68,8 +69,6 @@ export interface AskOptions {
   body?: object;
   signal?: AbortSignal | null;
 }
-
-type RedisWorld = Awaited<ReturnType<typeof startRedisWorld>>;
 
 /** Enough that nothing waits for the worker where a test does not mean it to. */
 const SLOTS = 4_096;

@@ -17,7 +17,7 @@ import { VideoKeeper } from "../../../services/edge-auth/videos/keeper.ts";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
-import { createRecordingLog } from "../recording_log.ts";
+import { createRecordingLog, type RecordingLog } from "../recording_log.ts";
 import { changedLink, testRedisLink } from "../servers/redis_link.ts";
 import { startTcpProxy, type TcpProxy } from "../servers/tcp_proxy.ts";
 import { type InProcessEdge, startEdge } from "./in_process_edge.ts";
@@ -49,7 +49,7 @@ export interface LimitedEdge extends InProcessEdge {
   readonly keys: KeyLookup;
   readonly limiter: Limiter;
   readonly redis: RedisLink;
-  readonly log: ReturnType<typeof createRecordingLog>;
+  readonly log: RecordingLog;
   /** Between this edge and Redis. */
   readonly proxy: TcpProxy;
   /** Requests that Redis has admitted. */

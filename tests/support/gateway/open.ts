@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { postChat } from "../chat_request.ts";
-import { startNatsServer } from "../servers/nats_server.ts";
+import { type NatsServer, startNatsServer } from "../servers/nats_server.ts";
 import { startTcpProxy, type TcpProxy } from "../servers/tcp_proxy.ts";
 import { until } from "../wait_for.ts";
 import {
@@ -21,14 +21,11 @@ import {
   type WorkerOptions,
 } from "./in_process_worker.ts";
 
-/** A key as any other; every edge of an open gateway admits it. */
 /** The key of all requests: an open gateway admits every key. */
 export const TEST_KEY = mintKey(randomBytes);
 
 /** What differs in the first edge. With `servers`, no NATS server is started. */
 export type OpenOptions = Partial<EdgeOptions>;
-
-type Nats = Awaited<ReturnType<typeof startNatsServer>>;
 
 /** Starts a bus with an edge, to which a test adds workers and further edges. */
 export async function startOpen(options: OpenOptions): Promise<OpenGateway> {
@@ -45,7 +42,7 @@ export async function startOpen(options: OpenOptions): Promise<OpenGateway> {
 export class OpenGateway implements AsyncDisposable {
   /** The first edge. */
   readonly edge: InProcessEdge;
-  readonly #nats: Nats | null;
+  readonly #nats: NatsServer | null;
   readonly #servers: string[];
   readonly #owned: AsyncDisposableStack;
   readonly #edges: InProcessEdge[];
@@ -54,7 +51,7 @@ export class OpenGateway implements AsyncDisposable {
   constructor(
     owned: AsyncDisposableStack,
     { nats, servers, edge }: {
-      nats: Nats | null;
+      nats: NatsServer | null;
       servers: string[];
       edge: InProcessEdge;
     },
@@ -67,7 +64,7 @@ export class OpenGateway implements AsyncDisposable {
   }
 
   /** Its NATS server. */
-  get nats(): Nats {
+  get nats(): NatsServer {
     return this.#nats ?? assert.fail("the test has its own servers");
   }
 

@@ -1,18 +1,24 @@
 /** A model simulator in the process of a test, and what tests ask it to do. */
 import type { SeenRequest } from "../../../services/model-simulator/serving/answer.ts";
-import { serveSimulator } from "../../../services/model-simulator/simulator.ts";
+import {
+  type RunningSimulator,
+  serveSimulator,
+} from "../../../services/model-simulator/simulator.ts";
 import { until } from "../wait_for.ts";
 
-/** What {@link startSimulator} returns. */
-export type RunningSimulator = ReturnType<typeof startSimulator>;
-
 /** A simulator in this process, and the requests that reached it. */
-export function startSimulator() {
+export interface WatchedSimulator extends RunningSimulator {
+  readonly asked: SeenRequest[];
+  /** The request with this number, from 1, as soon as it has come. */
+  request(number: number): Promise<SeenRequest>;
+}
+
+/** Starts a simulator on a free port. */
+export function startSimulator(): WatchedSimulator {
   const asked: SeenRequest[] = [];
   const onRequest = (run: SeenRequest) => void asked.push(run);
   return Object.assign(serveSimulator({ onRequest }), {
     asked,
-    /** The request with this number, from 1, as soon as it has come. */
     request: (number: number) => until(() => asked[number - 1]),
   });
 }

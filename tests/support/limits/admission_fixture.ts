@@ -165,13 +165,23 @@ function limitFields(
 }
 
 /** Sums of all usage counters of a key, over all days and hours. */
-export type UsageCounted = Awaited<ReturnType<typeof usageCounted>>;
+export interface UsageCounted {
+  requests: number;
+  promptTokens: number;
+  completionTokens: number;
+  images: number;
+  characters: number;
+  audioSeconds: number;
+  videoSeconds: number;
+  errors: number;
+  refused: number;
+}
 
 /** Reads the usage counters of a key and adds them up. */
 export async function usageCounted(
   world: Commands,
   { ownerId, keyId }: Principal,
-) {
+): Promise<UsageCounted> {
   const sums = new Map<string, number>();
   const names = await world.command("KEYS", `use:{${ownerId}}:${keyId}:*`);
   for (const name of Array.isArray(names) ? names : []) {
@@ -209,10 +219,24 @@ export async function readDoubles(world: Commands, key: string, field: string) {
 /**
  * What the limiter remembers of a key: `tat` is a theoretical arrival time, Unix ms.
  */
-export type LimiterState = NonNullable<Awaited<ReturnType<typeof readState>>>;
+export interface LimiterState {
+  lastAtMs: number;
+  requestsTatMs: number;
+  tokensTatMs: number;
+  /** Days since 1970. */
+  day: number;
+  /** Tokens that were used on that day. */
+  dayTokens: number;
+  /** The limits that applied. */
+  requestsPerMinute: number;
+  tokensPerMinute: number;
+}
 
 /** Reads the packed state of a `lim:` key. Null: there is none. */
-export async function readState(world: Commands, key: string) {
+export async function readState(
+  world: Commands,
+  key: string,
+): Promise<LimiterState | null> {
   const doubles = await readDoubles(world, key, LIMITER_FIELDS.state);
   const at = (index: number) => doubles?.[index] ?? NaN;
   return doubles && {

@@ -7,6 +7,7 @@ import {
   type Grant,
   Limiter,
 } from "../../../services/edge-auth/limits/limiter.ts";
+import type { Refusal } from "../../../services/edge-auth/limits/refusal.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
@@ -17,9 +18,37 @@ import { startTcpProxy } from "../servers/tcp_proxy.ts";
 import { testRedisLink } from "../servers/redis_link.ts";
 
 /** The admission of an edge; killed, it settles nothing more. */
-export type FleetEdge = Awaited<ReturnType<typeof startEdge>>;
+export interface FleetEdge {
+  readonly isAlive: boolean;
+  readonly admission: Limiter;
+  /** Null: Redis could not be asked, or the edge was killed meanwhile. */
+  ask(
+    principal: Principal,
+    wantTokens?: number,
+    wantUnits?: Units | null,
+  ): Promise<Grant | Refusal | null>;
+  settle(admitted: Grant, outcome: Cost): void;
+  /**
+   * Loses what is on its way, and leaves its leases behind. Returns how many
+   * settlements may be lost.
+   */
+  kill(): Promise<number>;
+}
+
 /** Edges that share a Redis and are replaced when they are killed. */
-export type Fleet = Awaited<ReturnType<typeof startFleet>>;
+export interface Fleet extends AsyncDisposable {
+  readonly size: number;
+  /** The edge that stands in this place now. */
+  at(place: number): FleetEdge;
+  /**
+   * Kills the edge of a place as `kill -9` does, and puts a new one there. As `kill`.
+   */
+  replace(place: number): Promise<number>;
+  /** Whether all settlements of living edges have reached Redis. */
+  readonly isSettled: boolean;
+  /** Requests so far that may or may not have been counted. */
+  readonly unsure: number;
+}
 
 const EDGES = 4;
 const READY_MS = 30_000;
@@ -30,7 +59,10 @@ const STOP_MS = 2_000;
  * Starts edges whose clocks are hours apart, and which wait long for Redis: a busy
  * machine must not decide about limits.
  */
-export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
+export async function startFleet(
+  redisPort: () => number,
+  deadlineMs = 5_000,
+): Promise<Fleet> {
   let unsure = 0;
   const start = (place: number) => {
     const skewMs = (place - EDGES / 2) * HOUR_MS;
@@ -40,25 +72,19 @@ export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
     return startEdge({ redisPort, deadlineMs, skewMs, onUnsure });
   };
   const edges = await Promise.all([0, 1, 2, 3].map(start));
-  /** The edge that stands in this place now. */
   const at = (place: number): FleetEdge =>
     edges[place] ?? assert.fail(`No place ${place}`);
   return {
     size: EDGES,
     at,
-    /**
-     * Kills the edge of a place as `kill -9` does, and puts a new one there. As `kill`.
-     */
-    async replace(place: number) {
+    async replace(place) {
       const killed = at(place).kill();
       edges[place] = await start(place);
       return await killed;
     },
-    /** All settlements of living edges have reached Redis. */
     get isSettled() {
       return edges.every(({ admission }) => admission.leases.unsettled === 0);
     },
-    /** Requests so far that may or may not have been counted. */
     get unsure() {
       return unsure;
     },
@@ -76,7 +102,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
   deadlineMs: number;
   skewMs: number;
   onUnsure: () => void;
-}) {
+}): Promise<FleetEdge> {
   // Each edge has a proxy of its own, so that it alone can be cut off.
   const proxy = startTcpProxy(redisPort);
   const url = `redis://${proxy.server}`;
@@ -90,12 +116,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
       return isAlive;
     },
     admission,
-    /** Null: Redis could not be asked, or the edge was killed meanwhile. */
-    async ask(
-      principal: Principal,
-      wantTokens = 0,
-      wantUnits: Units | null = null,
-    ) {
+    async ask(principal, wantTokens = 0, wantUnits = null) {
       const ask = { scope: "chat", model: "m", wantTokens, wantUnits } as const;
       const answer = await admission.admit(principal, ask).catch((error) => {
         if (!(error instanceof ApiError)) throw error;
@@ -108,13 +129,9 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
       onUnsure();
       return null;
     },
-    settle(admitted: Grant, outcome: Cost) {
+    settle(admitted, outcome) {
       if (isAlive) admission.settle(admitted, outcome);
     },
-    /**
-     * Loses what is on its way, and leaves its leases behind. Returns how many
-     * settlements may be lost.
-     */
     async kill() {
       isAlive = false;
       await proxy[Symbol.asyncDispose]();

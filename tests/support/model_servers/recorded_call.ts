@@ -4,29 +4,31 @@ import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { JobCall } from "@gateway/shared/worker/job";
 
 /** The call of a job, and what was passed on of its answer. */
-export type RecordedCall = ReturnType<typeof recordCall>;
+export interface RecordedCall extends JobCall {
+  /** What was passed on, and the count of the last part. */
+  bytes: number;
+  tokens: number;
+  answer(): Buffer;
+  /** The count at each pause. */
+  readonly pauses: number[];
+}
 
 /** The call of a job that collects what is passed on of its answer. */
 export function recordCall(
   { signal = new AbortController().signal, files = [] }: Partial<JobCall> = {},
-) {
+): RecordedCall {
   const parts: Uint8Array[] = [];
-  const call = {
+  const call: RecordedCall = {
     requestId: "req1",
     created: 1_767_622_290,
     signal,
     files,
-    /** What was passed on, and the count of the last part. */
     bytes: 0,
     tokens: 0,
     answer: () => Buffer.concat(parts),
-    /** The count at each pause. */
-    pauses: new Array<number>(),
+    pauses: [],
     pause: () => void call.pauses.push(call.tokens),
-    write(
-      part: string | Uint8Array,
-      tokens: number,
-    ): Promise<void> | undefined {
+    write(part, tokens) {
       const bytes = Buffer.from(part);
       parts.push(bytes);
       call.bytes += bytes.length;

@@ -18,7 +18,9 @@ export interface ModelServer {
 }
 
 /** A model server, and the calls that reached it. */
-export type ScriptedModelServer = ReturnType<typeof scriptedModelServer>;
+export interface ScriptedModelServer extends ModelServer {
+  readonly calls: ScriptedCall[];
+}
 
 /** Usage of one prompt token and `completion` others. */
 export const usageOf = (completion: number): Usage =>
@@ -56,12 +58,23 @@ function failure(hasSaid: boolean): Step[] {
 }
 
 /** A call of a worker, which the test answers. */
-export type ScriptedCall = ReturnType<typeof scriptedCall>;
+export interface ScriptedCall {
+  /** As the worker sent it. */
+  readonly request: ChatRequest;
+  /** When the gateway closed the connection; null while it is open. */
+  readonly abortedAtMs: number | null;
+  /** Sends these texts of the first choice in one packet, a chunk for each. */
+  say(...texts: string[]): void;
+  /** Finishes every choice and ends the answer, with usage of one token by default. */
+  end(tokens?: number): void;
+  /** Fails: with status 500, or an error event when something was said. */
+  fail(): void;
+}
 
 function scriptedCall(
   asked: WholeRequest,
   steps: ReadableStreamDefaultController<Step>,
-) {
+): ScriptedCall {
   const request: ChatRequest = JSON.parse(asked.body);
   let hasSaid = false;
   const send = (events: string) => {
@@ -71,21 +84,16 @@ function scriptedCall(
   // It may have ended before.
   asked.left.then(() => steps.close()).catch(() => {});
   return {
-    /** As the worker sent it. */
     request,
-    /** When the gateway closed the connection; null while it is open. */
     get abortedAtMs() {
       return asked.leftAtMs;
     },
-    /** Sends these texts of the first choice in one packet, a chunk for each. */
-    say: (...texts: string[]) => send(texts.map(says).join("")),
-    /** Finishes every choice and ends the answer. */
+    say: (...texts) => send(texts.map(says).join("")),
     end(tokens = 1) {
       send(finish(request.n ?? 1, tokens));
       steps.enqueue(CLOSE);
       steps.close();
     },
-    /** Fails: with status 500, or an error event when something was said. */
     fail() {
       for (const step of failure(hasSaid)) steps.enqueue(step);
       steps.close();
@@ -96,7 +104,7 @@ function scriptedCall(
 /** A server whose answers wait for the test. `onCall` may answer at once. */
 export function scriptedModelServer(
   onCall: (call: ScriptedCall) => void = () => {},
-) {
+): ScriptedModelServer {
   const calls: ScriptedCall[] = [];
   const reply = (asked: WholeRequest) =>
     new ReadableStream<Step>({
@@ -118,8 +126,13 @@ export function answerOf(seed: number, tokens: number): string {
     .join("");
 }
 
-/** What {@link tokenBackend} returns. */
-export type TokenBackend = ReturnType<typeof tokenBackend>;
+/** A server that counts the tokens it makes. */
+export interface TokenBackend extends ModelServer {
+  /** Tokens made for a request, the latest call of it, by its seed. */
+  readonly produced: ReadonlyMap<number, number>;
+  /** Calls that have not ended. */
+  readonly running: number;
+}
 
 /**
  * A server whose answer follows from `seed` and `max_tokens`. It counts the tokens it
@@ -129,13 +142,11 @@ export function tokenBackend(options: {
   tokenMs: number;
   /** Fails before this token of a request; null: never. */
   failsAt?: (seed: number) => number | null;
-}) {
+}): TokenBackend {
   const produced = new Map<number, number>();
   let running = 0;
   return {
-    /** Tokens made for a request, the latest call of it, by its seed. */
     produced,
-    /** Calls that have not ended. */
     get running() {
       return running;
     },

@@ -87,7 +87,19 @@ export class WholeRequest {
 }
 
 /** A server that answers as its test says. */
-export type ScriptedServer = ReturnType<typeof startScriptedServer>;
+export interface ScriptedServer extends AsyncDisposable {
+  readonly port: number;
+  /** `http://127.0.0.1:<port>/v1`, or `https://localhost:<port>/v1` */
+  readonly baseUrl: string;
+  readonly requests: WholeRequest[];
+  /** How many connections there have been. */
+  readonly connections: number;
+  readonly openConnections: number;
+  /** What to do from the next request on. */
+  reply: Reply;
+  /** The request with this number, as soon as it has come. */
+  request(number: number): Promise<WholeRequest>;
+}
 
 const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
@@ -101,7 +113,7 @@ export function startScriptedServer(
     /** PEM texts; with them the server speaks TLS. */
     tls?: { cert: string; key: string };
   },
-) {
+): ScriptedServer {
   const where = { hostname: "127.0.0.1", port: 0 };
   const listener = tls
     ? Deno.listenTls({ ...where, ...tls })
@@ -124,9 +136,8 @@ export function startScriptedServer(
       open.set(conn, serve(conn, replyTo).finally(() => open.delete(conn)));
     }
   })();
-  const server = {
+  const server: ScriptedServer = {
     port,
-    /** `http://127.0.0.1:<port>/v1`, or `https://localhost:<port>/v1` */
     baseUrl: `${tls ? "https://localhost" : "http://127.0.0.1"}:${port}/v1`,
     requests,
     get connections() {
@@ -135,10 +146,8 @@ export function startScriptedServer(
     get openConnections() {
       return open.size;
     },
-    /** What to do from the next request on. */
     reply,
-    /** The request with this number, as soon as it has come. */
-    request: (number: number) => until(() => requests[number - 1]),
+    request: (number) => until(() => requests[number - 1]),
     async [Symbol.asyncDispose]() {
       listener.close();
       for (const conn of open.keys()) close(conn);

@@ -6,11 +6,19 @@ import {
   connectBus,
 } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { createRecordingLog } from "../recording_log.ts";
+import { createRecordingLog, type RecordingLog } from "../recording_log.ts";
 import { until } from "../wait_for.ts";
 
 /** A link to NATS, and what it reported. */
-export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
+export interface TestLink extends AsyncDisposable {
+  readonly link: BusLink;
+  readonly log: RecordingLog;
+  /** Every event and every error of the server so far, oldest first. */
+  readonly events: BusEvent[];
+  readonly errors: Error[];
+  /** Waits until it is connected again, and returns what the log says of it. */
+  reconnected(): Promise<{ server: unknown; outageMs: number }>;
+}
 
 /**
  * Connects to servers of this machine, by default in the order given and without
@@ -19,11 +27,10 @@ export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
 export async function connectTestLink(
   servers: readonly string[],
   options: Partial<Omit<BusOptions, "servers" | "log">> = {},
-) {
+): Promise<TestLink> {
   const log = createRecordingLog();
   const defaults = { name: "test", now: monotonicNow, random: () => 0 };
   const link = await connectBus({ ...defaults, ...options, servers, log });
-  /** Every event and every error of the server so far, oldest first. */
   const events: BusEvent[] = [];
   const errors: Error[] = [];
   link.onEvent((event, error) => {
@@ -35,7 +42,6 @@ export async function connectTestLink(
     log,
     events,
     errors,
-    /** Waits until it is connected again, and returns what the log says of it. */
     async reconnected() {
       const fields = await until(() => log.find("bus_reconnected"));
       const { server, outageMs } = fields;

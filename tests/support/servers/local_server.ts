@@ -16,7 +16,26 @@ const PORT_ATTEMPTS = 5;
 const PORT_TAKEN = /address already in use/i;
 
 /** A server of the machine, on a port and with a directory of its own. */
-export type LocalServer = Awaited<ReturnType<typeof startLocalServer>>;
+export interface LocalServer extends AsyncDisposable {
+  readonly port: number;
+  /** Removed when the server is disposed, kept over `restart()`. */
+  readonly directory: string;
+  /** The id of the process that runs now; another one after `restart()`. */
+  pid(): number;
+  isRunning(): boolean;
+  /** What the running (or last) process wrote. */
+  output(): string;
+  signal(signal: Deno.Signal): void;
+  /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
+  kill(): Promise<void>;
+  /** SIGSTOP, returns when it stands still: connections stay open, nobody answers. */
+  freeze(): Promise<void>;
+  thaw(): void;
+  /**
+   * Kills the process if it runs, and starts it on the same port with the same data.
+   */
+  restart(): Promise<void>;
+}
 
 interface LocalServerOptions {
   command: string;
@@ -39,7 +58,9 @@ interface LocalServerOptions {
  * Starts a server on a free port and waits until it is ready; it can be killed, frozen
  * and restarted.
  */
-export async function startLocalServer(options: LocalServerOptions) {
+export async function startLocalServer(
+  options: LocalServerOptions,
+): Promise<LocalServer> {
   await using starting = new AsyncDisposableStack();
   const { path: directory } = starting.use(await makeTempDir());
   const first = await startOnSomePort(options, directory);
@@ -48,25 +69,17 @@ export async function startLocalServer(options: LocalServerOptions) {
   starting.defer(() => process.kill());
   return owning(starting, {
     port,
-    /** Removed when the server is disposed, kept over `restart()`. */
     directory,
-    /** The id of the process that runs now; another one after `restart()`. */
     pid: () => process.pid,
     isRunning: () => process.isRunning,
-    /** What the running (or last) process wrote. */
     output: () => process.output(),
     signal: (signal: Deno.Signal) => process.signal(signal),
-    /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
     kill: () => process.kill(),
-    /** SIGSTOP, returns when it stands still: connections stay open, nobody answers. */
     freeze: async () => {
       process.signal("SIGSTOP");
       await until(() => isStopped(process.pid));
     },
     thaw: () => process.signal("SIGCONT"),
-    /**
-     * Kills the process if it runs, and starts it on the same port with the same data.
-     */
     restart: async () => {
       await process.kill();
       process = await startOn(port, options, directory);

@@ -1,9 +1,18 @@
 /** Real nats-servers on free ports. */
-import { askPort, startLocalServer } from "./local_server.ts";
+import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
 import { until } from "../wait_for.ts";
 
 /** A running nats-server. */
-export type NatsServer = Awaited<ReturnType<typeof startNatsServer>>;
+export interface NatsServer extends LocalServer {
+  /** `127.0.0.1:<port>`, as `connectBus` takes it. */
+  readonly server: string;
+  /** Replaces the configuration and returns when the running server has taken it. */
+  reload(text: string): Promise<void>;
+  /**
+   * Asks the server to retire: it tells its clients, then cuts them off one by one.
+   */
+  retire(): void;
+}
 
 const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/g;
 
@@ -13,7 +22,7 @@ const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/g;
  */
 export async function startNatsServer(
   options: { port?: number; config?: string } = {},
-) {
+): Promise<NatsServer> {
   let { config = "" } = options;
   const writeConfig = async (directory: string) => {
     const file = `${directory}/nats.conf`;
@@ -34,10 +43,8 @@ export async function startNatsServer(
   });
   return {
     ...server,
-    /** `127.0.0.1:<port>`, as `connectBus` takes it. */
     server: `127.0.0.1:${server.port}`,
-    /** Replaces the configuration and returns when the running server has taken it. */
-    reload: async (text: string) => {
+    reload: async (text) => {
       config = text;
       await writeConfig(server.directory);
       const reloads = () => server.output().match(RELOAD_OUTCOME) ?? [];
@@ -46,9 +53,6 @@ export async function startNatsServer(
       const said = await until(() => reloads()[before]);
       if (said.startsWith("Failed")) throw new Error(said);
     },
-    /**
-     * Asks the server to retire: it tells its clients, then cuts them off one by one.
-     */
     retire: () => server.signal("SIGUSR2"),
   };
 }

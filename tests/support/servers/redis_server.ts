@@ -1,8 +1,11 @@
 /** Real redis-servers on free ports. */
-import { askPort, startLocalServer } from "./local_server.ts";
+import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
 
 /** A running redis-server. */
-export type RedisServer = Awaited<ReturnType<typeof startRedisServer>>;
+export interface RedisServer extends LocalServer {
+  /** `redis://127.0.0.1:<port>` */
+  readonly url: string;
+}
 
 /**
  * Starts a redis-server, whose data survives `restart()` only with `args:
@@ -14,7 +17,7 @@ export async function startRedisServer(options: {
   args?: string[];
   /** Added to its environment. */
   env?: Record<string, string>;
-} = {}) {
+} = {}): Promise<RedisServer> {
   const server = await startLocalServer({
     command: "redis-server",
     env: options.env,
