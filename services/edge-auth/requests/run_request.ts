@@ -174,7 +174,11 @@ async function runChecked(
   try {
     if (checked.isFree) {
       const release = await takeCount(call, checked, deps);
-      return startRun(call, { ...checked, lease: null, release }, deps);
+      if (release !== null) {
+        return startRun(call, { ...checked, lease: null, release }, deps);
+      }
+      checked.body.release();
+      return left(call);
     }
     const { endpoint } = call;
     const ask = { scope: scopeOf(kind), model, endpoint, estimate };
@@ -198,19 +202,22 @@ async function runChecked(
 
 /**
  * Admits a request that only counts: it needs the rights of its key, and takes no place
- * among its requests. Returns the function that ends it. Throws the `ApiError` of a
- * refusal.
+ * among its requests. Returns the function that ends it, or null if the client has
+ * disconnected in the meantime. Throws the `ApiError` of a refusal.
  */
 async function takeCount(
-  { principal }: AuthenticatedCall,
+  { exchange, principal }: AuthenticatedCall,
   { kind, model }: RunFacts,
-  { admission, countLimit }: RunRequestDependencies,
-): Promise<() => void> {
+  { admission, countLimit, dispatcher, now }: RunRequestDependencies,
+): Promise<(() => void) | null> {
+  const askedAtMs = now();
   const allowed = await admission.modelsOf(principal, scopeOf(kind));
   if (allowed.length > 0 && !allowed.includes(model)) {
     const message = "You have no access to this model.";
     throw new ApiError("forbidden", message);
   }
+  if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) throw keyRevoked();
+  if (exchange.socket.destroyed) return null;
   return countLimit.take(principal.keyId);
 }
 
