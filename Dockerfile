@@ -46,14 +46,18 @@ ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-
 
 FROM base AS chat-worker
 COPY services/chat-worker services/chat-worker
-RUN deploy/image/packages services/chat-worker/main.ts
+COPY deploy/check deploy/check
+COPY deploy/image/gateway /usr/local/bin/gateway
+RUN deploy/image/packages services/chat-worker/main.ts deploy/check/main.ts
 USER 10001:10001
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
   "--allow-read=/app,/run/secrets,/etc/gateway", "services/chat-worker/main.ts"]
 
 FROM base AS media-worker
 COPY services/media-worker services/media-worker
-RUN deploy/image/packages services/media-worker/main.ts
+COPY deploy/check deploy/check
+COPY deploy/image/gateway /usr/local/bin/gateway
+RUN deploy/image/packages services/media-worker/main.ts deploy/check/main.ts
 USER 10001:10001
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
   "--allow-read=/app,/run/secrets,/etc/gateway", "services/media-worker/main.ts"]
@@ -61,8 +65,10 @@ ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-
 # The password hash is native code that reads ldd to select its build.
 FROM base AS key-admin
 COPY services/key-admin services/key-admin
+COPY deploy/check deploy/check
 COPY deploy/image/gateway /usr/local/bin/gateway
-RUN deploy/image/packages services/key-admin/main.ts services/key-admin/cli.ts
+RUN deploy/image/packages services/key-admin/main.ts services/key-admin/cli.ts \
+  deploy/check/main.ts
 USER 10001:10001
 EXPOSE 8081
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", "--allow-ffi", \

@@ -3,12 +3,17 @@
  * which models answer.
  */
 import { errorMessage } from "@gateway/shared/process/env";
+import {
+  idOf,
+  kindIn,
+  type ServerConfig,
+} from "@gateway/shared/models/servers";
 import * as z from "zod";
+import { probeServer, type ServerAccess } from "../check/server_probe.ts";
 import type { Program } from "./cluster.ts";
 import { writePrivateFile } from "./files.ts";
 import { ROOT } from "./options.ts";
 import type { Settings } from "./plan.ts";
-import { probeServer } from "./server_probe.ts";
 import type { UpState } from "./state.ts";
 
 /** The key that the launcher creates, or why there is none. */
@@ -19,9 +24,12 @@ export interface FirstKey {
   note?: string;
 }
 
-/** A model, and what its servers answer. */
+/** A model, or the models that a server lists, and what the servers answer. */
 export interface DescribedModel {
+  /** Of a list: its first chat model. */
   id: string;
+  /** What the line calls them. Default: the id. */
+  label?: string;
   /** `chat`, `image` and so on: `shared/models/kinds.ts`. */
   kind: string;
   /** Each server with its answer, for people. */
@@ -120,7 +128,10 @@ export function describeSummary(
 
   Base URL  ${edgeUrls.map((url) => `${url}/v1`).join(below)}
   API key   ${firstKey.key ?? firstKey.note ?? "none"}
-  Models    ${models.map((each) => `${each.id} -> ${each.servers}`).join(below)}
+  Models    ${
+    models.map((each) => `${each.label ?? each.id} -> ${each.servers}`)
+      .join(below)
+  }
   Console   ${setupUrl ? setupUrl + below + meaning : state.console_url}
   Logs      ${runDir}/logs
   State     ${runDir}/up.json
@@ -135,18 +146,47 @@ export async function describeModels(
     "catalog" | "hasSimulator" | "keyOf" | "proxies"
   >,
 ): Promise<DescribedModel[]> {
-  return await Promise.all(
-    [...catalog.values()].map(async ({ id, kind, backends }) => {
-      if (hasSimulator) {
-        const servers = "built-in simulator (not a real model)";
-        return { id, kind, servers, isAnswering: true };
-      }
-      const found = await Promise.all(
-        backends.map((backend) => probeServer(backend, { keyOf, proxies })),
-      );
-      const servers = found.map(({ servers }) => servers).join(", ");
-      const isAnswering = found.some(({ isAnswering }) => isAnswering);
-      return { id, kind, servers, isAnswering };
-    }),
+  const access = { keyOf, proxies };
+  const models = [...catalog.values()].map(async ({ id, kind, backends }) => {
+    if (hasSimulator) {
+      const servers = "built-in simulator (not a real model)";
+      return { id, kind, servers, isAnswering: true };
+    }
+    const found = await Promise.all(
+      backends.map((backend) => probeServer(backend, access)),
+    );
+    const servers = found.map(({ servers }) => servers).join(", ");
+    const isAnswering = found.some(({ isAnswering }) => isAnswering);
+    return { id, kind, servers, isAnswering };
+  });
+  const lists = catalog.servers.map((server) => describeList(server, access));
+  return await Promise.all([...models, ...lists]);
+}
+
+/** How many models of a list are named. */
+const NAMED_MAX = 5;
+
+/** Which models a server offers, if it says so within two seconds. */
+async function describeList(
+  server: ServerConfig,
+  access: ServerAccess,
+): Promise<DescribedModel> {
+  const { name, template } = server;
+  const { servers, isAnswering, names } = await probeServer(
+    { ...template, model: name },
+    access,
   );
+  const ids = (names ?? []).map((each) => idOf(server, each))
+    .filter((id) => id !== null && kindIn(server, id) !== null);
+  const chat = ids.find((id) => id !== null && kindIn(server, id) === "chat");
+  const more = ids.length > NAMED_MAX ? " …" : "";
+  const found = ids.slice(0, NAMED_MAX).join(", ") + more;
+  const count = names === null ? "the" : ids.length;
+  return {
+    id: chat ?? name,
+    kind: chat === undefined ? "none" : "chat",
+    label: `${count} model${ids.length === 1 ? "" : "s"} of ${name}`,
+    servers: found === "" ? servers : `${servers} with ${found}`,
+    isAnswering,
+  };
 }

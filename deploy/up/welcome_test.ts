@@ -106,6 +106,52 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
   );
 });
 
+Deno.test("describeModels() names what servers list, and says why one has no list", async () => {
+  const names = ["embedder", "a", "b", "c", "d", "e f", "hidden", "g"];
+  await using server = startScriptedServer({
+    reply: ({ path }) =>
+      path === "/v1/models"
+        ? jsonResponse({ data: names.map((id) => ({ id })) })
+        : jsonResponse({}, { status: 404 }),
+  });
+  const url = server.baseUrl;
+  const at = (name: string, base_url: string) => ({
+    type: "openai",
+    name,
+    base_url,
+    discover: { prefix: "x/" },
+    kinds: { hidden: "none", embedder: "embedding" },
+  });
+  const dead = `http://127.0.0.1:${freePort()}/v1`;
+  const found = await describeModels({
+    catalog: parseCatalog({
+      servers: [at("one", url), at("two", `${url}/none`), at("three", dead)],
+    }),
+    hasSimulator: false,
+    keyOf: () => undefined,
+    proxies: {
+      httpsProxy: undefined,
+      httpProxy: undefined,
+      noProxy: undefined,
+    },
+  });
+  const text = describeSummary(STATE, {
+    firstKey: { key: "sk-CgTest" },
+    models: found,
+    ...RUN,
+  });
+  const missing = "answers 404 to GET /models, does the URL lack /v1?";
+  for (
+    const line of [
+      `6 models of one -> ${url} : answers with x/embedder, x/a, x/b, x/c, x/d …`,
+      `the models of two -> ${url}/none : ${missing}`,
+      `the models of three -> ${dead} : not reachable (connection refused)`,
+    ]
+  ) assert.ok(text.includes(`${line}\n`), text);
+  // The first chat model of the list.
+  assert.match(text, /"model":"x\/a"/);
+});
+
 Deno.test("readSettings() finds the keys of model servers where workers do", async () => {
   const file = await Deno.makeTempFile();
   await Deno.writeTextFile(file, "from-file\n");

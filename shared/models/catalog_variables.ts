@@ -156,8 +156,12 @@ function catalogFromFile(text: string): ModelCatalog {
   try {
     json = JSON.parse(text);
   } catch (error) {
+    const what = env.errorMessage(error);
+    // A file that was cut has no place of its own: it is the end.
+    const lines = text.split("\n").length;
+    const where = /line \d+/.test(what) ? "" : ` (it has ${lines} lines)`;
     throw new env.ConfigError("the models file", [
-      `it is not valid JSON: ${env.errorMessage(error)}`,
+      `it is not valid JSON: ${what}${where}`,
     ]);
   }
   return parseCatalog(json);

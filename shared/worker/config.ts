@@ -126,7 +126,7 @@ export function workerConfig(
     ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
     bus: busAccess(settings),
     catalog,
-    backendKeys: keysOf(catalog, {
+    backendKeys: backendKeys(catalog, {
       ...env,
       [UPSTREAM_KEY_ENV]: upstreamKey,
     }),
@@ -138,8 +138,14 @@ export function workerConfig(
   };
 }
 
-/** The keys that the catalog names. A name without a value is a configuration error. */
-function keysOf(catalog: Catalog, env: Env): ReadonlyMap<string, string> {
+/**
+ * The keys that the catalog names, by the names of their variables. Throws a
+ * {@link ConfigError} if a name has no value.
+ */
+export function backendKeys(
+  catalog: Catalog,
+  env: Env,
+): ReadonlyMap<string, string> {
   const backends = [...catalog.values()].flatMap(({ backends }) => backends);
   const templates = catalog.servers.map(({ template }) => template);
   const names = [...backends, ...templates].map((each) => each.api_key_env)

@@ -1,0 +1,215 @@
+/**
+ * Whether a model server answers: asked by the client of the workers, so with the same
+ * proxies, headers and rules.
+ */
+import { DISCOVERY_LIMITS } from "@gateway/shared/bus/server_lists";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
+import { UPSTREAM_KEY_ENV } from "@gateway/shared/models/catalog_variables";
+import type { ModelKind } from "@gateway/shared/models/kinds";
+import { type MonotonicNow, monotonicNow } from "@gateway/shared/process/clock";
+import { errorMessage } from "@gateway/shared/process/env";
+import { newRequestId } from "@gateway/shared/process/ids";
+import {
+  errorOfResponse,
+  redirectTarget,
+} from "@gateway/shared/upstream/error_response";
+import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { parseJson } from "@gateway/shared/upstream/json";
+import { ModelServer } from "@gateway/shared/upstream/model_server";
+import type { ProxyVariables } from "@gateway/shared/upstream/proxy";
+import { namesIn } from "@gateway/shared/worker/model_lists";
+
+/** What a server answered, for people. */
+export interface ServerProbe {
+  /** `http://127.0.0.1:11434/v1 : answers`. */
+  servers: string;
+  /** Whether it can be used. */
+  isAnswering: boolean;
+  /** The names of its models, if it was asked for them and has listed them. */
+  names: readonly string[] | null;
+}
+
+/** How servers are reached. */
+export interface ServerAccess {
+  /** The key of a model server that this variable holds. */
+  keyOf(variable: string): string | undefined;
+  proxies: ProxyVariables;
+}
+
+/** Shorter than the start of the services, which it must not delay. */
+const PROBE_MS_MAX = 2_000;
+/** An answer to a tiny request is smaller. */
+const ANSWER_BYTES_MAX = DISCOVERY_LIMITS.answerBytesMax;
+const MS_PER_SECOND = 1_000;
+const LIST = "/models";
+
+/** One request to a server. */
+interface Asked {
+  method: "GET" | "POST";
+  path: string;
+  body: string;
+  waitMs: number;
+}
+
+/** Asks a server for its models, for at most two seconds. Never rejects. */
+export function probeServer(
+  config: BackendConfig,
+  access: ServerAccess,
+): Promise<ServerProbe> {
+  return ask(config, access, {
+    method: "GET",
+    path: LIST,
+    body: "",
+    waitMs: PROBE_MS_MAX,
+    says: ({ status }) => status === 200 ? "answers" : describe(status),
+  });
+}
+
+/**
+ * Sends a server the smallest request that its model can answer, or asks it for its
+ * models where an answer would cost more than a few tokens. Waits as long as a worker
+ * waits for the first token. Never rejects.
+ */
+export async function askServer(
+  config: BackendConfig,
+  kind: ModelKind,
+  { now = monotonicNow, ...access }: ServerAccess & { now?: MonotonicNow },
+): Promise<ServerProbe> {
+  const tiny = tinyRequest(config, kind);
+  const waitMs = config.deadlines.first_token_ms;
+  if (tiny === null) {
+    return await ask(config, access, {
+      waitMs,
+      method: "GET",
+      path: LIST,
+      body: "",
+      says: ({ status }) =>
+        status === 200
+          ? `answers to GET ${LIST}; a request would cost a whole ${kind}`
+          : describe(status),
+    });
+  }
+  const [path, body] = tiny;
+  const startedAtMs = now();
+  return await ask(config, access, {
+    waitMs,
+    method: "POST",
+    path,
+    body: JSON.stringify(body),
+    says: ({ status, text }, server) => {
+      if (status === 200) {
+        return `answers in ${Math.round(now() - startedAtMs)} ms`;
+      }
+      const error = errorOfResponse(
+        { status, body: parseJson(text) },
+        server.redact,
+      );
+      return `answers ${status} to POST ${path}: ${error.logText}`;
+    },
+  });
+}
+
+/** The path and the body of a request that costs next to nothing; null: there is none. */
+function tinyRequest(
+  { model, dialect }: BackendConfig,
+  kind: ModelKind,
+): [path: string, body: object] | null {
+  if (kind === "embedding") return ["/embeddings", { model, input: "Hi" }];
+  if (kind === "rerank") {
+    return ["/rerank", { model, query: "Hi", documents: ["Hi"] }];
+  }
+  if (kind !== "chat") return null;
+  const messages = [{ role: "user", content: "Hi" }];
+  return dialect.speaks.includes("chat")
+    ? ["/chat/completions", { model, messages, [dialect.max_tokens_field]: 1 }]
+    : ["/messages", { model, messages, max_tokens: 1 }];
+}
+
+/** An answer that was read whole. */
+interface Answer {
+  status: number;
+  text: string;
+}
+
+async function ask(
+  config: BackendConfig,
+  { keyOf, proxies }: ServerAccess,
+  { method, path, body, waitMs, says }: Asked & {
+    /** What an answer that is no refusal says about the server. */
+    says: (answer: Answer, server: ModelServer) => string;
+  },
+): Promise<ServerProbe> {
+  const { base_url: url, api_key_env: keyName } = config;
+  const signal = AbortSignal.timeout(waitMs);
+  let server: ModelServer | null = null;
+  try {
+    server = new ModelServer({
+      config,
+      apiKey: (keyName && keyOf(keyName)) || null,
+      publicModel: config.model,
+      now: monotonicNow,
+      proxies,
+    });
+    const { status, location, text } = await server.exchange({
+      encode: server.encoder(path, { method, ...versionOf(config) }),
+      body,
+      call: { requestId: newRequestId(), signal },
+      mustBeginSoon: false,
+      statuses: "all",
+    }, async ({ head, connection }) => {
+      connection.bytesLeft = ANSWER_BYTES_MAX;
+      return { ...head, text: await connection.readText() };
+    });
+    const refusal = refusalOf(status, { location, keyName });
+    return {
+      servers: `${url} : ${refusal ?? says({ status, text }, server)}`,
+      // A list may be missing, but not an answer.
+      isAnswering: refusal === null &&
+        (status === 200 || method === "GET" && status < 500),
+      names: status === 200 && path === LIST ? namesIn(text) : null,
+    };
+  } catch (error) {
+    const why = signal.aborted
+      ? `no answer in ${waitMs / MS_PER_SECOND} s`
+      : whyNot(error);
+    return { servers: `${url} : ${why}`, isAnswering: false, names: null };
+  } finally {
+    server?.close();
+  }
+}
+
+/** What Anthropic's API needs besides the key. */
+const versionOf = ({ dialect_name }: BackendConfig) =>
+  dialect_name === "anthropic"
+    ? { defaults: { "anthropic-version": "2023-06-01" } }
+    : {};
+
+/** What must be changed before the server can be used; null if nothing must. */
+function refusalOf(
+  status: number,
+  { location, keyName }: { location: string; keyName: string | undefined },
+): string | null {
+  if (status >= 300 && status < 400) {
+    const target = redirectTarget(location);
+    return `redirects to ${target}, which is not followed: check the URL`;
+  }
+  if (status !== 401 && status !== 403) return null;
+  return keyName === undefined
+    ? `${status}, it wants a key: set ${UPSTREAM_KEY_ENV}, or api_key_env in the models file`
+    : `${status}, check the key in ${keyName}`;
+}
+
+function describe(status: number): string {
+  const hint = status === 404 ? ", does the URL lack /v1?" : "";
+  return `answers ${status} to GET ${LIST}${hint}`;
+}
+
+/** Why there is no answer: `not reachable (connection refused)`. */
+function whyNot(error: unknown): string {
+  if (!(error instanceof UpstreamError)) return errorMessage(error);
+  if (error.fault === "invalid") return "answers, but not in HTTP";
+  const cause = error.cause ?? error;
+  const [reason = ""] = errorMessage(cause).split(": ").slice(-1);
+  const words = reason.replace(/ \(os error.*/, "").toLowerCase();
+  return `not reachable (${words})`;
+}
