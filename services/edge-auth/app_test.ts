@@ -204,12 +204,12 @@ Deno.test("the health check and the description of the API need no key", async (
 });
 
 Deno.test("a key is shown the models that it may use, and no others", async () => {
-  const rows: [models: string[], listed: string[], status: number][] = [
-    [[], [...CATALOG.keys()], 200],
-    [[DEFAULT_MODEL_ID], [DEFAULT_MODEL_ID], 200],
-    [["another-model"], [], 404],
+  const rows: { models: string[]; listed: string[]; status: number }[] = [
+    { models: [], listed: [...CATALOG.keys()], status: 200 },
+    { models: [DEFAULT_MODEL_ID], listed: [DEFAULT_MODEL_ID], status: 200 },
+    { models: ["another-model"], listed: [], status: 404 },
   ];
-  for (const [models, listed, status] of rows) {
+  for (const { models, listed, status } of rows) {
     await using edge = await start({ models });
     const { data } = await (await get(edge, "models")).json();
     assert.deepEqual(data.map(({ id }: { id: string }) => id), listed);

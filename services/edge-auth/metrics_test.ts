@@ -94,15 +94,19 @@ Deno.test("what models without tokens make is counted in their units, videos whe
 });
 
 Deno.test("time between tokens is known only of whole streams of two tokens or more", () => {
-  const rows: [Partial<RunOutcome>, stream: boolean, isKnown: boolean][] = [
-    [{ completionTokens: 2 }, true, true],
-    [{ completionTokens: 1 }, true, false],
-    [{ completionTokens: 0 }, true, false],
-    [{ firstByteMs: null }, true, false],
-    [{ kind: "cancelled" }, true, false],
-    [{}, false, false],
+  const rows: {
+    outcome: Partial<RunOutcome>;
+    stream: boolean;
+    isKnown: boolean;
+  }[] = [
+    { outcome: { completionTokens: 2 }, stream: true, isKnown: true },
+    { outcome: { completionTokens: 1 }, stream: true, isKnown: false },
+    { outcome: { completionTokens: 0 }, stream: true, isKnown: false },
+    { outcome: { firstByteMs: null }, stream: true, isKnown: false },
+    { outcome: { kind: "cancelled" }, stream: true, isKnown: false },
+    { outcome: {}, stream: false, isKnown: false },
   ];
-  for (const [outcome, stream, isKnown] of rows) {
+  for (const { outcome, stream, isKnown } of rows) {
     const t = setup();
     t.run(outcome, stream);
     const samples = t.samples().filter((line) => line.includes("between"));

@@ -101,19 +101,36 @@ Deno.test("invalid records change nothing", () => {
   tell(ack(2), 5);
   did();
   const { bufferedBytes } = sender;
-  const table: [name: string, action: ControlAction, offerNumber?: number][] = [
-    ["NAK of what is acknowledged", nak(2)],
-    ["NAK of 0", nak(0)],
-    ["NAK beyond the next", nak(6)],
-    ["NAK of an older offer", nak(3), OFFER_NUMBER - 1],
-    ["NAK of a newer offer", nak(3), OFFER_NUMBER + 1],
-    ["ACK of an older offer", ack(4), OFFER_NUMBER - 1],
-    ["ACK of what was never sent", ack(5)],
-    ["ACK again", ack(2)],
-    ["ACK of 0", ack(0)],
-    ["CANCEL", { type: "cancel", reason: "client_gone" }, OFFER_NUMBER - 1],
-  ];
-  for (const [name, action, offerNumber] of table) {
+  const table: { name: string; action: ControlAction; offerNumber?: number }[] =
+    [
+      { name: "NAK of what is acknowledged", action: nak(2) },
+      { name: "NAK of 0", action: nak(0) },
+      { name: "NAK beyond the next", action: nak(6) },
+      {
+        name: "NAK of an older offer",
+        action: nak(3),
+        offerNumber: OFFER_NUMBER - 1,
+      },
+      {
+        name: "NAK of a newer offer",
+        action: nak(3),
+        offerNumber: OFFER_NUMBER + 1,
+      },
+      {
+        name: "ACK of an older offer",
+        action: ack(4),
+        offerNumber: OFFER_NUMBER - 1,
+      },
+      { name: "ACK of what was never sent", action: ack(5) },
+      { name: "ACK again", action: ack(2) },
+      { name: "ACK of 0", action: ack(0) },
+      {
+        name: "CANCEL",
+        action: { type: "cancel", reason: "client_gone" },
+        offerNumber: OFFER_NUMBER - 1,
+      },
+    ];
+  for (const { name, action, offerNumber } of table) {
     tell(action, 100, offerNumber);
     assert.deepEqual(did(), [], name);
     assert.equal(sender.bufferedBytes, bufferedBytes, name);

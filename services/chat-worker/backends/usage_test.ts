@@ -20,33 +20,48 @@ const cached = (tokens: number) => (
 );
 const DETAILS = { ...cached(5), ...reasoned(7) };
 
-const usages: [name: string, value: unknown, usage: Usage | null][] = [
-  ["three counts", usage(1, 2), usage(1, 2)],
-  ["a wrong total", { ...usage(1, 2), total_tokens: 9 }, usage(1, 2)],
-  ["details", usage(5, 7, DETAILS), usage(5, 7, DETAILS)],
-  ["impossible details", usage(4, 6, DETAILS), usage(4, 6)],
-  [
-    "reasoning beside the completion",
-    usage(5, 7, { total_tokens: 32, ...reasoned(20) }),
-    usage(5, 27, reasoned(20)),
-  ],
-  [
-    "details beside the counts, as SGLang has them",
-    usage(5, 7, { prompt_tokens_details: null, reasoning_tokens: 3 }),
-    usage(5, 7, reasoned(3)),
-  ],
-  [
-    "details beside the counts, as DeepSeek has them",
-    usage(5, 7, { prompt_cache_hit_tokens: 4, prompt_cache_miss_tokens: 1 }),
-    usage(5, 7, cached(4)),
-  ],
-  ["null", null, null],
-  ["a negative count", usage(1, -1), null],
-  ["a fraction", usage(1.5, 1), null],
-  ["a count beyond 32 bits", usage(1, 2 ** 32), null],
+const usages: { name: string; value: unknown; expected: Usage | null }[] = [
+  { name: "three counts", value: usage(1, 2), expected: usage(1, 2) },
+  {
+    name: "a wrong total",
+    value: { ...usage(1, 2), total_tokens: 9 },
+    expected: usage(1, 2),
+  },
+  {
+    name: "details",
+    value: usage(5, 7, DETAILS),
+    expected: usage(5, 7, DETAILS),
+  },
+  {
+    name: "impossible details",
+    value: usage(4, 6, DETAILS),
+    expected: usage(4, 6),
+  },
+  {
+    name: "reasoning beside the completion",
+    value: usage(5, 7, { total_tokens: 32, ...reasoned(20) }),
+    expected: usage(5, 27, reasoned(20)),
+  },
+  {
+    name: "details beside the counts, as SGLang has them",
+    value: usage(5, 7, { prompt_tokens_details: null, reasoning_tokens: 3 }),
+    expected: usage(5, 7, reasoned(3)),
+  },
+  {
+    name: "details beside the counts, as DeepSeek has them",
+    value: usage(5, 7, {
+      prompt_cache_hit_tokens: 4,
+      prompt_cache_miss_tokens: 1,
+    }),
+    expected: usage(5, 7, cached(4)),
+  },
+  { name: "null", value: null, expected: null },
+  { name: "a negative count", value: usage(1, -1), expected: null },
+  { name: "a fraction", value: usage(1.5, 1), expected: null },
+  { name: "a count beyond 32 bits", value: usage(1, 2 ** 32), expected: null },
 ];
 
-for (const [name, value, expected] of usages) {
+for (const { name, value, expected } of usages) {
   Deno.test(`API10: parseUsage() reads ${name}`, () =>
     assert.deepEqual(parseUsage(value), expected));
 }

@@ -65,23 +65,23 @@ Deno.test("readBody() reads whole bodies, however they are cut", async () => {
 
 Deno.test("readBody() refuses by type and encoding with 415", async () => {
   const [type, encoding] = ["content-type", "content-encoding"];
-  const rows: [name: string, value: string, isAccepted: boolean][] = [
-    [type, "application/json", true],
-    [type, "Application/JSON; charset=utf-8", true],
-    [type, "application/vnd.api+json", true],
-    [type, "", true],
-    [type, "text/plain", false],
-    [type, "text/plain; x=application/json", false],
-    [type, "multipart/form-data; boundary=x", false],
-    [type, "application/jsonp", false],
-    [type, "+json", false],
-    [type, "json", false],
-    [encoding, "Identity", true],
-    [encoding, "", true],
-    [encoding, "gzip", false],
-    [encoding, "identity, gzip", false],
+  const rows: { name: string; value: string; isAccepted: boolean }[] = [
+    { name: type, value: "application/json", isAccepted: true },
+    { name: type, value: "Application/JSON; charset=utf-8", isAccepted: true },
+    { name: type, value: "application/vnd.api+json", isAccepted: true },
+    { name: type, value: "", isAccepted: true },
+    { name: type, value: "text/plain", isAccepted: false },
+    { name: type, value: "text/plain; x=application/json", isAccepted: false },
+    { name: type, value: "multipart/form-data; boundary=x", isAccepted: false },
+    { name: type, value: "application/jsonp", isAccepted: false },
+    { name: type, value: "+json", isAccepted: false },
+    { name: type, value: "json", isAccepted: false },
+    { name: encoding, value: "Identity", isAccepted: true },
+    { name: encoding, value: "", isAccepted: true },
+    { name: encoding, value: "gzip", isAccepted: false },
+    { name: encoding, value: "identity, gzip", isAccepted: false },
   ];
-  for (const [name, value, isAccepted] of rows) {
+  for (const { name, value, isAccepted } of rows) {
     const { body, text } = setup().read({ [name]: value });
     body.end("{}");
     if (isAccepted) assert.equal(await text, "{}", value);
@@ -105,12 +105,12 @@ Deno.test("readBody() refuses a body that is too large, by its length or while i
 Deno.test("readBody() refuses a body in too many pieces, more of them where it is larger", async () => {
   const { free, bytesMin } = BODY_PIECES;
   const t = setup();
-  const rows: [pieces: number, bytes: number, isAccepted: boolean][] = [
-    [free, 1, true],
-    [free + 100, 1, false],
-    [free + 100, 40, true],
+  const rows: { pieces: number; bytes: number; isAccepted: boolean }[] = [
+    { pieces: free, bytes: 1, isAccepted: true },
+    { pieces: free + 100, bytes: 1, isAccepted: false },
+    { pieces: free + 100, bytes: 40, isAccepted: true },
   ];
-  for (const [pieces, bytes, isAccepted] of rows) {
+  for (const { pieces, bytes, isAccepted } of rows) {
     assert.ok(isAccepted || pieces > free + pieces * bytes / bytesMin);
     const { body, text } = t.read();
     for (let sent = 0; sent < pieces; sent += 1) body.write("x".repeat(bytes));

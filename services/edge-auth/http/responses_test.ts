@@ -5,16 +5,16 @@ import { errorHeaders } from "./responses.ts";
 
 Deno.test("errorHeaders() says how long to wait, at least a second for those who round, and what not to repeat", () => {
   const never = { "x-should-retry": "false" };
-  const waits: [waitMs: number, seconds: string, ms: string][] = [
-    [0, "1", "1"],
-    [60_000, "60", "60000"],
-    [60_001, "61", "60001"],
-    [999.1, "1", "1000"],
-    [1_000, "1", "1000"],
-    [1_000.1, "2", "1001"],
-    [86_400_000, "86400", "86400000"],
+  const waits: { retryAfterMs: number; seconds: string; ms: string }[] = [
+    { retryAfterMs: 0, seconds: "1", ms: "1" },
+    { retryAfterMs: 60_000, seconds: "60", ms: "60000" },
+    { retryAfterMs: 60_001, seconds: "61", ms: "60001" },
+    { retryAfterMs: 999.1, seconds: "1", ms: "1000" },
+    { retryAfterMs: 1_000, seconds: "1", ms: "1000" },
+    { retryAfterMs: 1_000.1, seconds: "2", ms: "1001" },
+    { retryAfterMs: 86_400_000, seconds: "86400", ms: "86400000" },
   ];
-  for (const [retryAfterMs, seconds, ms] of waits) {
+  for (const { retryAfterMs, seconds, ms } of waits) {
     const error = new ApiError("overloaded", "Busy", { retryAfterMs });
     const expected = {
       "retry-after": seconds,

@@ -270,16 +270,32 @@ Deno.test("estimateTokens() believes what was asked for, within the context of t
 
 Deno.test("estimateTokens() reserves for each choice what was asked for or a default, and thinking on top", () => {
   const { max_tokens: _, ...open } = chatRequest({});
-  const table: [part: Partial<ChatRequest>, max: number, tokens: number][] = [
-    [{ max_tokens: 10 }, Infinity, 10],
-    [{ max_tokens: 10, n: 3 }, Infinity, 30],
-    [{ max_tokens: 10_000, n: 2 }, 4_096, 8_192],
-    [{}, Infinity, 1_024],
-    [{}, 100, 100],
-    [{ enable_thinking: true }, Infinity, 2_048],
-    [{ enable_thinking: true, thinking_budget: 500 }, Infinity, 1_524],
+  const table: {
+    part: Partial<ChatRequest>;
+    outputTokensMax: number;
+    tokens: number;
+  }[] = [
+    { part: { max_tokens: 10 }, outputTokensMax: Infinity, tokens: 10 },
+    { part: { max_tokens: 10, n: 3 }, outputTokensMax: Infinity, tokens: 30 },
+    {
+      part: { max_tokens: 10_000, n: 2 },
+      outputTokensMax: 4_096,
+      tokens: 8_192,
+    },
+    { part: {}, outputTokensMax: Infinity, tokens: 1_024 },
+    { part: {}, outputTokensMax: 100, tokens: 100 },
+    {
+      part: { enable_thinking: true },
+      outputTokensMax: Infinity,
+      tokens: 2_048,
+    },
+    {
+      part: { enable_thinking: true, thinking_budget: 500 },
+      outputTokensMax: Infinity,
+      tokens: 1_524,
+    },
   ];
-  for (const [part, outputTokensMax, tokens] of table) {
+  for (const { part, outputTokensMax, tokens } of table) {
     const estimate = estimateTokens(
       { ...open, ...part },
       { output_tokens: outputTokensMax },

@@ -26,8 +26,9 @@ const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
 
 /**
  * Checks a body and converts it by `schema`; `model` of the result is the id, whatever
- * the client calls the model. Throws an {@link ApiError} for the first fault, in OpenAI's order: the model (404 `model_not_found`), the fields one by one
- * (400 with `param`), then what is no clean JSON.
+ * the client calls the model. Throws an {@link ApiError} for the first fault, in
+ * OpenAI's order: the model (404 `model_not_found`), the fields one by one (400 with
+ * `param`), then what is no clean JSON.
  */
 export function parseRequest<Request extends { model: string }>(
   body: unknown,

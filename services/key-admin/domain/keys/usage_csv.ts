@@ -9,8 +9,9 @@ import { COUNTS, lastDays, readRows, type UsageRow } from "./usage.ts";
 
 /**
  * Usage as a file for spreadsheets, in bounded memory: a line for each hour, key,
- * endpoint and model, of one key or, when `key` is null, of all keys of an owner, over all days that
- * are kept. What belongs to deleted keys or to "Try it" comes last, without names.
+ * endpoint and model, of one key or, when `key` is null, of all keys of an owner, over
+ * all days that are kept. What belongs to deleted keys or to "Try it" comes last,
+ * without names.
  */
 export async function* usageCsv(
   redis: RedisLink,

@@ -40,20 +40,20 @@ Deno.test("operators page through owners and all keys without gaps, and find the
     assert.deepEqual(ids.toSorted(), keys.map(({ id }) => id).toSorted());
   }
   const [{ id, hint } = assert.fail()] = keys;
-  const searches: [search: string, owners: number, keys: number][] = [
+  const searches: { search: string; ownerCount: number; keyCount: number }[] = [
     // Ids are random, and may contain any short word.
-    ["odd.example", 3, 3],
-    ["PERSON4 even.example", 1, 60],
-    [id, 0, 1],
-    [hint.slice(-4), 0, 1],
-    ["key k0", 0, 4],
-    ["person2 k1", 0, 1],
-    ["nobody@example.org", 0, 0],
+    { search: "odd.example", ownerCount: 3, keyCount: 3 },
+    { search: "PERSON4 even.example", ownerCount: 1, keyCount: 60 },
+    { search: id, ownerCount: 0, keyCount: 1 },
+    { search: hint.slice(-4), ownerCount: 0, keyCount: 1 },
+    { search: "key k0", ownerCount: 0, keyCount: 4 },
+    { search: "person2 k1", ownerCount: 0, keyCount: 1 },
+    { search: "nobody@example.org", ownerCount: 0, keyCount: 0 },
   ];
-  for (const [search, owned, kept] of searches) {
+  for (const { search, ownerCount, keyCount } of searches) {
     const request = { ...query, search };
-    assert.equal((await people.list(request)).rows.length, owned, search);
-    assert.equal((await people.keys(request)).rows.length, kept, search);
+    assert.equal((await people.list(request)).rows.length, ownerCount, search);
+    assert.equal((await people.keys(request)).rows.length, keyCount, search);
   }
   const invalid = { ...query, after: "x" };
   await assert.rejects(people.keys(invalid), { name: "BadCursor" });

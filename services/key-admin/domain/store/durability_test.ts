@@ -96,14 +96,14 @@ Deno.test("persist() acknowledges no change that is not on disk or on enough rep
   const real = await redis.connect();
   const unmarked = createPersist(withReplies(real, { SREM: 0 }).link);
   await assert.rejects(unmarked(), { name: "NotDurable" });
-  const cases: [wanted: number, reached: number, isConfirmed: boolean][] = [
-    [0, 0, true],
-    [1, 0, false],
-    [1, 1, true],
-    [2, 1, false],
-    [2, 3, true],
+  const cases: { wanted: number; reached: number; isConfirmed: boolean }[] = [
+    { wanted: 0, reached: 0, isConfirmed: true },
+    { wanted: 1, reached: 0, isConfirmed: false },
+    { wanted: 1, reached: 1, isConfirmed: true },
+    { wanted: 2, reached: 1, isConfirmed: false },
+    { wanted: 2, reached: 3, isConfirmed: true },
   ];
-  for (const [wanted, reached, isConfirmed] of cases) {
+  for (const { wanted, reached, isConfirmed } of cases) {
     const settings = [
       "appendonly",
       "yes",
