@@ -110,11 +110,13 @@ export class Discovery implements WorkerLists {
   }
 
   #take(server: ServerConfig, names: readonly string[]): void {
-    const ids = this.#idsOf(server, names);
     const before = this.#known.get(server.name);
-    const known: Known = { names, ids, failingSinceMs: null };
-    this.#known.set(server.name, known);
-    if (before !== undefined && isSame(before.names, names)) return;
+    if (before !== undefined && isSame(before.names, names)) {
+      before.failingSinceMs = null;
+      return;
+    }
+    const ids = this.#idsOf(server, names);
+    this.#known.set(server.name, { names, ids, failingSinceMs: null });
     this.#options.log.info("models_listed", {
       server: server.name,
       listed: names.length,

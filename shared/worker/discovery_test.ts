@@ -131,6 +131,8 @@ Deno.test("10,000 models are cut to what a message may have", async () => {
   const { length } = JSON.stringify(discovery.current);
   assert.ok(length <= DISCOVERY_LIMITS.namesBytesMax, `${length}`);
   assert.deepEqual(warnings, ["models_left_out", "models_left_out"]);
+  await ask(); // The same lists are no news.
+  assert.equal(warnings.length, 2);
 });
 
 Deno.test("a model of the file stands for the first chat model, unless it is listed", async () => {
