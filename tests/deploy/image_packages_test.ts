@@ -20,6 +20,9 @@ const IMAGES: { [service: string]: string[] } = {
   "key-admin": ["@redis/client", "zod", ...OF_THE_CONSOLE],
 };
 
+/** Images with `gateway check`, which needs no packages of its own. */
+const WITH_CHECK = ["chat-worker", "media-worker", "key-admin"];
+
 /** `@redis/client` of `npm:/@redis/client@6.3.1/`. */
 const nameOf = (specifier: string) =>
   specifier.replace(/^npm:\/?/, "").replace(/@[\d.]+\/?$/, "");
@@ -31,9 +34,16 @@ for (const [service, needs] of Object.entries(IMAGES)) {
     // What its build copies, without tests and their fixtures.
     const sources = ["deno.json", "deno.lock", "shared", "services"];
     await runProcess("cp", ["-R", ...sources, cwd], { cwd: ROOT });
-    const main = `services/${service}/main.ts`;
+    const programs = [`services/${service}/main.ts`];
+    if (WITH_CHECK.includes(service)) {
+      const check = "deploy/check";
+      await runProcess("mkdir", ["deploy"], { cwd });
+      await runProcess("cp", ["-R", `${ROOT}/${check}`, check], { cwd });
+      programs.push(`${check}/main.ts`);
+    }
     const allow = ["--allow-read", "--allow-write", "--allow-run"];
-    const slim = ["run", ...allow, `${ROOT}/deploy/image/slim.ts`, main];
+    const script = `${ROOT}/deploy/image/slim.ts`;
+    const slim = ["run", ...allow, script, ...programs];
     await runProcess(Deno.execPath(), slim, { cwd });
     const read = async (name: string) =>
       JSON.parse(await Deno.readTextFile(`${cwd}/${name}`));
@@ -45,5 +55,11 @@ for (const [service, needs] of Object.entries(IMAGES)) {
     const found = [...needs, ...OF_TESTS, ...OF_THE_CONSOLE]
       .filter((name) => carried.has(name));
     assert.deepEqual(new Set(found), new Set(needs));
+    if (programs.length === 1) return;
+    const help = ["run", "-q", "--frozen", "-ER", ...programs.slice(1)];
+    const output = await runProcess(Deno.execPath(), [...help, "--help"], {
+      cwd,
+    });
+    assert.match(output, /^Usage: gateway check/);
   });
 }
