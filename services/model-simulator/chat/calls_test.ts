@@ -209,3 +209,19 @@ Deno.test("JSON is as the prompt describes it: a schema, keys, or an example", a
   );
   assert.deepEqual(Object.keys(plain), ["simulator", "asked"]);
 });
+
+Deno.test("a prompt that shows JSON and asks for it gets it without json_object", async () => {
+  await using simulator = startAsked();
+  const shown = 'Fields: {"name": "{name}", "age": "{age} # one int value"}';
+  const asked =
+    "Ada is 36. Respond with a JSON object with `name`, then `age`.";
+  const ask = (system: string) =>
+    simulator.text({
+      messages: [
+        { role: "system", content: system },
+        { role: "user", content: asked },
+      ],
+    });
+  assert.equal(typeof JSON.parse(await ask(shown)).age, "number");
+  assert.match(await ask("Be brief."), /^I am the gateway's model simulator/);
+});

@@ -23,7 +23,7 @@ import {
 } from "./request.ts";
 import { valueFor } from "./schema_value.ts";
 import type { Step } from "./step.ts";
-import { writtenSchema } from "./written_schema.ts";
+import { asksForJson, writtenSchema } from "./written_schema.ts";
 
 /** Which of several answers to a request it is. */
 export interface ChoiceOptions {
@@ -92,7 +92,7 @@ function planText(
   { asked, opening, random }: TextParts,
 ): TextPlan {
   const format = request.response_format?.type ?? "text";
-  if (format !== "text") {
+  if (format !== "text" || asksForJson(request, asked)) {
     const value = jsonValue(request, asked, random);
     const tokens = tokenize(JSON.stringify(value));
     return { opening: tokens, tokensWanted: tokens.length };

@@ -1,6 +1,6 @@
 /**
- * The JSON that a prompt asks for in words, for requests with `json_object`, which say
- * only that the answer is JSON: a schema, an example, or the names of its keys. Pure.
+ * The JSON that a prompt asks for in words, mostly in requests with `json_object`, which
+ * say only that the answer is JSON: a schema, an example, or the names of its keys. Pure.
  */
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { NamedSchema, Schema } from "./json_schema.ts";
@@ -11,6 +11,8 @@ const LOOK_CHARS = 50_000;
 const TRIES_MAX = 50;
 const DEPTH_MAX = 8;
 const SCHEMA_MEMBERS = ["properties", "$ref", "$defs", "anyOf"];
+const ASKS_FOR_JSON =
+  /\b(?:answer|output|reply|respond|return)\b[^.\n]{0,60}\bJSON\b/i;
 /** A sentence about keys, and the quoted words in it. */
 const KEYS = /[^.!?\n]*\b(?:keys?|fields?|properties)\b[^.!?\n]*/gi;
 const QUOTED_WORD = /["'`]([\p{L}_][\p{L}\p{N}_-]{0,63})["'`]/gu;
@@ -32,6 +34,20 @@ export function writtenSchema({ messages }: ChatRequest): NamedSchema | null {
   return schema === undefined
     ? null
     : { param: "messages", name: "", isStrict: false, schema };
+}
+
+/**
+ * Whether a question without `json_object` asks for JSON, as programs write it for
+ * servers that they take for unable to do more, and shows which.
+ */
+export function asksForJson(
+  { messages, tools }: ChatRequest,
+  asked: string,
+): boolean {
+  if (tools.length > 0 || !ASKS_FOR_JSON.test(asked)) return false;
+  return messages.some((message) =>
+    objectsIn(messageText(message).slice(-LOOK_CHARS)).length > 0
+  );
 }
 
 /** The outermost JSON objects in a text. */
