@@ -6,6 +6,7 @@ import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { checkSdk, type ModelServerTraits } from "../compat/sdk_checks.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { freePort } from "../support/servers/local_server.ts";
 import {
   CACHE,
@@ -16,6 +17,11 @@ import {
   startProcess,
 } from "../support/process.ts";
 import { until, waitFor } from "../support/wait_for.ts";
+import {
+  checkForwarded,
+  type Endpoint,
+  forwardedModels,
+} from "./forwarded_checks.ts";
 
 const cwd = `${CACHE}/chat-gateway-foreign`;
 const LLAMA = "llama-cpp-python";
@@ -24,7 +30,8 @@ const LLAMA_PYTHON = `${cwd}/${LLAMA}/bin/python`;
 const PIP = `${LLAMA}/bin/python -m pip --quiet --no-input`;
 const AIMOCK_VERSION = "1.43.0";
 const OLLAMA = `${cwd}/ollama/bin/ollama`;
-const OLLAMA_VERSION = "v0.13.5";
+/** The first ones have no `/v1/messages`: it came with 0.14. */
+const OLLAMA_VERSION = "v0.16.2";
 
 /** A model server of another project, which runs. */
 interface ForeignServer extends AsyncDisposable {
@@ -37,6 +44,8 @@ interface ForeignSoftware extends ModelServerTraits {
   install: string;
   /** It has pictures, speech and transcriptions, too. */
   hasMedia?: true;
+  /** What it has beside chat, that is forwarded. */
+  forwards?: readonly Endpoint[];
   start: () => Promise<ForeignServer>;
 }
 
@@ -50,6 +59,7 @@ const SOFTWARE: readonly ForeignSoftware[] = [
     dialect: "llama.cpp",
     isModel: true,
     tools: "calls",
+    forwards: ["completions"],
     // Without the part for images, which takes as long to build as the rest.
     install: `command -v c++
       python3 -m venv ${LLAMA}
@@ -107,6 +117,7 @@ const SOFTWARE: readonly ForeignSoftware[] = [
     dialect: "ollama",
     isModel: true,
     tools: "refuses",
+    forwards: ["messages", "responses", "completions", "embeddings"],
     // Go leaves folders named vendor out of modules, and with them headers that
     // Ollama's copy of llama.cpp includes: they come from another copy.
     install: `${PIP} download --no-deps --no-binary ${LLAMA} --dest ollama \\
@@ -115,7 +126,7 @@ const SOFTWARE: readonly ForeignSoftware[] = [
       tar -xzf ollama/llama_cpp_python-${LLAMA_VERSION}.tar.gz -C ollama/headers \\
         --strip-components=4 --wildcards '*/vendor/llama.cpp/vendor/*'
       export GOBIN="$PWD/ollama/bin" GOPATH="$PWD/ollama/go"
-      export CGO_CFLAGS="-O2 -I$PWD/ollama/headers" CGO_CXXFLAGS="$CGO_CFLAGS"
+      export CGO_CFLAGS="-O1 -I$PWD/ollama/headers" CGO_CXXFLAGS="$CGO_CFLAGS"
       go install github.com/ollama/ollama@${OLLAMA_VERSION}`,
     refused: { content: "", status: 400, code: "invalid_request" },
     start: async () => {
@@ -191,30 +202,49 @@ for (const software of SOFTWARE) {
     print(`Left out: ${software.name}: ${reason}`);
     continue;
   }
-  const { name, dialect, hasMedia } = software;
+  const { name, dialect, hasMedia, forwards = [] } = software;
   /** Runs `check` on a gateway in front of the server. */
   const test = (
     what: string,
     envOf: (server: ForeignServer) => Record<string, string>,
-    check: typeof checkMedia,
+    check: (
+      t: Deno.TestContext,
+      client: OpenAI,
+      gateway: LaunchedGateway,
+    ) => Promise<void>,
   ) =>
     Deno.test(`${what} of ${name}`, async (t) => {
       await using server = await software.start();
       await using gateway = await startGateway("launched", {
         env: envOf(server),
       });
-      const scopes = "--scopes=chat,models,image,speech,video";
+      const scopes = "--scopes=chat,models,embedding,image,speech,video";
       const { key: apiKey } = await gateway.createKey(scopes);
       const baseURL = gateway.baseUrl();
-      await check(t, new OpenAI({ baseURL, apiKey, maxRetries: 0 }));
+      const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+      await check(t, client, gateway);
     });
   test("chat", ({ baseUrl, model }) => ({
     UPSTREAM_BASE_URL: baseUrl,
     UPSTREAM_MODEL: model,
     UPSTREAM_DIALECT: dialect,
+    // Else its own names are listed, too.
+    UPSTREAM_DISCOVER: "false",
   }), (t, client) => checkSdk(t, client, software));
-  if (!hasMedia) continue;
   const file = await Deno.makeTempFile({ suffix: ".json" });
+  if (forwards.length > 0) {
+    test(
+      forwards.join(", "),
+      ({ baseUrl, model }) => {
+        const models = forwardedModels({ baseUrl, model, dialect });
+        Deno.writeTextFileSync(file, models);
+        return { MODELS_FILE: file };
+      },
+      (t, { apiKey }, gateway) =>
+        checkForwarded(t, gateway, { key: apiKey ?? "", endpoints: forwards }),
+    );
+  }
+  if (!hasMedia) continue;
   test("images, speech, transcriptions and videos", (server) => {
     Deno.writeTextFileSync(file, modelsOf(server));
     return { MODELS_FILE: file };
