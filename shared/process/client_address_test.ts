@@ -15,29 +15,66 @@ Deno.test("addresses of one IPv6 site are one client", () => {
 const PROXIES = ["10.0.0.0/8", "172.16.0.0/12", "192.0.2.9", "fd00::/8"]
   .map((text) => parseNetwork(text) ?? assert.fail(text));
 /** Peer, X-Forwarded-For, client. */
-const CHAINS: [string, string | null, string][] = [
-  ["10.1.2.3", null, "10.1.2.3"],
-  ["10.1.2.3", "", "10.1.2.3"],
-  ["10.1.2.3", "198.51.100.7", "198.51.100.7"],
-  ["10.1.2.3", "203.0.113.1, 198.51.100.7", "198.51.100.7"],
-  ["10.1.2.3", "198.51.100.7, 192.0.2.9,10.9.9.9", "198.51.100.7"],
-  ["10.1.2.3", "198.51.100.7:4711", "198.51.100.7"],
-  ["10.1.2.3", "[2001:db8::1]:4711", "2001:db8::1"],
-  ["fd12::1", "2001:db8::1", "2001:db8::1"],
-  ["10.1.2.3", "198.51.100.7, unknown", "10.1.2.3"],
-  ["10.1.2.3", "10.0.0.1, 10.0.0.2", "10.0.0.1"],
-  ["192.0.2.8", "198.51.100.7", "192.0.2.8"],
-  ["11.0.0.1", "198.51.100.7", "11.0.0.1"],
-  ["172.31.255.255", "198.51.100.7", "198.51.100.7"],
-  ["172.32.0.0", "198.51.100.7", "172.32.0.0"],
-  ["::ffff:10.1.2.3", "::ffff:198.51.100.7", "198.51.100.7"],
-  ["10.1.2.3", `${"1.1.1.1, ".repeat(2_000)}198.51.100.7`, "198.51.100.7"],
-];
+const CHAINS: { peer: string; forwardedFor: string | null; client: string }[] =
+  [
+    { peer: "10.1.2.3", forwardedFor: null, client: "10.1.2.3" },
+    { peer: "10.1.2.3", forwardedFor: "", client: "10.1.2.3" },
+    { peer: "10.1.2.3", forwardedFor: "198.51.100.7", client: "198.51.100.7" },
+    {
+      peer: "10.1.2.3",
+      forwardedFor: "203.0.113.1, 198.51.100.7",
+      client: "198.51.100.7",
+    },
+    {
+      peer: "10.1.2.3",
+      forwardedFor: "198.51.100.7, 192.0.2.9,10.9.9.9",
+      client: "198.51.100.7",
+    },
+    {
+      peer: "10.1.2.3",
+      forwardedFor: "198.51.100.7:4711",
+      client: "198.51.100.7",
+    },
+    {
+      peer: "10.1.2.3",
+      forwardedFor: "[2001:db8::1]:4711",
+      client: "2001:db8::1",
+    },
+    { peer: "fd12::1", forwardedFor: "2001:db8::1", client: "2001:db8::1" },
+    {
+      peer: "10.1.2.3",
+      forwardedFor: "198.51.100.7, unknown",
+      client: "10.1.2.3",
+    },
+    {
+      peer: "10.1.2.3",
+      forwardedFor: "10.0.0.1, 10.0.0.2",
+      client: "10.0.0.1",
+    },
+    { peer: "192.0.2.8", forwardedFor: "198.51.100.7", client: "192.0.2.8" },
+    { peer: "11.0.0.1", forwardedFor: "198.51.100.7", client: "11.0.0.1" },
+    {
+      peer: "172.31.255.255",
+      forwardedFor: "198.51.100.7",
+      client: "198.51.100.7",
+    },
+    { peer: "172.32.0.0", forwardedFor: "198.51.100.7", client: "172.32.0.0" },
+    {
+      peer: "::ffff:10.1.2.3",
+      forwardedFor: "::ffff:198.51.100.7",
+      client: "198.51.100.7",
+    },
+    {
+      peer: "10.1.2.3",
+      forwardedFor: `${"1.1.1.1, ".repeat(2_000)}198.51.100.7`,
+      client: "198.51.100.7",
+    },
+  ];
 
 Deno.test("ASVS 4.1.3, 15.3.4: entries of trusted proxies are used, and none before them", () => {
   const addressOf = createClientAddress(PROXIES);
   const trustsNobody = createClientAddress([]);
-  for (const [peer, forwardedFor, client] of CHAINS) {
+  for (const { peer, forwardedFor, client } of CHAINS) {
     const what = `${peer} ${forwardedFor?.slice(0, 50)}`;
     assert.equal(addressOf(peer, forwardedFor), client, what);
     assert.equal(trustsNobody(peer, forwardedFor), trustsNobody(peer, null));

@@ -154,24 +154,68 @@ const OUTPUT_TOKENS_REFUSED: Wrong[] = [
   ...INTEGERS,
 ];
 
-const NUMBERS: [field: string, accepted: number[], refused: Wrong[]][] = [
-  ["temperature", [0, -0, 0.7, 2], [[-0.1, BELOW], [2.1, ABOVE]]],
-  ["top_p", [0, 0.5, 1], [[-0.1, BELOW], [1.1, ABOVE], [200, ABOVE]]],
-  ["presence_penalty", [-2, 0, 2], [[-2.1, BELOW], [2.1, ABOVE]]],
-  ["frequency_penalty", [-2, 0, 2], [[-2.1, BELOW], [2.1, ABOVE]]],
-  ["repetition_penalty", [Number.MIN_VALUE, 100], [[0, BELOW], [-1, BELOW]]],
-  ["n", [1, 8], [[0, INT_BELOW], [9, INT_ABOVE], ...INTEGERS]],
-  ["max_tokens", [1, 32_768], OUTPUT_TOKENS_REFUSED],
-  ["max_completion_tokens", [1, 32_768], OUTPUT_TOKENS_REFUSED],
-  ["seed", [0, SAFE, -SAFE], [[-SAFE - 1, INT_BELOW], ...INTEGERS]],
-  ["top_logprobs", [0, 20], [[-1, INT_BELOW], [21, INT_ABOVE], ...INTEGERS]],
-  ["thinking_budget", [1, SAFE], [[0, INT_BELOW], ...INTEGERS]],
+const NUMBERS: { field: string; accepted: number[]; refused: Wrong[] }[] = [
+  {
+    field: "temperature",
+    accepted: [0, -0, 0.7, 2],
+    refused: [[-0.1, BELOW], [2.1, ABOVE]],
+  },
+  {
+    field: "top_p",
+    accepted: [0, 0.5, 1],
+    refused: [[-0.1, BELOW], [1.1, ABOVE], [200, ABOVE]],
+  },
+  {
+    field: "presence_penalty",
+    accepted: [-2, 0, 2],
+    refused: [[-2.1, BELOW], [2.1, ABOVE]],
+  },
+  {
+    field: "frequency_penalty",
+    accepted: [-2, 0, 2],
+    refused: [[-2.1, BELOW], [2.1, ABOVE]],
+  },
+  {
+    field: "repetition_penalty",
+    accepted: [Number.MIN_VALUE, 100],
+    refused: [[0, BELOW], [-1, BELOW]],
+  },
+  {
+    field: "n",
+    accepted: [1, 8],
+    refused: [[0, INT_BELOW], [9, INT_ABOVE], ...INTEGERS],
+  },
+  {
+    field: "max_tokens",
+    accepted: [1, 32_768],
+    refused: OUTPUT_TOKENS_REFUSED,
+  },
+  {
+    field: "max_completion_tokens",
+    accepted: [1, 32_768],
+    refused: OUTPUT_TOKENS_REFUSED,
+  },
+  {
+    field: "seed",
+    accepted: [0, SAFE, -SAFE],
+    refused: [[-SAFE - 1, INT_BELOW], ...INTEGERS],
+  },
+  {
+    field: "top_logprobs",
+    accepted: [0, 20],
+    refused: [[-1, INT_BELOW], [21, INT_ABOVE], ...INTEGERS],
+  },
+  {
+    field: "thinking_budget",
+    accepted: [1, SAFE],
+    refused: [[0, INT_BELOW], ...INTEGERS],
+  },
 ];
 /** Refused by every number field. JSON's `1e400` parses to `Infinity`. */
 const NO_NUMBERS = ["1", "hot", true, [1], {}, Infinity];
 
 Deno.test("parseChatRequest() takes each number on its bounds and not beyond", () => {
-  for (const [field, accepted, refused] of NUMBERS) {
+  for (const { field, accepted, refused } of NUMBERS) {
     for (const value of accepted) parse({ logprobs: true, [field]: value });
     const types = NO_NUMBERS.map((value) => [value, TYPE] as const);
     for (const [value, code] of [...refused, ...types]) {
@@ -185,7 +229,7 @@ Deno.test("parseChatRequest() takes each number on its bounds and not beyond", (
 Deno.test("parseChatRequest() takes null for every optional field", () => {
   const names = [
     ...ACCEPTED.flatMap(([fields]) => Object.keys(fields)),
-    ...NUMBERS.map(([field]) => field),
+    ...NUMBERS.map(({ field }) => field),
   ].filter((name) => CHAT_FIELDS.has(name));
   const nulls = Object.fromEntries(names.map((name) => [name, null]));
   assert.deepEqual(parse(nulls), PONG);
