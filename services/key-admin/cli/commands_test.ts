@@ -80,7 +80,7 @@ Deno.test("keys create accepts any model, with a warning, while the list of mode
   const deps = { ...site.deps, models: undefined, warn };
   const args = ["keys", "create", "--description", "Ci", "--models", "any-1"];
   assert.deepEqual((await run({ deps }, ...args)).json.models, ["any-1"]);
-  assert.match(warnings.join(), /not checked.* Set MODELS_FILE/);
+  assert.match(warnings.join(), /not checked.*GET \/v1\/models/);
 });
 
 Deno.test("keys list shows what the console shows, in pages", async () => {
