@@ -30,6 +30,11 @@ const INSTALL = [
   "--allow-all",
   "tests/support/servers/install_servers.ts",
 ];
+/**
+ * Each sends as much as its process can take: beside another one, neither shows what a
+ * process does that has the machine.
+ */
+const FILLS_MEMORY = /memory_long_test\.ts$/;
 /** Files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
 /** Started first, so that the run does not wait for them at the end. */
@@ -147,11 +152,18 @@ async function testLong(): Promise<number> {
 
 function longParts(): Part[] {
   const files = findTests().filter((file) => file.endsWith("_long_test.ts"));
+  const alone = files.filter((file) => FILLS_MEMORY.test(file));
+  const others = files.filter((file) => !FILLS_MEMORY.test(file));
   return [
     {
       name: "the files *_long_test.ts",
       secondsMin: 90,
-      run: (signal) => testFiles(files, { signal }),
+      run: (signal) => testFiles(others, { signal }),
+    },
+    {
+      name: "the files *memory_long_test.ts, one at a time",
+      secondsMin: 330,
+      run: (signal) => testFiles(alone, { signal, env: { DENO_JOBS: "1" } }),
     },
     {
       name: "the usual files with full amounts",
