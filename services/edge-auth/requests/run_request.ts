@@ -18,8 +18,9 @@ import {
   type RefusedBodies,
 } from "../http/read_body.ts";
 import { abandon } from "../http/responses.ts";
-import type { Admission, AdmissionAsk, RunLease } from "../limits/admission.ts";
+import type { Admission, RunLease } from "../limits/admission.ts";
 import type { Estimate } from "../limits/cost.ts";
+import { admit } from "./admit.ts";
 import type { AnswerOptions } from "./answer.ts";
 import { conversationOf } from "./affinity.ts";
 import {
@@ -219,24 +220,6 @@ async function takeCount(
   if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) throw keyRevoked();
   if (exchange.socket.destroyed) return null;
   return countLimit.take(principal.keyId);
-}
-
-/**
- * Reserves what a request may cost, and its place among those of its key. Null if the
- * client has disconnected in the meantime. Throws the `ApiError` of a refusal.
- */
-export async function admit(
-  { exchange, principal }: AuthenticatedCall,
-  ask: AdmissionAsk,
-  { admission, dispatcher, now }: RunRequestDependencies,
-): Promise<RunLease | null> {
-  const askedAtMs = now();
-  const lease = await admission.admit(principal, ask);
-  const isStopped = dispatcher.isStoppedSince(principal.keyId, askedAtMs);
-  const hasLeft = exchange.socket.destroyed;
-  if (isStopped || hasLeft) lease.settle(null);
-  if (isStopped) throw keyRevoked();
-  return hasLeft ? null : lease;
 }
 
 /** Starts the run of a request, which is settled at its end. */

@@ -16,7 +16,8 @@ import type { Answer } from "./answer.ts";
 import { type AuthenticatedCall, type CallEnd, RUNNING } from "./call.ts";
 import type { UploadEndpoint } from "./endpoint.ts";
 import { recordRun, type RunFacts, startTracedRun } from "./run_record.ts";
-import { admit, left, type RunRequestDependencies } from "./run_request.ts";
+import { admit } from "./admit.ts";
+import { left, type RunRequestDependencies } from "./run_request.ts";
 
 /**
  * - `reading`: the first byte of a file has arrived; nothing is reserved.

@@ -30,8 +30,8 @@ import {
   type CallHandler,
 } from "../requests/call.ts";
 import type { Endpoint, UploadEndpoint } from "../requests/endpoint.ts";
+import { admit } from "../requests/admit.ts";
 import {
-  admit,
   left,
   runRequest,
   type RunRequestDependencies,
@@ -273,8 +273,8 @@ function admitTo(
   call: AuthenticatedCall,
   deps: VideoDependencies,
 ): Promise<RunLease | null> {
-  const ask = { scope: SCOPE, model, estimate: costsNothing() };
-  return admit(call, ask, deps);
+  const estimate = costsNothing();
+  return admit(call, { scope: SCOPE, model, estimate, isReturned: true }, deps);
 }
 
 const isAllowed = (models: readonly string[]) => ({ model }: VideoJob) =>
