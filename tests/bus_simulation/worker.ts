@@ -97,7 +97,7 @@ export class Worker extends Process {
   }
 
   send({ edge, requestId }: Job, frame: Uint8Array): void {
-    const copy = Uint8Array.from(frame);
+    const copy = frame.slice();
     this.#outbox.add(edge.id, { requestId, frame, copy });
   }
 
@@ -105,8 +105,9 @@ export class Worker extends Process {
     const edge = this.#edges.get(edgeId);
     assert(edge !== undefined);
     const frames = waiting.map(({ requestId, frame, copy }) => {
-      const isSame = Buffer.compare(frame, copy) === 0;
-      assert(isSame, `a frame of ${requestId} changed before it was sent`);
+      if (Buffer.compare(frame, copy) !== 0) {
+        assert.fail(`a frame of ${requestId} changed before it was sent`);
+      }
       return [requestId, frame] as const;
     });
     for (const message of encodeFrames(frames)) {

@@ -2,6 +2,7 @@
  * What the processes of a simulated run live in: time, the bus, and what is counted.
  */
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { SteadyClock } from "@gateway/shared/process/clock";
 import { makeProfile, type Profile, Random, type Script } from "./profile.ts";
 
@@ -230,11 +231,10 @@ export class OfferRecord {
   /** Fails unless `bytes` are what the script says from `offset` on. */
   assertSaid(offset: number, bytes: Uint8Array): void {
     const end = offset + bytes.length;
-    assert(end <= this.saidBytes, `${this.name}: more than was said`);
-    for (let i = 0; i < bytes.length; i++) {
-      if (bytes[i] !== this.script.bytes[offset + i]) {
-        assert.fail(`${this.name}: other bytes than said at ${offset + i}`);
-      }
+    if (end > this.saidBytes) assert.fail(`${this.name}: more than was said`);
+    const said = this.script.bytes.subarray(offset, end);
+    if (Buffer.compare(said, bytes) !== 0) {
+      assert.fail(`${this.name}: other bytes than said from ${offset} to ${end}`);
     }
   }
 }
