@@ -30,7 +30,7 @@ const PURE_ROOMS = [
   /^services\/model-simulator\/(chat\/(?!completion)|serving\/(?!answer))/,
   /^services\/chat-worker\/(backends|forward|requests)\//,
   /^services\/media-worker\/(?!main|config)/,
-  /^shared\/upstream\/(?!attempt_deadlines|connect|http_client)/,
+  /^shared\/upstream\/(?!http\/(attempt_deadlines|connect|client)\.ts)/,
   /^shared\/worker\/(?!service)/,
 ];
 const PURE_IMPORTS = /^(zod|node:crypto|node:buffer|node:zlib)$/;

@@ -13,10 +13,10 @@ import {
   errorOfResponse,
   redirectTarget,
 } from "@gateway/shared/upstream/error_response";
-import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { ProxyVariables } from "@gateway/shared/upstream/proxy";
+import type { ProxyVariables } from "@gateway/shared/upstream/http/proxy";
 import { namesIn } from "@gateway/shared/worker/model_lists";
 
 /** What a server answered, for people. */

@@ -10,7 +10,7 @@ import {
   MODEL_PROXY_VARIABLES,
   proxiesOf,
 } from "@gateway/shared/worker/config";
-import type { ProxyVariables } from "@gateway/shared/upstream/proxy";
+import type { ProxyVariables } from "@gateway/shared/upstream/http/proxy";
 import type { Program, Unit } from "./cluster.ts";
 import { ROOT, type UpOptions } from "./options.ts";
 import { findFreePorts, LOOPBACK } from "./ports.ts";

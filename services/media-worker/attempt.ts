@@ -8,12 +8,12 @@ import {
 } from "@gateway/shared/bus/media_head";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
-import { isPlain } from "@gateway/shared/upstream/content_coding";
+import { isPlain } from "@gateway/shared/upstream/http/content_coding";
 import {
   invalidAnswer,
   unsupportedAnswer,
   type UpstreamError,
-} from "@gateway/shared/upstream/errors";
+} from "@gateway/shared/upstream/http/errors";
 import {
   isJsonObject,
   type JsonObject,
@@ -28,7 +28,7 @@ import type {
 } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { frameError } from "@gateway/shared/upstream/error_response";
-import { SseParser } from "@gateway/shared/upstream/sse_parser";
+import { SseParser } from "@gateway/shared/upstream/http/sse_parser";
 import type { AnswerMemory } from "@gateway/shared/worker/memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 

@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
-import * as errors from "@gateway/shared/upstream/errors";
+import * as errors from "@gateway/shared/upstream/http/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { HeldBytes } from "@gateway/shared/worker/memory";

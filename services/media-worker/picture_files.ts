@@ -5,7 +5,7 @@ import type { UploadedFile } from "@gateway/shared/bus/job";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
 import type { ErrorCode } from "@gateway/shared/openai/error";
-import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import { kindOf, namedByContent } from "./file_types.ts";
 
 const { imagePixelsMax, maskBytesMax } = MEDIA_LIMITS;

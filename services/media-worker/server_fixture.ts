@@ -10,7 +10,7 @@ import {
 import { ApiError } from "@gateway/shared/openai/error";
 import type * as media from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { WorkerMemory } from "@gateway/shared/worker/memory";

@@ -2,12 +2,12 @@
 import { MEDIA_LIMITS, VIDEO_LIMITS } from "@gateway/shared/limits";
 import type * as media from "@gateway/shared/openai/media";
 import { clip } from "@gateway/shared/process/error_text";
-import { isPlain } from "@gateway/shared/upstream/content_coding";
+import { isPlain } from "@gateway/shared/upstream/http/content_coding";
 import {
   invalidAnswer,
   unsupportedAnswer,
   UpstreamError,
-} from "@gateway/shared/upstream/errors";
+} from "@gateway/shared/upstream/http/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { Redact } from "@gateway/shared/upstream/error_response";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";

@@ -2,7 +2,7 @@
 // error, and nothing is fetched from anywhere but that server.
 import assert from "node:assert/strict";
 import type { VideoRequest } from "@gateway/shared/openai/media";
-import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import {
   startScriptedServer,
   type Step,

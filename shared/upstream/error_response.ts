@@ -5,9 +5,9 @@
  */
 import { answerHeaders } from "../forward/passed_headers.ts";
 import type { OwnAnswer } from "../openai/error.ts";
-import { UpstreamError, type UpstreamFault } from "./errors.ts";
-import type { HttpConnection } from "./http_client.ts";
-import type { ResponseHead } from "./http_framing.ts";
+import { UpstreamError, type UpstreamFault } from "./http/errors.ts";
+import type { HttpConnection } from "./http/client.ts";
+import type { ResponseHead } from "./http/framing.ts";
 import { isJsonObject, type JsonObject, parseJson, textOf } from "./json.ts";
 
 const UNKNOWN_MODEL_CODE = /^(model_?not_?found|invalid_model)$/i;

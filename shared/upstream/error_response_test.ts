@@ -1,7 +1,7 @@
 /** Error responses of real servers, and the errors that callers get. */
 import assert from "node:assert/strict";
 import { threadMs } from "../../tests/support/wait_for.ts";
-import type { UpstreamError } from "./errors.ts";
+import type { UpstreamError } from "./http/errors.ts";
 import { createRedact, errorOfResponse, frameError } from "./error_response.ts";
 
 const KEY = "the-key-of-the-model-server";

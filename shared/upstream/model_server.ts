@@ -4,12 +4,12 @@ import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import { Deadlines } from "../process/deadlines.ts";
 import { VERSION } from "../version.ts";
-import { AttemptDeadlines } from "./attempt_deadlines.ts";
-import { type Connect, createConnect } from "./connect.ts";
-import { HttpClient, type HttpConnection } from "./http_client.ts";
-import type { ResponseHead } from "./http_framing.ts";
+import { AttemptDeadlines } from "./http/attempt_deadlines.ts";
+import { type Connect, createConnect } from "./http/connect.ts";
+import { HttpClient, type HttpConnection } from "./http/client.ts";
+import type { ResponseHead } from "./http/framing.ts";
 import type { BackendCall } from "./pool.ts";
-import { proxyOf, type ProxyVariables } from "./proxy.ts";
+import { proxyOf, type ProxyVariables } from "./http/proxy.ts";
 import {
   createRedact,
   createScrub,

@@ -9,7 +9,7 @@ import {
   fullOf,
   seedOf,
 } from "../models/affinity.ts";
-import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import { UpstreamError, type UpstreamFault } from "./http/errors.ts";
 import type { Oddity } from "./oddities.ts";
 
 const ATTEMPTS_MAX = 3;

@@ -3,7 +3,7 @@ import { setTimeout } from "node:timers/promises";
 import { monotonicNow } from "../process/clock.ts";
 import { ApiError } from "../openai/error.ts";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
-import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import { UpstreamError, type UpstreamFault } from "./http/errors.ts";
 import {
   type AttemptProgress,
   type AttemptReport,

@@ -25,7 +25,7 @@ import {
   NATS_VARIABLES,
   REQUEST_LOG_VARIABLES,
 } from "../process/service_variables.ts";
-import type { ProxyVariables } from "../upstream/proxy.ts";
+import type { ProxyVariables } from "../upstream/http/proxy.ts";
 
 const MS_PER_SECOND = 1_000;
 const MIB = 1024 * 1024;

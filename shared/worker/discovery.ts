@@ -7,7 +7,7 @@ import { idOf, kindIn, type ServerConfig } from "../models/servers.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import { settlesWithin } from "../process/serve.ts";
-import { UpstreamError } from "../upstream/errors.ts";
+import { UpstreamError } from "../upstream/http/errors.ts";
 import type { WorkerLists } from "./worker.ts";
 
 /** What finding models needs. */

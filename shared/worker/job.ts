@@ -21,7 +21,7 @@ import { encodeBriefly } from "../text/utf8.ts";
 import type { MonotonicNow, SteadyClock, WallNow } from "../process/clock.ts";
 import { type Log, roundMs } from "../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
-import { UpstreamError } from "../upstream/errors.ts";
+import { UpstreamError } from "../upstream/http/errors.ts";
 import type { BackendCall } from "../upstream/pool.ts";
 import { JobBody } from "./job_body.ts";
 import { type JobReport, recordJob } from "./job_report.ts";

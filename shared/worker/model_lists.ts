@@ -2,7 +2,7 @@
 import { DISCOVERY_LIMITS } from "../bus/server_lists.ts";
 import { isJsonObject } from "../process/error_text.ts";
 import { newRequestId } from "../process/ids.ts";
-import { invalidAnswer } from "../upstream/errors.ts";
+import { invalidAnswer } from "../upstream/http/errors.ts";
 import { parseJson } from "../upstream/json.ts";
 import type { ModelServer } from "../upstream/model_server.ts";
 

@@ -11,7 +11,7 @@ import {
   type ServiceTools,
 } from "../process/service.ts";
 import { INBOX_PREFIXES } from "../process/service_variables.ts";
-import { UpstreamError } from "../upstream/errors.ts";
+import { UpstreamError } from "../upstream/http/errors.ts";
 import {
   ModelServer,
   type ModelServerOptions,

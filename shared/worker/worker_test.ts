@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { FrameType } from "../bus/frame.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
-import { UpstreamError } from "../upstream/errors.ts";
+import { UpstreamError } from "../upstream/http/errors.ts";
 import { BUSY_JOBS_MIN } from "./stream_pauses.ts";
 import { WORKER_TICK_MS } from "./worker.ts";
 import {

@@ -234,7 +234,9 @@ export class OfferRecord {
     if (end > this.saidBytes) assert.fail(`${this.name}: more than was said`);
     const said = this.script.bytes.subarray(offset, end);
     if (Buffer.compare(said, bytes) !== 0) {
-      assert.fail(`${this.name}: other bytes than said from ${offset} to ${end}`);
+      assert.fail(
+        `${this.name}: other bytes than said from ${offset} to ${end}`,
+      );
     }
   }
 }

@@ -2,7 +2,7 @@
 // comments have no blank line, which some clients would take for an event.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
-import { SseParser } from "@gateway/shared/upstream/sse_parser";
+import { SseParser } from "@gateway/shared/upstream/http/sse_parser";
 import { event } from "../support/model_servers/model_answers.ts";
 
 const KEEP_ALIVE = ": keep-alive\n";

@@ -1,6 +1,6 @@
 /** Faults that chunks show, or the lack of them. */
 import type { Usage } from "@gateway/shared/openai/completion";
-import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";
 
 /**

@@ -14,7 +14,7 @@ import {
   invalidAnswer,
   truncatedAnswer,
   unsupportedAnswer,
-} from "@gateway/shared/upstream/errors";
+} from "@gateway/shared/upstream/http/errors";
 import {
   frameError,
   type Redact,

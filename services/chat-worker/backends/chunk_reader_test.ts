@@ -12,7 +12,7 @@ import {
 import { requestWith } from "../requests/request_fixture.ts";
 import { linesOf, newAnswer, seen } from "./answer_fixture.ts";
 import { ChunkReader } from "./chunk_reader.ts";
-import type { UpstreamFault } from "@gateway/shared/upstream/errors";
+import type { UpstreamFault } from "@gateway/shared/upstream/http/errors";
 
 const PROMPT = promptTokens(requestWith());
 const SENTENCE =

@@ -1,6 +1,6 @@
 /** Why an answer ended: the words of model servers, and OpenAI's. */
 import type { FinishReason } from "@gateway/shared/openai/completion";
-import { truncatedAnswer } from "@gateway/shared/upstream/errors";
+import { truncatedAnswer } from "@gateway/shared/upstream/http/errors";
 
 /**
  * The words of various servers for OpenAI's finish reasons, which are a closed enum in

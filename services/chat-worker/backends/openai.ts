@@ -3,8 +3,8 @@ import { Buffer } from "node:buffer";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type * as chat from "@gateway/shared/openai/chat";
 import { usageOfTokens } from "@gateway/shared/openai/completion";
-import { isPlain } from "@gateway/shared/upstream/content_coding";
-import { invalidAnswer } from "@gateway/shared/upstream/errors";
+import { isPlain } from "@gateway/shared/upstream/http/content_coding";
+import { invalidAnswer } from "@gateway/shared/upstream/http/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import {
   ModelServer,
@@ -12,7 +12,7 @@ import {
   type ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import { SseParser } from "@gateway/shared/upstream/sse_parser";
+import { SseParser } from "@gateway/shared/upstream/http/sse_parser";
 import {
   corruptedRequest,
   type JobCall,

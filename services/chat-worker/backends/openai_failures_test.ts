@@ -21,7 +21,7 @@ import {
 import {
   UpstreamError,
   type UpstreamFault,
-} from "@gateway/shared/upstream/errors";
+} from "@gateway/shared/upstream/http/errors";
 import { until } from "../../../tests/support/wait_for.ts";
 import {
   API_KEY,

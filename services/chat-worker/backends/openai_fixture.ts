@@ -27,7 +27,7 @@ import { linesOf, newAnswer, seen } from "./answer_fixture.ts";
 import {
   UpstreamError,
   type UpstreamFault,
-} from "@gateway/shared/upstream/errors";
+} from "@gateway/shared/upstream/http/errors";
 import { OpenAiBackend } from "./openai.ts";
 
 /** The key that the worker sends, and that nobody may see. */

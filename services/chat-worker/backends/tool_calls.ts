@@ -1,6 +1,6 @@
 /** The tool calls of one choice, as model servers send them, converted for SDKs. */
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import { unsupportedAnswer } from "@gateway/shared/upstream/errors";
+import { unsupportedAnswer } from "@gateway/shared/upstream/http/errors";
 import {
   isJsonObject,
   type JsonObject,

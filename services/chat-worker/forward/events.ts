@@ -9,7 +9,7 @@ import {
   invalidAnswer,
   truncatedAnswer,
   type UpstreamError,
-} from "@gateway/shared/upstream/errors";
+} from "@gateway/shared/upstream/http/errors";
 import { isJsonObject } from "@gateway/shared/upstream/json";
 import type {
   ModelServer,

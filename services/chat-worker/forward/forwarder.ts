@@ -4,7 +4,7 @@ import { urlOfPath } from "@gateway/shared/forward/other_paths";
 import { bodyFor, type ForwardRequest } from "@gateway/shared/forward/request";
 import { withoutTools } from "@gateway/shared/forward/tool_types";
 import type { Usage } from "@gateway/shared/openai/completion";
-import { invalidAnswer } from "@gateway/shared/upstream/errors";
+import { invalidAnswer } from "@gateway/shared/upstream/http/errors";
 import type {
   ModelServer,
   RequestEncoder,

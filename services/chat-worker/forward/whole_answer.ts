@@ -8,7 +8,10 @@ import type { ForwardRequest } from "@gateway/shared/forward/request";
 import { readWholeAnswer } from "@gateway/shared/forward/usage";
 import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
 import { frameError } from "@gateway/shared/upstream/error_response";
-import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
+import {
+  invalidAnswer,
+  UpstreamError,
+} from "@gateway/shared/upstream/http/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import type {
   ModelServer,

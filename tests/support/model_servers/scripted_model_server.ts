@@ -1,6 +1,6 @@
 // Model servers whose connections are within the process, so that a worker runs as in
 // production and a server says exactly what its worker reads.
-import type { Connect } from "@gateway/shared/upstream/connect";
+import type { Connect } from "@gateway/shared/upstream/http/connect";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { connectTo, type Step, type WholeRequest } from "./scripted_server.ts";

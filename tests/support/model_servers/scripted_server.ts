@@ -6,7 +6,10 @@ import {
   type BackendConfig,
   parseCatalog,
 } from "@gateway/shared/models/catalog";
-import type { ByteConnection, Connect } from "@gateway/shared/upstream/connect";
+import type {
+  ByteConnection,
+  Connect,
+} from "@gateway/shared/upstream/http/connect";
 import { close } from "../servers/tcp_proxy.ts";
 import { until } from "../wait_for.ts";
 

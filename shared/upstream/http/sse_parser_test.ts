@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { threadMs } from "../../tests/support/wait_for.ts";
-import { STREAM_LIMITS } from "../limits.ts";
+import { threadMs } from "../../../tests/support/wait_for.ts";
+import { STREAM_LIMITS } from "../../limits.ts";
 import { everySplit, piecesOf } from "./bytes_fixture.ts";
 import { SseParser } from "./sse_parser.ts";
 

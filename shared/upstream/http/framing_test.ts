@@ -6,7 +6,7 @@ import {
   findHeadEnd,
   parseResponseHead,
   type ResponseHead,
-} from "./http_framing.ts";
+} from "./framing.ts";
 
 const usual: Omit<ResponseHead, "fields"> = {
   status: 200,

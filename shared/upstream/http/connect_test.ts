@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { mock } from "node:test";
-import { startScriptedServer } from "../../tests/support/model_servers/scripted_server.ts";
-import { jsonResponse } from "../../tests/support/model_servers/model_answers.ts";
-import { makeSelfSigned } from "../../tests/support/deployed/test_authority.ts";
+import { startScriptedServer } from "../../../tests/support/model_servers/scripted_server.ts";
+import { jsonResponse } from "../../../tests/support/model_servers/model_answers.ts";
+import { makeSelfSigned } from "../../../tests/support/deployed/test_authority.ts";
 import { createConnect } from "./connect.ts";
 import type { Proxy } from "./proxy.ts";
 

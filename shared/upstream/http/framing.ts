@@ -1,5 +1,5 @@
 /** HTTP/1.1 responses (RFC 9112), reduced to what a client of model servers needs. */
-import { FILE_HEADERS } from "../bus/media_head.ts";
+import { FILE_HEADERS } from "../../bus/media_head.ts";
 import { isPlain } from "./content_coding.ts";
 import { invalidAnswer } from "./errors.ts";
 

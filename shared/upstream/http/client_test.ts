@@ -1,23 +1,23 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "../process/clock.ts";
-import { Deadlines } from "../process/deadlines.ts";
+import { monotonicNow } from "../../process/clock.ts";
+import { Deadlines } from "../../process/deadlines.ts";
 import {
   connectTo,
   type Reply,
   startScriptedServer,
-} from "../../tests/support/model_servers/scripted_server.ts";
+} from "../../../tests/support/model_servers/scripted_server.ts";
 import {
   chunk,
   jsonResponse,
   lastChunk,
   streamHead,
-} from "../../tests/support/model_servers/model_answers.ts";
+} from "../../../tests/support/model_servers/model_answers.ts";
 import { everySplit } from "./bytes_fixture.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import type { UpstreamFault } from "./errors.ts";
 import { type ByteConnection, type Connect, createConnect } from "./connect.ts";
-import { HttpClient, type HttpConnection } from "./http_client.ts";
-import { startStopwatch, until } from "../../tests/support/wait_for.ts";
+import { HttpClient, type HttpConnection } from "./client.ts";
+import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();

@@ -1,11 +1,11 @@
 /** The faults of model servers, and how each is answered and remedied. */
-import type { Usage } from "../openai/completion.ts";
+import type { Usage } from "../../openai/completion.ts";
 import {
   ApiError,
   type ApiErrorOptions,
   type ErrorCode,
   type OwnAnswer,
-} from "../openai/error.ts";
+} from "../../openai/error.ts";
 
 /**
  * What may help: nothing, another backend, the same one in a moment, or the same one

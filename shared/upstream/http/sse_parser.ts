@@ -1,5 +1,5 @@
 /** Parses server-sent events by the WHATWG HTML standard, section 9.2.6. */
-import { STREAM_LIMITS } from "../limits.ts";
+import { STREAM_LIMITS } from "../../limits.ts";
 import { unsupportedAnswer } from "./errors.ts";
 
 const CARRIAGE_RETURN = 0x0d;

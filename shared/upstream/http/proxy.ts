@@ -3,7 +3,7 @@
  * too: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, and how a connection passes through
  * it: with CONNECT, also to servers without TLS (RFC 9110, section 9.3.6).
  */
-import { findHeadEnd } from "./http_framing.ts";
+import { findHeadEnd } from "./framing.ts";
 
 /** The head of a proxy's answer; a longer one is no answer to CONNECT. */
 const HEAD_BYTES_MAX = 16 * 1024;

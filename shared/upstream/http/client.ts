@@ -17,7 +17,7 @@ import {
   findHeadEnd,
   parseResponseHead,
   type ResponseHead,
-} from "./http_framing.ts";
+} from "./framing.ts";
 import type { ByteConnection } from "./proxy.ts";
 
 /**

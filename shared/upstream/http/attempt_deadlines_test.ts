@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Deadlines } from "../process/deadlines.ts";
+import { Deadlines } from "../../process/deadlines.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 
 function start(signal = new AbortController().signal) {

@@ -1,6 +1,6 @@
 /** The deadlines of one call to a model server. */
-import type { MonotonicNow } from "../process/clock.ts";
-import type { Deadlines, Timed } from "../process/deadlines.ts";
+import type { MonotonicNow } from "../../process/clock.ts";
+import type { Deadlines, Timed } from "../../process/deadlines.ts";
 import { UpstreamError } from "./errors.ts";
 
 /** What the deadlines of one attempt are made of. */
