@@ -88,6 +88,7 @@ export async function check(options: CheckOptions): Promise<number> {
     return EXIT.wrong;
   }
   say(`The list of models and the environment are right: ${sizeOf(catalog)}`);
+  sayUnpriced(catalog, say);
   if (!options.asks) return EXIT.right;
   return await askAll(catalog, {
     keyOf: (name) => keys?.get(name),
@@ -105,6 +106,17 @@ function sizeOf({ size, servers }: ModelCatalog): string {
   return `${models}, and those that ${
     counted(servers.length, "server")
   } will list`;
+}
+
+/** Where some models have prices, says which have none. */
+function sayUnpriced(catalog: ModelCatalog, say: CheckOptions["say"]): void {
+  if (catalog.prices.id === null) return;
+  const unpriced = [...catalog.values()]
+    .filter(({ prices }) => prices === undefined)
+    .map(({ id }) => id);
+  const { currency, id } = catalog.prices;
+  say(`  prices in ${currency}: table ${id}`);
+  if (unpriced.length > 0) say(`  without a price: ${unpriced.join(", ")}`);
 }
 
 /** Who is asked for what. */

@@ -54,6 +54,29 @@ Deno.test("a right list is right, also without a key that only workers have", as
   assert.match(missing.text, /HOSTED_KEY is missing: the models file names it/);
 });
 
+Deno.test("models without a price are named where others have one", async () => {
+  const backends = [backend("http://127.0.0.1:9/v1")];
+  const prices = { input: "0.25", output: "1" };
+  const models = [{ id: "priced", prices, backends }, { id: "free", backends }];
+  const { code, lines } = await checked({ models }, {
+    env: { CURRENCY: "EUR" },
+  });
+  assert.equal(code, 0);
+  assert.match(lines[1] ?? "", /^ {2}prices in EUR: table [0-9a-f]{12}$/);
+  assert.equal(lines[2], "  without a price: free");
+  const wrong = [{ id: "a", prices: { input: "-1", output: "1" }, backends }];
+  const refused = await checked({ models: wrong }, {
+    env: { CURRENCY: "euro" },
+  });
+  assert.equal(refused.code, 78);
+  assert.match(
+    refused.text,
+    /CURRENCY="euro"\s+expected three capital letters/,
+  );
+  const negative = await checked({ models: wrong });
+  assert.match(negative.text, /models\[0\]\.prices\.input: .*not negative/);
+});
+
 Deno.test("every mistake of the file and of the environment is named with its place", async () => {
   const wrong = {
     models: [

@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 import type { Usage } from "../openai/completion.ts";
 import { isJsonObject } from "../process/error_text.ts";
 import type { ForwardName } from "./endpoints.ts";
-import { messageUsage, responseUsage } from "./usage.ts";
+import { addsUp, messageUsage, responseUsage } from "./usage.ts";
 
 /** One event of a stream, as it stands among others. */
 export interface EventPlace {
@@ -19,6 +19,8 @@ export interface EventNotes {
   hasBegun: boolean;
   isFinished: boolean;
   usage: Usage | null;
+  /** The counts that were stated do not add up. */
+  isRepaired: boolean;
   /** The counts of a dialect that states them one after the other. */
   counts: Readonly<Record<string, unknown>>;
   failure: { readonly text: string; readonly data: unknown } | null;
@@ -126,8 +128,7 @@ function readResponsesEvent(notes: EventNotes, event: EventPlace): void {
   notes.isFinished = true;
   const data = dataOf(event);
   const response = isJsonObject(data) ? data.response : undefined;
-  const usage = responseUsage(isJsonObject(response) ? response.usage : null);
-  if (usage !== null) notes.usage = usage;
+  noteCounts(notes, isJsonObject(response) ? response.usage : null);
 }
 
 /** OpenAI's older form: `data: {…,"choices":[{"text":"Hello",…}]}`. */
@@ -159,8 +160,14 @@ function readCompletionsEvent(notes: EventNotes, event: EventPlace): void {
   }
   if (has('"usage":{') < 0 && has('"usage": {') < 0) return;
   const data = dataOf(event);
-  const usage = responseUsage(isJsonObject(data) ? data.usage : null);
-  if (usage !== null) notes.usage = usage;
+  noteCounts(notes, isJsonObject(data) ? data.usage : null);
+}
+
+function noteCounts(notes: EventNotes, stated: unknown): void {
+  const usage = responseUsage(stated);
+  if (usage === null) return;
+  notes.usage = usage;
+  notes.isRepaired = !addsUp(stated);
 }
 
 /** A server that has said so is done, if it has made anything. */

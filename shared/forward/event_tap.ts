@@ -34,6 +34,8 @@ export class EventTap {
   isFinished = false;
   /** What the server states of the usage so far. */
   usage: Usage | null = null;
+  /** The counts of that do not add up, so the larger are in it. */
+  isRepaired = false;
   /** The counts of a dialect that states them one after the other. */
   counts: Readonly<Record<string, unknown>> = {};
   /** The event that ended the stream with an error; what follows it is dropped. */

@@ -18,6 +18,8 @@ export interface WholeAnswer {
   readonly vectors: number | null;
   /** It is nothing but an error, whatever its status. */
   readonly isError: boolean;
+  /** Whether the counts that it states add up; absent: they do. */
+  readonly addsUp?: boolean;
 }
 
 /** What a reader says of an answer that is no error. */
@@ -80,7 +82,7 @@ const ofMessage: Reader = ({ usage }) => (
   { usage: messageUsage(usage), vectors: null }
 );
 const ofResponse: Reader = ({ usage }) => (
-  { usage: responseUsage(usage), vectors: null }
+  { usage: responseUsage(usage), vectors: null, addsUp: addsUp(usage) }
 );
 /** What only counts tokens costs none. */
 const ofCount: Reader = () => ({ usage: usageOfTokens(0, 0), vectors: null });
@@ -149,28 +151,61 @@ export function countIn(holder: unknown, name: string): number | null {
   return value >= 0 && value <= TOKENS_MAX ? value : null;
 }
 
-/** The usage of OpenAI's: of responses, and under its older names of completions. */
+/** The counts of OpenAI's as a server states them; null where it states none. */
+function countsOf(value: Readonly<Record<string, unknown>>) {
+  const inputs = value.input_tokens_details ?? value.prompt_tokens_details;
+  const outputs = value.output_tokens_details ??
+    value.completion_tokens_details;
+  return {
+    prompt: countIn(value, "input_tokens") ?? countIn(value, "prompt_tokens"),
+    completion: countIn(value, "output_tokens") ??
+      countIn(value, "completion_tokens"),
+    total: countIn(value, "total_tokens"),
+    // DeepSeek and SGLang have details beside the counts.
+    cached: countIn(inputs, "cached_tokens") ??
+      countIn(value, "prompt_cache_hit_tokens"),
+    cacheWrites: countIn(inputs, "cache_write_tokens"),
+    reasoning: countIn(outputs, "reasoning_tokens") ??
+      countIn(value, "reasoning_tokens"),
+  };
+}
+
+/**
+ * The usage of OpenAI's: of responses, and under its older names of chat completions. Its
+ * prompt includes what was read from the cache and written to it, its completion the
+ * reasoning. Where the counts do not add up, the larger count: some servers state the
+ * reasoning beside the completion, which only the total shows, or the cache beside the
+ * prompt.
+ */
 export function responseUsage(value: unknown): Usage | null {
-  const prompt = countIn(value, "input_tokens") ??
-    countIn(value, "prompt_tokens");
-  const completion = countIn(value, "output_tokens") ??
-    countIn(value, "completion_tokens");
-  if (prompt === null || completion === null || !isJsonObject(value)) {
-    return null;
-  }
-  const details = value.input_tokens_details ?? value.prompt_tokens_details;
-  const cached = countIn(details, "cached_tokens");
-  const cacheWrites = countIn(details, "cache_write_tokens") ?? 0;
-  const reasoning = countIn(value.output_tokens_details, "reasoning_tokens") ??
-    countIn(value.completion_tokens_details, "reasoning_tokens");
+  if (!isJsonObject(value)) return null;
+  const counts = countsOf(value);
+  if (counts.prompt === null || counts.completion === null) return null;
+  const { cached, cacheWrites, reasoning, total } = counts;
+  const prompt = Math.max(counts.prompt, (cached ?? 0) + (cacheWrites ?? 0));
+  const completion = Math.max(
+    counts.completion,
+    reasoning ?? 0,
+    (total ?? 0) - prompt,
+  );
   const usage = usageOfTokens(prompt, completion);
-  if (cached !== null && cached + cacheWrites <= prompt) {
-    usage.prompt_tokens_details = cacheDetails(cached, cacheWrites);
+  if (cached !== null || cacheWrites !== null) {
+    usage.prompt_tokens_details = cacheDetails(cached ?? 0, cacheWrites ?? 0);
   }
-  if (reasoning !== null && reasoning <= completion) {
+  if (reasoning !== null) {
     usage.completion_tokens_details = { reasoning_tokens: reasoning };
   }
   return usage;
+}
+
+/** Whether the counts of OpenAI's that a server states, if any, add up. */
+export function addsUp(value: unknown): boolean {
+  const usage = responseUsage(value);
+  if (usage === null || !isJsonObject(value)) return true;
+  const { prompt, completion, total } = countsOf(value);
+  return usage.prompt_tokens === prompt &&
+    usage.completion_tokens === completion &&
+    (total === null || total === usage.total_tokens);
 }
 
 const cacheDetails = (cached: number, written: number) => ({

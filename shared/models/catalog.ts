@@ -22,8 +22,16 @@ import {
 import { dialectMembers } from "./dialects.ts";
 import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 import {
+  CURRENCY_DEFAULT,
+  priceMistakes,
+  pricesSchema,
+  type PriceTable,
+  priceTable,
+} from "./price_list.ts";
+import {
   backendsOf,
   kindIn,
+  pricesIn,
   type ServerConfig,
   serverSchema,
 } from "./servers.ts";
@@ -160,8 +168,12 @@ const model = members({
   affinity: z.enum(["session", "none"]).optional().describe(
     "session: requests of one conversation go to the same of several equal servers, which then finds its beginning in its cache, unless that one has more than 1.25 times the mean load. Default: session, if several servers of a chat model have the lowest preference that any has.",
   ),
+  prices: pricesSchema.optional(),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
 }).superRefine(({ kind, ...model }, context) => {
+  for (const { name, message } of priceMistakes(kind, model.prices ?? {})) {
+    context.addIssue(mistake(message, ["prices", name]));
+  }
   const refuse = (members: object, ...path: (string | number)[]) => {
     for (const name of Object.keys(members)) {
       const kinds = KINDS_OF_MEMBER.get(name) ?? [kind];
@@ -248,6 +260,8 @@ export interface Catalog extends ReadonlyMap<string, ModelConfig> {
   isAway(id: string): boolean;
   /** Whether nobody has said yet what the servers list. */
   readonly isPending: boolean;
+  /** What the prices of the models are together. */
+  readonly prices: PriceTable;
 }
 
 /** The models of a file, to which those that servers list are added. */
@@ -259,6 +273,7 @@ export class ModelCatalog extends NamedModels<ModelConfig> implements Catalog {
   constructor(
     models: readonly ModelConfig[],
     readonly servers: readonly ServerConfig[] = [],
+    readonly prices: PriceTable = { currency: CURRENCY_DEFAULT, id: null },
   ) {
     super(models);
     this.#isPending = servers.length > 0;
@@ -301,6 +316,7 @@ export function listedModels(
       }
       const { owned_by } = known ?? { owned_by: server.name };
       const backends = [...known?.backends ?? [], ...backendsOf(server, id)];
+      const prices = known?.prices ?? pricesIn(server, { id, kind });
       models.set(id, {
         id,
         aliases: [],
@@ -317,6 +333,7 @@ export function listedModels(
         fetches_urls: backends.every((each) =>
           isHosted({ base_url: each.base_url, dialect: each.dialect_name })
         ),
+        ...prices !== undefined && { prices },
         backends,
       });
     }
@@ -338,7 +355,10 @@ const repeated = (names: readonly string[]) =>
  * {@link ConfigError} with all mistakes and their paths at once. An example is
  * `deploy/models.example.json`; `deploy/models.schema.json` describes every member.
  */
-export function parseCatalog(json: unknown): ModelCatalog {
+export function parseCatalog(
+  json: unknown,
+  currency = CURRENCY_DEFAULT,
+): ModelCatalog {
   const read = file.safeParse(json, { reportInput: true });
   if (!read.success) {
     const mistakes = read.error.issues.flatMap((issue) => {
@@ -348,7 +368,9 @@ export function parseCatalog(json: unknown): ModelCatalog {
     });
     throw new ConfigError("the models file", mistakes);
   }
-  return new ModelCatalog(read.data.models, read.data.servers);
+  const { models, servers } = read.data;
+  const prices = priceTable(read.data, currency);
+  return new ModelCatalog(models, servers, prices);
 }
 
 /** One line for each mistake of the issue, without the value, which may be a secret. */

@@ -2,6 +2,7 @@
  * The variables that define which models an installation offers, for all services that
  * need the list.
  */
+import * as z from "zod";
 import * as env from "../process/env.ts";
 import {
   BACKEND_DEADLINE_DEFAULTS,
@@ -20,6 +21,7 @@ import {
   DIALECT_NAMES,
   type ServerAbility,
 } from "./dialects.ts";
+import { CURRENCY_DEFAULT } from "./price_list.ts";
 
 /** The variable with the API key for `UPSTREAM_BASE_URL`. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
@@ -64,6 +66,11 @@ export const CATALOG_VARIABLES = {
     max: DAY_SECONDS,
   }).default(total_ms / MS_PER_SECOND).describe(
     "How long a whole answer of UPSTREAM_BASE_URL may take",
+  ),
+  CURRENCY: env.variable(z.string().regex(/^[A-Z]{3}$/), {
+    expects: "three capital letters, as in ISO 4217",
+  }).default(CURRENCY_DEFAULT).describe(
+    "What the prices of MODELS_FILE and all amounts are in. It is a name: nothing is converted when it changes",
   ),
   MODEL_SIMULATOR_URL: baseUrl().optional().describe(
     "Base URL of the model simulator, up to and including /v1; used when neither MODELS_FILE nor UPSTREAM_BASE_URL is set",
@@ -112,7 +119,7 @@ export function catalogIfGiven(
   { hasUpstreamKey }: UpstreamKey,
 ): ModelCatalog | undefined {
   if (values.MODELS_FILE !== undefined) {
-    return catalogFromFile(values.MODELS_FILE);
+    return catalogFromFile(values.MODELS_FILE, values.CURRENCY);
   }
   if (values.UPSTREAM_BASE_URL !== undefined) {
     return catalogFromServer(values, values.UPSTREAM_BASE_URL, hasUpstreamKey);
@@ -151,7 +158,7 @@ function catalogFromServer(
   return new ModelCatalog([...catalog.values()], servers);
 }
 
-function catalogFromFile(text: string): ModelCatalog {
+function catalogFromFile(text: string, currency: string): ModelCatalog {
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -164,7 +171,7 @@ function catalogFromFile(text: string): ModelCatalog {
       `it is not valid JSON: ${what}${where}`,
     ]);
   }
-  return parseCatalog(json);
+  return parseCatalog(json, currency);
 }
 
 /**

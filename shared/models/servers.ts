@@ -13,10 +13,15 @@ import {
   textOf,
 } from "./backend.ts";
 import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
+import type { Prices } from "../money/prices.ts";
+import {
+  discoveredPricesSchema,
+  entryFor,
+  priceMistakes,
+} from "./price_list.ts";
 
 const SECONDS_MAX = 86_400;
 const MS_PER_SECOND = 1_000;
-const WILDCARD = "*";
 /** What requests may call a model. */
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:\/@+-]*$/;
 
@@ -27,6 +32,9 @@ const discover = members({
   ).default("").describe("Stands before the names that the server lists."),
   every_seconds: positive.max(SECONDS_MAX).default(60)
     .describe("How often a worker asks for the list."),
+  prices: discoveredPricesSchema.optional().describe(
+    "What requests to models of the server cost, by the names that they have there, or by beginnings of names that end with *.",
+  ),
 }).prefault({}).describe("How the models of the server are found.");
 
 const kinds = z.record(
@@ -47,11 +55,12 @@ export const serverSchema = members({
   name: backendName.describe("Name in logs and metrics, unique in the list."),
   discover,
   kinds,
-}).transform(({ discover: { prefix, every_seconds }, kinds, ...server }) => ({
+}).transform(({ discover, kinds, ...server }) => ({
   name: server.name,
-  prefix,
-  everyMs: every_seconds * MS_PER_SECOND,
+  prefix: discover.prefix,
+  everyMs: discover.every_seconds * MS_PER_SECOND,
   kinds,
+  prices: discover.prices ?? {},
   /** A backend without its model. */
   template: namedBackend(server, server.name),
   /**
@@ -83,16 +92,24 @@ export function kindIn(
   id: string,
 ): ModelKind | null {
   const name = id.slice(prefix.length);
-  const beginnings = Object.keys(kinds)
-    .filter((each) =>
-      each.endsWith(WILDCARD) && name.startsWith(each.slice(0, -1))
-    )
-    .sort((a, b) => b.length - a.length);
-  const given = Object.hasOwn(kinds, name)
-    ? kinds[name]
-    : kinds[beginnings[0] ?? ""];
+  const given = entryFor(kinds, name);
   if (given !== undefined) return given === "none" ? null : given;
   return NAMES.find(([form]) => form.test(name))?.[1] ?? "chat";
+}
+
+/**
+ * The prices of a model that a server lists; undefined if it has none, or those of another
+ * kind of models.
+ */
+export function pricesIn(
+  { prefix, prices }: Pick<ServerConfig, "prefix" | "prices">,
+  { id, kind }: { id: string; kind: ModelKind },
+): Prices | undefined {
+  const given = entryFor(prices, id.slice(prefix.length));
+  if (given === undefined || priceMistakes(kind, given).length > 0) {
+    return undefined;
+  }
+  return given;
 }
 
 /** The id under which a model of a server is offered; null if it cannot be one. */

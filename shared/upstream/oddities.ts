@@ -11,6 +11,8 @@ export const ODDITIES = {
     "arguments of a tool call that came twice or after an empty object",
   finish_replaced: "the finish reason tool_calls without any call",
   usage_refused: "counts of tokens that cannot be true",
+  usage_repaired:
+    "counts of tokens that do not add up, of which the larger are charged",
   label_ignored: "a body that is not what its content type says",
   tools_dropped: "types of tools that the models file drops",
   form_converted:

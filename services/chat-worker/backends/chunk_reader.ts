@@ -3,6 +3,7 @@
  * What it does not know passes; what would break a client is undone where that can be
  * done without guessing, and counted.
  */
+import { addsUp, responseUsage } from "@gateway/shared/forward/usage";
 import { TOKENS_MAX } from "@gateway/shared/forward/usage";
 import { usageOfTokens } from "@gateway/shared/openai/completion";
 import {
@@ -38,12 +39,7 @@ import { isErrorChunk, tooFewChoices } from "./chunk_faults.ts";
 import { ChunkTemplate } from "./chunk_template.ts";
 import { contentOf, reasoningIn } from "./delta_text.ts";
 import { finishReasonOf } from "./finish_reason.ts";
-import {
-  parseUsage,
-  type StatedUsage,
-  type UsageBounds,
-  usageIn,
-} from "./usage.ts";
+import { type StatedUsage, type UsageBounds, usageIn } from "./usage.ts";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 /**
@@ -112,6 +108,7 @@ export class ChunkReader {
   #hasChunks = false;
   #finishesReplaced = 0;
   #usagesRefused = 0;
+  #usagesRepaired = 0;
   readonly #answer: ChatAnswer;
   readonly #choices: readonly Choice[];
   readonly #redact: Redact;
@@ -262,6 +259,7 @@ export class ChunkReader {
       ["arguments_repaired", this.repairs],
       ["finish_replaced", this.#finishesReplaced],
       ["usage_refused", this.#usagesRefused],
+      ["usage_repaired", this.#usagesRepaired],
     ] as const;
     for (const [oddity, count] of counts) {
       if (count > 0) this.#answer.progress.onOddity(oddity, count);
@@ -294,9 +292,10 @@ export class ChunkReader {
   #noteUsage(chunk: JsonObject): boolean {
     const usage = usageIn(chunk, this.#bounds);
     if (usage === null) {
-      if (parseUsage(chunk.usage) !== null) this.#usagesRefused += 1;
+      if (responseUsage(chunk.usage) !== null) this.#usagesRefused += 1;
       return false;
     }
+    if (!addsUp(chunk.usage)) this.#usagesRepaired += 1;
     const before = this.#usage?.counts.completion_tokens ?? 0;
     if (usage.counts.completion_tokens >= before) this.#usage = usage;
     return true;

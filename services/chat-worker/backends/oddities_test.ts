@@ -65,6 +65,18 @@ const CASES: Case[] = [
     oddities: { usage_refused: 1 },
   },
   {
+    name: "counts that do not add up",
+    reply: streamResponse([
+      choiceChunk({ content: "a" }),
+      choiceChunk({}, "stop"),
+      {
+        ...usageChunk(3, 1),
+        usage: { prompt_tokens: 3, completion_tokens: 1, total_tokens: 9 },
+      },
+    ]),
+    oddities: { usage_repaired: 1 },
+  },
+  {
     name: "one body instead of a stream",
     reply: jsonResponse(whole),
     oddities: {},

@@ -1,6 +1,6 @@
 /** The token counts that a model server states, wherever it states them. */
-import { countIn } from "@gateway/shared/forward/usage";
-import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
+import { countIn, responseUsage } from "@gateway/shared/forward/usage";
+import type { Usage } from "@gateway/shared/openai/completion";
 import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 
 /** The largest counts that are believed; larger ones are a fault of the server. */
@@ -36,7 +36,7 @@ export function usageIn(
 }
 
 function readUsage(value: unknown, bounds: UsageBounds): StatedUsage | null {
-  const counts = parseUsage(value);
+  const counts = responseUsage(value);
   if (counts === null || !isBelievable(counts, bounds)) return null;
   return { counts, members: membersOf(value, counts) };
 }
@@ -77,32 +77,4 @@ function membersOf(value: unknown, counts: Usage): JsonObject {
     else if (counts[name] === undefined) delete members[name];
   }
   return members;
-}
-
-/**
- * The usage that a server reports, or null unless both counts are present and valid.
- */
-export function parseUsage(value: unknown): Usage | null {
-  if (!isJsonObject(value)) return null;
-  const prompt = countIn(value, "prompt_tokens");
-  let completion = countIn(value, "completion_tokens");
-  if (prompt === null || completion === null) return null;
-  const reasoning =
-    countIn(value.completion_tokens_details, "reasoning_tokens") ??
-      countIn(value, "reasoning_tokens");
-  // Some servers do not include reasoning in the completion tokens; the total shows
-  // that.
-  if (value.total_tokens === prompt + completion + (reasoning ?? 0)) {
-    completion += reasoning ?? 0;
-  }
-  const usage = usageOfTokens(prompt, completion);
-  const cached = countIn(value.prompt_tokens_details, "cached_tokens") ??
-    countIn(value, "prompt_cache_hit_tokens");
-  if (cached !== null && cached <= prompt) {
-    usage.prompt_tokens_details = { cached_tokens: cached };
-  }
-  if (reasoning !== null && reasoning <= completion) {
-    usage.completion_tokens_details = { reasoning_tokens: reasoning };
-  }
-  return usage;
 }

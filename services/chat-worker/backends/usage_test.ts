@@ -1,7 +1,8 @@
 // Token counts as model servers state them.
 import assert from "node:assert/strict";
 import type { Usage } from "@gateway/shared/openai/completion";
-import { parseUsage, usageIn } from "./usage.ts";
+import { addsUp, responseUsage } from "@gateway/shared/forward/usage";
+import { usageIn } from "./usage.ts";
 
 function usage(prompt: number, completion: number, more: object = {}): Usage {
   return {
@@ -23,8 +24,13 @@ const DETAILS = { ...cached(5), ...reasoned(7) };
 const usages: { name: string; value: unknown; expected: Usage | null }[] = [
   { name: "three counts", value: usage(1, 2), expected: usage(1, 2) },
   {
-    name: "a wrong total",
+    name: "a larger total as output",
     value: { ...usage(1, 2), total_tokens: 9 },
+    expected: usage(1, 8),
+  },
+  {
+    name: "a total that is too small",
+    value: { ...usage(1, 2), total_tokens: 2 },
     expected: usage(1, 2),
   },
   {
@@ -33,9 +39,16 @@ const usages: { name: string; value: unknown; expected: Usage | null }[] = [
     expected: usage(5, 7, DETAILS),
   },
   {
-    name: "impossible details",
+    name: "details beside what they are of",
     value: usage(4, 6, DETAILS),
-    expected: usage(4, 6),
+    expected: usage(5, 7, DETAILS),
+  },
+  {
+    name: "writes to a cache, alone",
+    value: usage(4, 6, { prompt_tokens_details: { cache_write_tokens: 3 } }),
+    expected: usage(4, 6, {
+      prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 3 },
+    }),
   },
   {
     name: "reasoning beside the completion",
@@ -62,9 +75,20 @@ const usages: { name: string; value: unknown; expected: Usage | null }[] = [
 ];
 
 for (const { name, value, expected } of usages) {
-  Deno.test(`API10: parseUsage() reads ${name}`, () =>
-    assert.deepEqual(parseUsage(value), expected));
+  Deno.test(`API10: responseUsage() reads ${name}`, () =>
+    assert.deepEqual(responseUsage(value), expected));
 }
+
+Deno.test("addsUp() tells counts of which the larger are charged", () => {
+  const right = [usage(5, 7, DETAILS), usage(1, 2), null, { prompt_tokens: 1 }];
+  for (const value of right) assert.ok(addsUp(value), JSON.stringify(value));
+  const wrong = [
+    usage(4, 6, DETAILS),
+    { ...usage(1, 2), total_tokens: 9 },
+    { ...usage(1, 2), total_tokens: 2 },
+  ];
+  for (const value of wrong) assert.ok(!addsUp(value), JSON.stringify(value));
+});
 
 const BOUNDS = { promptTokensMax: 1_000, completionTokensMax: 50 };
 const NESTED: readonly { name: string; chunk: object; sum: string | null }[] = [

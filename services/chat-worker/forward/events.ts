@@ -46,6 +46,7 @@ export async function passEvents(
   }
   if (!tap.isFinished) throw truncatedAnswer("No end of the answer");
   const { usage } = tap;
+  if (tap.isRepaired) attempt.progress.onOddity("usage_repaired", 1);
   const isStated = usage !== null &&
     (usage.completion_tokens > 0 || !tap.hasText);
   if (isStated) return usage;

@@ -5,7 +5,10 @@ import { answerHeaders } from "@gateway/shared/forward/passed_headers";
 import type { ForwardName } from "@gateway/shared/forward/endpoints";
 import { readEventsForWhole } from "@gateway/shared/forward/events_for_whole";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
-import { readWholeAnswer } from "@gateway/shared/forward/usage";
+import {
+  readWholeAnswer,
+  type WholeAnswer,
+} from "@gateway/shared/forward/usage";
 import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import {
@@ -33,7 +36,7 @@ const PIECE_BYTES_MAX = 64 * 1024;
 const JSON_TYPE = "application/json";
 
 /** What is not looked into may be anything, and costs no tokens. */
-const ANY_ANSWER = {
+const ANY_ANSWER: WholeAnswer = {
   usage: usageOfTokens(0, 0),
   vectors: null,
   isError: false,
@@ -65,6 +68,9 @@ export async function readAnswer(
     : lookInto(body, request.forward);
   if (answer === null) throw invalidAnswer("Neither a JSON object nor a list");
   if (answer.isError) throw errorOf(body, response.server);
+  if (answer.addsUp === false) {
+    attempt.progress.onOddity("usage_repaired", 1);
+  }
   const { vectors } = request;
   if (vectors !== null && answer.vectors !== vectors) {
     throw invalidAnswer(`${answer.vectors} vectors for ${vectors} inputs`);
