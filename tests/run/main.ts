@@ -15,8 +15,10 @@ import {
   SOURCE_FOLDERS,
 } from "../support/repository/source_files.ts";
 import {
+  inGroups,
   readReport,
   runFiles,
+  type TestGroup,
   type TestResult,
   TIME_IS_UP,
 } from "./run_files.ts";
@@ -37,6 +39,11 @@ const INSTALL = [
 const FILLS_MEMORY = /memory_long_test\.ts$/;
 /** Files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
+/**
+ * Files that load their modules together. More would save little, and an error that no
+ * test catches would end more of them.
+ */
+const GROUP_FILES_MAX = 8;
 /** Started first, so that the run does not wait for them at the end. */
 const SLOW = new RegExp([
   "key-admin/(browser|cli_test|domain/sign_in/oidc|web/every_route)",
@@ -105,8 +112,10 @@ async function testAll(): Promise<number> {
   const files = findTests();
   const timed = files.filter((file) => file.endsWith("_timed_test.ts"));
   const others = files.filter((file) => !/_(timed|long)_test\./.test(file));
-  const first = await timedRun(() => testFiles(others));
-  const second = await timedRun(() => testFiles(timed, { jobsPerCore: 1 }));
+  const first = await timedRun(() => testFiles(groupsOf(others)));
+  const second = await timedRun(() =>
+    testFiles(inGroups(timed, 1), { jobsPerCore: 1 })
+  );
   print(`${first.seconds} s, and ${second.seconds} s for timed tests`);
   printTotals(addTotals(first.result.totals, second.result.totals));
   return first.result.code || second.result.code;
@@ -158,18 +167,19 @@ function longParts(): Part[] {
     {
       name: "the files *_long_test.ts",
       secondsMin: 90,
-      run: (signal) => testFiles(others, { signal }),
+      run: (signal) => testFiles(inGroups(others, 1), { signal }),
     },
     {
       name: "the files *memory_long_test.ts, one at a time",
       secondsMin: 330,
-      run: (signal) => testFiles(alone, { signal, env: { DENO_JOBS: "1" } }),
+      run: (signal) =>
+        testFiles(inGroups(alone, 1), { signal, env: { DENO_JOBS: "1" } }),
     },
     {
       name: "the usual files with full amounts",
       secondsMin: 90,
       run: (signal) =>
-        testFiles(findTests(AMOUNTS), {
+        testFiles(inGroups(findTests(AMOUNTS), 1), {
           signal,
           env: { TEST_AMOUNTS: "full" },
         }),
@@ -181,7 +191,7 @@ function longParts(): Part[] {
 }
 
 async function testFiles(
-  files: readonly string[],
+  groups: readonly TestGroup[],
   { signal, jobsPerCore, env = {} }: {
     signal?: AbortSignal;
     jobsPerCore?: number;
@@ -194,7 +204,7 @@ async function testFiles(
     env: { ...denoJobs(jobsPerCore), ...env },
     signal,
   };
-  const result = await runFiles(files, run);
+  const result = await runFiles(groups, run);
   await recordTotals(result.totals);
   return result;
 }
@@ -265,4 +275,11 @@ function findTests(contained = ""): string[] {
   return readSources(SOURCE_FOLDERS, /_test\.tsx?$/)
     .filter(({ text }) => text.includes(contained)).map(({ path }) => path)
     .sort().sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
+}
+
+/** The slow files, each by itself, before the others in groups. */
+function groupsOf(files: readonly string[]): TestGroup[] {
+  const slow = files.filter((file) => SLOW.test(file));
+  const others = files.filter((file) => !SLOW.test(file));
+  return [...inGroups(slow, 1), ...inGroups(others, GROUP_FILES_MAX)];
 }

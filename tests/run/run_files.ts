@@ -2,8 +2,13 @@
  * Runs test files so that other work on the machine fails none of them, and says which
  * tests failed for that reason. What the tests came to is read from JUnit reports; the
  * text that deno prints is for people.
+ *
+ * Deno loads and compiles all modules again for each file that it is given, because
+ * each runs in an isolate of its own. Files of a group share one: what they import is
+ * loaded once. That changes nothing else, for modules keep no state.
  */
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 import { makeTempDir } from "../support/process.ts";
 import { parseJUnit, type TestCase } from "./junit.ts";
 import { addTotals, NO_TESTS, type TestTotals } from "./totals.ts";
@@ -39,17 +44,34 @@ interface Report {
   readonly cases: readonly TestCase[];
 }
 
+/** Paths from the folder of the run. */
+export type TestGroup = readonly string[];
+
+/** Returns groups of at most `filesMax` files each, in the same order. */
+export function inGroups(
+  files: readonly string[],
+  filesMax: number,
+): TestGroup[] {
+  return Array.from(
+    { length: Math.ceil(files.length / filesMax) },
+    (_, at) => files.slice(at * filesMax, (at + 1) * filesMax),
+  );
+}
+
 /**
- * Runs the files in parallel, then those that failed once more, each alone. A test is
- * counted once, as its last run ended; one that failed first and passed then is flaky.
+ * Runs the groups in parallel, the files of each one after the other, then the files
+ * that failed once more, each alone. An error that no test caught ends its group, so
+ * that all its files run again. A test is counted once, as its last run ended; one that
+ * failed first and passed then is flaky.
  */
 export async function runFiles(
-  files: readonly string[],
+  groups: readonly TestGroup[],
   run: TestRun,
 ): Promise<TestResult> {
+  const files = groups.flat();
   // Without files, deno would run all that there are.
   if (files.length === 0) return { code: 0, totals: NO_TESTS };
-  const first = await runDeno(["--parallel", ...files], run);
+  const first = await runGroups(groups, run);
   if (run.signal?.aborted) return { code: TIME_IS_UP, totals: NO_TESTS };
   const suspects = first.code === 0 ? [] : findFailed(files, first.cases);
   if (suspects.length === 0 || suspects.length > RUN_AGAIN_MAX) {
@@ -60,16 +82,22 @@ export async function runFiles(
   );
   let totals = totalsOf({ code: 0, cases: kept }, []);
   let code = 0;
+  const failedAgain: string[] = [];
+  const flaky: FlakyTest[] = [];
   for (const file of suspects) {
     const again = await runDeno([file], run);
     if (run.signal?.aborted) return { code: TIME_IS_UP, totals };
     const broken = again.code === 0 ? [] : findFailed([file], again.cases);
-    const before = first.cases.filter((test) => plain(test.file) === file);
-    const flaky = findFlaky(file, before, again.cases);
-    totals = addTotals(totals, { ...totalsOf(again, broken), flaky });
+    const group = groups.find((group) => group.includes(file)) ?? [file];
+    flaky.push(...findFlaky({ file, group }, first.cases, again.cases));
+    totals = addTotals(totals, totalsOf(again, broken));
     code ||= again.code;
+    if (again.code !== 0) failedAgain.push(file);
   }
-  return { code, totals };
+  const named = flaky.filter(({ group = [] }) =>
+    !group.some((file) => failedAgain.includes(file))
+  ).map(({ name }) => name);
+  return { code, totals: { ...totals, flaky: named } };
 }
 
 /** Reads the report of a run that another program started. */
@@ -89,17 +117,44 @@ function findFailed(files: readonly string[], cases: readonly TestCase[]) {
   return [...new Set([...failed, ...missing.map(plain)])];
 }
 
+/** A test that failed first and passed when its file ran again, alone. */
+interface FlakyTest {
+  readonly name: string;
+  /** Set if none of this group was loaded: a file that fails again is the reason. */
+  readonly group?: TestGroup;
+}
+
 /** Tests that failed before and have passed now, or the file if none ran before. */
 function findFlaky(
-  file: string,
+  { file, group }: { file: string; group: TestGroup },
   before: readonly TestCase[],
   now: readonly TestCase[],
-): string[] {
+): FlakyTest[] {
   const passed = now.filter(({ outcome }) => outcome === "passed");
-  if (before.length === 0) return passed.length === 0 ? [] : [file];
+  const failed = before.filter((test) =>
+    isFailed(test) && plain(test.file) === file
+  );
+  const hasRun = before.some((test) => plain(test.file) === file);
+  if (!hasRun) return passed.length === 0 ? [] : [{ name: file, group }];
+  if (isEndedByOther({ file, group }, before)) return [];
   const names = new Set(passed.map(({ name }) => name));
-  return before.filter((test) => isFailed(test) && names.has(test.name))
-    .map(({ name }) => `${file} > ${name}`);
+  return failed.filter(({ name }) => names.has(name))
+    .map(({ name }) => ({ name: `${file} > ${name}` }));
+}
+
+/** Whether tests of a file were only cancelled, after one that ran before it failed. */
+function isEndedByOther(
+  { file, group }: { file: string; group: TestGroup },
+  cases: readonly TestCase[],
+): boolean {
+  const earlier = group.slice(0, group.indexOf(file));
+  const isEnded = cases.every((test) =>
+    plain(test.file) !== file || test.outcome !== "failed"
+  );
+  return isEnded &&
+    cases.some((test) =>
+      test.outcome === "cancelled" && earlier.includes(plain(test.file))
+    );
 }
 
 /** Counts the tests of a report, and as one failure each file without any. */
@@ -126,6 +181,24 @@ function isFailed({ outcome }: TestCase): boolean {
 /** The path of a file as `findTests()` writes it: reports begin it with `./`. */
 function plain(file: string): string {
   return file.replace(/^\.\//, "");
+}
+
+async function runGroups(
+  groups: readonly TestGroup[],
+  run: TestRun,
+): Promise<Report> {
+  await using directory = await makeTempDir();
+  const modules = groups.map(async (group, at) => {
+    const [first = "", ...others] = group;
+    if (others.length === 0) return first;
+    const module = join(directory.path, `group_${at + 1}_test.ts`);
+    const imports = group.map((file) =>
+      `import ${JSON.stringify(pathToFileURL(resolve(run.cwd, file)).href)};\n`
+    );
+    await Deno.writeTextFile(module, imports.join(""));
+    return module;
+  });
+  return await runDeno(["--parallel", ...await Promise.all(modules)], run);
 }
 
 async function runDeno(
