@@ -1,8 +1,17 @@
 /** The browser of this machine, and tests that need it. */
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { amountOf } from "../../../tests/support/amount.ts";
 import { leaveOut, runProcess } from "../../../tests/support/process.ts";
 
+/**
+ * Whether pages are also inspected, and used as tests of a lower level use them: without
+ * JavaScript, and by operators. The usual run tries what only a browser shows.
+ */
+export const IS_WHOLE = amountOf({ usual: 0, full: 1 }) === 1;
+
+/** What the process of the whole tests is told. */
+const FULL_AMOUNTS = { TEST_AMOUNTS: "full" };
 const PATHS = [
   "/usr/bin/chromium",
   "/usr/bin/chromium-browser",
@@ -18,13 +27,15 @@ export function findChromium(): string | null {
 }
 
 /**
- * The tests of a file as one test in its own process: the browser's driver needs
- * permissions that no other test gets. Null without a browser: they are left out. The
- * file of the caller registers the test, so that reports name that file.
+ * The tests of a file as one test in its own process, whole or the usual part: the
+ * browser's driver needs permissions that no other test gets. Null without a browser:
+ * they are left out. The file of the caller registers the test, so that reports name
+ * that file.
  */
 export function inBrowser(
   shows: string,
   steps: URL,
+  { isWhole }: { isWhole: boolean },
 ): Pick<Deno.TestDefinition, "name" | "fn"> | null {
   if (findChromium() === null) {
     leaveOut(shows, "Chromium");
@@ -34,7 +45,8 @@ export function inBrowser(
     name: shows,
     fn: async () => {
       const args = ["test", "--allow-all", "--no-check", fileURLToPath(steps)];
-      await runProcess(Deno.execPath(), args, { env: { NO_COLOR: "1" } });
+      const env = { NO_COLOR: "1", ...(isWhole ? FULL_AMOUNTS : {}) };
+      await runProcess(Deno.execPath(), args, { env });
     },
   };
 }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import axe from "axe-core";
 import type { Page } from "playwright-core";
+import { IS_WHOLE } from "./chromium_fixture.ts";
 
 /**
  * The rules of axe that depend on colours or on the width; the others read only the
@@ -51,9 +52,11 @@ export const OVERFLOW = `[
 
 /**
  * Checks a page in light and wide, and in dark and narrow: all rules of axe, nothing
- * cut off. Screenshots go to the folder `CONSOLE_SCREENSHOTS`.
+ * cut off. Screenshots go to the folder `CONSOLE_SCREENSHOTS`. The usual run leaves it
+ * out: a look costs as much as ten clicks.
  */
 export async function inspect(page: Page, scene: string): Promise<void> {
+  if (!IS_WHOLE) return;
   const folder = Deno.env.get("CONSOLE_SCREENSHOTS");
   // The debugger evaluates it, so the page's policy need not allow it.
   await page.evaluate(axe.source);

@@ -1,6 +1,6 @@
 /**
  * Every page as people see it; those of answers on Try it are in
- * `try_steps_fixture.ts`. Run by `looks_test.ts`.
+ * `try_steps_fixture.ts`. Run by `looks_long_test.ts`.
  */
 import assert from "node:assert/strict";
 import { browserTest, openWindow, type Visit } from "./site_fixture.ts";

@@ -1,8 +1,9 @@
-/** The page "Try it" in the browser. Run by `console_test.ts`. */
+/** The page "Try it" in the browser. Run as `life_steps_fixture.ts`. */
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
 import { recording } from "../../../tests/e2e/recording_fixture.ts";
+import { IS_WHOLE } from "./chromium_fixture.ts";
 import { inspect } from "./inspect_fixture.ts";
 import {
   browserTest,
@@ -246,20 +247,33 @@ async function video(page: Page): Promise<void> {
   await says(page, "video_generation_failed: ");
 }
 
+/** Something that people do on the page; `isShownWithout` as in the other steps. */
+interface Step {
+  name: string;
+  step: typeof streams;
+  isShownWithout?: true;
+}
+
+/** The answers of all kinds are tested without a script in `web/try_test.ts`. */
+const STEPS: Step[] = [
+  { name: "streamed text, and Stop", step: streams },
+  { name: "a mistake in a field", step: mistake },
+  { name: "code, and a conversation", step: conversation },
+  { name: "responses and messages", step: otherForms, isShownWithout: true },
+  { name: "embeddings", step: embeddings, isShownWithout: true },
+  { name: "images", step: images },
+  { name: "speech", step: speech, isShownWithout: true },
+  { name: "a transcription", step: transcription, isShownWithout: true },
+  { name: "a video", step: video, isShownWithout: true },
+  { name: "answers that end early", step: endings },
+];
+
 browserTest("Try it in a browser", async (visit, t) => {
   const { page } = await signedIn(visit, "try@example.org", CLIPBOARD);
   await page.goto("/try");
-  const steps: [name: string, step: typeof streams][] = [
-    ["streamed text, and Stop", streams],
-    ["a mistake in a field", mistake],
-    ["code, and a conversation", conversation],
-    ["responses and messages", otherForms],
-    ["embeddings", embeddings],
-    ["images", images],
-    ["speech", speech],
-    ["a transcription", transcription],
-    ["a video", video],
-    ["answers that end early", endings],
-  ];
-  for (const [name, step] of steps) await t.step(name, () => step(page, visit));
+  for (const { name, step, isShownWithout = false } of STEPS) {
+    if (IS_WHOLE || !isShownWithout) {
+      await t.step(name, () => step(page, visit));
+    }
+  }
 });
