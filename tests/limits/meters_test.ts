@@ -106,7 +106,7 @@ const STEPS: readonly Step[] = [
   },
   {
     name: "the day ends",
-    act: ({ world, principal }) => letDayEnd(world, principal),
+    act: ({ world, principal }) => letDayEnd(world.link, principal),
     used: [1, LARGE, 0, 1, 1, 0],
     binds: "key tokensPerMinute",
   },
@@ -174,6 +174,6 @@ async function assertUnits(world: RedisWorld, edge: LoneEdge): Promise<void> {
     return meters.map(({ used }) => used);
   };
   assert.deepEqual(await used(), [1, 2, 3, 4, 1, 1, 2, 3, 4, 1]);
-  await letDayEnd(world, principal);
+  await letDayEnd(world.link, principal);
   assert.deepEqual(await used(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
 }

@@ -114,7 +114,7 @@ Deno.test(
         const other = unit === "images" ? "characters" : "images";
         await t.admitted(key, asks(other, 10));
         await t.admitted(key, { wantTokens: 1 });
-        await letDayEnd(t.world, key);
+        await letDayEnd(t.world.link, key);
         await t.admitted(key, asks(unit, second));
       }
     }

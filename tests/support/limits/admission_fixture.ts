@@ -207,7 +207,7 @@ export async function usageCounted(
 }
 
 /** The doubles that a field of a hash is packed of. Null: there is none. */
-export async function readDoubles(world: Commands, key: string, field: string) {
+async function readDoubles(world: Commands, key: string, field: string) {
   // Packed bytes do not survive being read as text.
   const script = `local s = redis.call('HGET', KEYS[1], ARGV[1])
     return s and string.format(string.rep('%.17g ', #s / 8),
@@ -275,7 +275,7 @@ export async function writeState(
 }
 
 /** Packs doubles into a field of a hash. */
-export async function writeDoubles(
+async function writeDoubles(
   world: Commands,
   [key, field]: readonly [key: string, field: string],
   doubles: readonly number[],
