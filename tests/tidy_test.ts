@@ -26,6 +26,7 @@ const PURE_ROOMS = [
   /^shared\/limits\.ts$/,
   /^shared\/process\/(clock|ids|env|error_text)\.ts$/,
   /^shared\/bus\/(?!link)/,
+  /^shared\/backends\//,
   /^services\/edge-auth\/(dispatch\/workers|chat\/sse_lines|limits\/(cost|refusal))\.ts$/,
   /^services\/model-simulator\/(chat\/(?!completion)|serving\/(?!answer))/,
   /^services\/chat-worker\/(backends|forward|requests)\//,

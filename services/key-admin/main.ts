@@ -10,7 +10,7 @@ import {
 } from "@gateway/shared/process/service";
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
-import { followLists } from "./domain/models/list_follower.ts";
+import { followWorkers } from "./domain/models/worker_follower.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { OidcClient } from "./domain/sign_in/oidc.ts";
 import { createPasswordHasher } from "./domain/sign_in/password.ts";
@@ -49,6 +49,7 @@ async function start(
   });
   const { defaultLimits, apiUrl, isSimulated, catalog } = config;
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
+  const workers = followWorkers({ access: config.bus, catalog, log });
   const deps: ConsoleDeps = {
     ...createStores(stores),
     log,
@@ -69,7 +70,6 @@ async function start(
       registry,
     }),
   );
-  const stopFollowing = followLists({ access: config.bus, catalog, log });
   const durability = await detectDurability(redis);
   if (durability === "none") log.error("not_durable", NOT_DURABLE);
   await announceSetUp(deps);
@@ -83,7 +83,7 @@ async function start(
     stop: async () => {
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
       await server.stop({ graceMs, abortMs: ABORT_MS });
-      await Promise.all([stopFollowing(), redis.close(), writer.close()]);
+      await Promise.all([workers.stop(), redis.close(), writer.close()]);
     },
   };
 }

@@ -47,6 +47,12 @@ export const subjects = {
   workerBeat: (workerId: string) => `gw.v1.beat.worker.${workerId}`,
   /** Beats of all workers. */
   workerBeats: "gw.v1.beat.worker.*",
+  /** What one worker tells of its backends, see `backends/report.ts`. */
+  backends: (workerId: string) => `gw.v1.backends.worker.${workerId}`,
+  /** What all workers tell of their backends. */
+  allBackends: "gw.v1.backends.worker.*",
+  /** A wish of key-admin that all workers tell of their backends now. */
+  backendsWanted: "gw.v1.backends.wanted",
   /** Beats of one edge, without a payload. */
   edgeBeat: (edgeId: string) => `gw.v1.beat.edge.${edgeId}`,
   /** Beats of all edges. */

@@ -95,9 +95,12 @@ function lineOf(record: LogFields): string {
     const value = record[name];
     if (value instanceof Error) record[name] = describeError(value);
   }
-  return JSON.stringify(record).replace(UNPRINTABLE, escaped)
-    .replace(SECRET_PATTERN, "sk-[redacted]");
+  return redactKeys(JSON.stringify(record).replace(UNPRINTABLE, escaped));
 }
+
+/** A text without what looks like an API key, as every line is written. */
+export const redactKeys = (text: string): string =>
+  text.replace(SECRET_PATTERN, "sk-[redacted]");
 
 /**
  * A log that drops everything: for commands with output of their own, and for tests.

@@ -1,4 +1,5 @@
 /** The model servers of one model: which is called, and what follows its failure. */
+import { type BreakerState, CircuitBreaker } from "../backends/breaker.ts";
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Usage } from "../openai/completion.ts";
@@ -62,8 +63,11 @@ export interface BackendCall {
 export interface AttemptProgress {
   /** Set once part of the answer was passed on: nothing is repeated from then on. */
   hasSent: boolean;
-  /** Must be called once, when the answer begins. */
-  onBegun(): void;
+  /**
+   * Must be called once, when the answer begins; `whole`: it has come at once, so that
+   * its beginning says nothing about its first token.
+   */
+  onBegun(how?: "whole"): void;
   /** Something was undone or skipped, this many times. */
   onOddity(oddity: Oddity, count: number): void;
   /** What the server has stated of its cost. */
@@ -78,7 +82,7 @@ export interface AttemptReport {
   outcome: "success" | "aborted" | "internal" | UpstreamFault;
   /** How long it took from the request to the end of the answer, or to the failure. */
   durationMs: number;
-  /** How long it took from the request to the first token, if there was one. */
+  /** How long it took from the request to the first token of a stream. */
   firstTokenMs?: number | undefined;
   /** What the server has stated of its cost, if it has. */
   usage?: Usage | undefined;
@@ -100,10 +104,24 @@ export interface BackendPoolOptions<Backend extends PoolBackend> {
   random: () => number;
   /** Resolves after `ms`, or rejects if the signal aborts first. */
   sleep: (ms: number, signal: AbortSignal) => Promise<void>;
+  /** An attempt at this backend begins. Must not throw. */
+  onStart?: (backend: string) => void;
   /** For metrics and logs. Must not throw. */
   onAttempt: (report: AttemptReport) => void;
   /** For metrics and logs. Must not throw. */
   onOddity: (report: OddityReport) => void;
+}
+
+/** What the pool knows of one backend. */
+export interface BackendState {
+  name: string;
+  preference: number;
+  weight: number;
+  breaker: BreakerState;
+  /** How long the breaker stays open; 0: it is not. */
+  openMs: number;
+  /** How long the server has asked not to be called; 0: it has not. */
+  limitedMs: number;
 }
 
 const NONE: ReadonlySet<unknown> = new Set();
@@ -148,6 +166,19 @@ export class BackendPool<Backend extends PoolBackend> {
     return new Map(
       this.#slots.map((slot) => [slot.backend.config.name, slot.breaker.state]),
     );
+  }
+
+  /** The state of each backend, in the order of the list. */
+  states(): BackendState[] {
+    const nowMs = this.options.now();
+    return this.#slots.map(({ backend, breaker, weight, limitedUntilMs }) => ({
+      name: backend.config.name,
+      preference: backend.config.preference,
+      weight,
+      breaker: breaker.state,
+      openMs: breaker.state === "open" ? breaker.waitMs : 0,
+      limitedMs: Math.max(0, limitedUntilMs - nowMs),
+    }));
   }
 
   close(): void {
@@ -205,12 +236,12 @@ export class BackendPool<Backend extends PoolBackend> {
     const { backend, breaker } = slot;
     const enteredAtMs = breaker.enter();
     if (enteredAtMs === null) return null;
-    const { now, onAttempt, onOddity } = this.options;
+    const { now, onStart, onAttempt, onOddity } = this.options;
     let firstTokenMs: number | undefined;
     const progress: AttemptProgress = {
       hasSent: false,
-      onBegun: () => {
-        firstTokenMs = roundMs(now() - enteredAtMs);
+      onBegun: (how) => {
+        if (how !== "whole") firstTokenMs = roundMs(now() - enteredAtMs);
         breaker.begun(enteredAtMs);
       },
       onOddity: (oddity, count) =>
@@ -219,6 +250,7 @@ export class BackendPool<Backend extends PoolBackend> {
     let outcome: AttemptReport["outcome"] = "success";
     let error: unknown = null;
     slot.running += 1;
+    onStart?.(backend.config.name);
     call.onBackend?.(backend.config.name);
     try {
       return { result: await attempt(backend, progress) };
@@ -302,92 +334,5 @@ export class BackendPool<Backend extends PoolBackend> {
       message: "No model server is available for this model at the moment",
       retryAfterMs: Math.max(UNAVAILABLE_MS_MIN, Math.ceil(waitMs)),
     });
-  }
-}
-
-/**
- * A failure adds 2 to the score, a success subtracts 1: five failures in a row open the
- * breaker.
- */
-const SCORE_MAX = 10;
-/** How long it stays open at first; doubles with each failed probe. */
-const OPEN_MS = 1_000;
-const OPEN_MS_MAX = 30_000;
-
-/**
- * `half-open`: the next attempt is a probe, to find out whether the backend has
- * recovered.
- */
-export type BreakerState = "closed" | "open" | "half-open";
-
-/**
- * The outcomes that prove the health of a server, as a refused request does, and those
- * that prove nothing.
- */
-const HEALTHY = /^(success|request)$/;
-const UNCLEAR = /^(aborted|internal|rate_limited|overloaded|unsupported)$/;
-
-/**
- * Keeps attempts away from a backend that fails. After too many failures it is open
- * and permits none for a while, then one as a probe, and another once its answer has
- * begun. The first to end closes it or opens it for twice as long: a first token
- * closes nothing, because an answer that has begun may still break off.
- */
-export class CircuitBreaker {
-  #score = 0;
-  /** How long it stays open; 0 while it is closed. */
-  #openMs = 0;
-  /** None is permitted before. */
-  #nextAtMs = -Infinity;
-  /** When it opened or closed: attempts from before no longer count. */
-  #changedAtMs = -Infinity;
-
-  constructor(readonly now: MonotonicNow) {}
-
-  get state(): BreakerState {
-    if (this.#openMs === 0) return "closed";
-    return this.waitMs > 0 ? "open" : "half-open";
-  }
-
-  get waitMs(): number {
-    return Math.max(0, this.#nextAtMs - this.now());
-  }
-
-  /**
-   * Begins an attempt. Returns the time to report it with, or null if none is permitted
-   * now.
-   */
-  enter(): number | null {
-    if (this.waitMs > 0) return null;
-    const nowMs = this.now();
-    this.#nextAtMs = nowMs + this.#openMs;
-    return nowMs;
-  }
-
-  /**
-   * The first token has arrived: after a probe the next one may start, however long the
-   * answer takes.
-   */
-  begun(enteredAtMs: number): void {
-    if (enteredAtMs > this.#changedAtMs) this.#nextAtMs = this.now();
-  }
-
-  /** Must be called once for each attempt, at its end. */
-  end(enteredAtMs: number, outcome: AttemptReport["outcome"]): void {
-    this.begun(enteredAtMs);
-    if (enteredAtMs <= this.#changedAtMs || UNCLEAR.test(outcome)) return;
-    const hasFailed = !HEALTHY.test(outcome);
-    this.#score = Math.max(0, this.#score + (hasFailed ? 2 : -1));
-    if (this.#openMs > 0) {
-      this.#setOpen(hasFailed ? Math.min(this.#openMs * 2, OPEN_MS_MAX) : 0);
-    } else if (this.#score >= SCORE_MAX) this.#setOpen(OPEN_MS);
-  }
-
-  /** Opens the breaker for this long; 0 closes it. */
-  #setOpen(ms: number): void {
-    this.#score = 0;
-    this.#openMs = ms;
-    this.#changedAtMs = this.now();
-    this.#nextAtMs = this.#changedAtMs + ms;
   }
 }

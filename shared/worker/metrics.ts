@@ -11,11 +11,8 @@ import {
   type MetricRegistry,
 } from "../process/metrics.ts";
 import { ODDITIES } from "../upstream/oddities.ts";
-import type {
-  AttemptReport,
-  BreakerState,
-  OddityReport,
-} from "../upstream/pool.ts";
+import type { BreakerState } from "../backends/breaker.ts";
+import type { AttemptReport, OddityReport } from "../upstream/pool.ts";
 import type { JobReport } from "./job_report.ts";
 
 /** Every metric of the worker except those that all services have. */

@@ -14,6 +14,11 @@ interface Entry<Backend extends PoolBackend> {
   pool: BackendPool<Backend> | null;
 }
 
+/** A model with its backends. */
+export interface ModelPool<Backend extends PoolBackend> extends Entry<Backend> {
+  readonly id: string;
+}
+
 /** The pools of a worker: each is opened by its first request. */
 export class ModelPools<Backend extends PoolBackend> {
   readonly #open: OpenPool<Backend>;
@@ -46,6 +51,11 @@ export class ModelPools<Backend extends PoolBackend> {
     for (const [id, { pool }] of this.#entries) {
       if (pool !== null) yield [id, pool];
     }
+  }
+
+  /** All models with their backends, and their pools as far as they are open. */
+  *models(): Generator<ModelPool<Backend>> {
+    for (const [id, entry] of this.#entries) yield { id, ...entry };
   }
 
   /**

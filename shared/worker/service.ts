@@ -1,7 +1,8 @@
 /** The life of a worker service: bus, backends, jobs, drain. */
 import { setTimeout as delay } from "node:timers/promises";
-import { connectBus } from "../bus/link_nats.ts";
-import type { WorkerFamily } from "../bus/subjects.ts";
+import { BackendTable } from "../backends/statistics.ts";
+import { type BusLink, connectBus } from "../bus/link_nats.ts";
+import { subjects, type WorkerFamily } from "../bus/subjects.ts";
 import { monotonicNow, wallNow } from "../process/clock.ts";
 import { newInstanceId, publicRequestId } from "../process/ids.ts";
 import type { Log } from "../process/log.ts";
@@ -21,6 +22,11 @@ import {
   BackendPool,
   type PoolBackend,
 } from "../upstream/pool.ts";
+import {
+  BackendReporter,
+  type BackendReporterOptions,
+  countAttempt,
+} from "./backend_reporter.ts";
 import type { WorkerConfig } from "./config.ts";
 import { Discovery, withStandIn } from "./discovery.ts";
 import type { JobEnvironment, RunRequest } from "./job.ts";
@@ -71,22 +77,13 @@ async function startWorker<Backend extends PoolBackend>(
     tools: ServiceTools;
   },
 ): Promise<RunningService> {
-  if (config.catalog.size + config.catalog.servers.length === 0) {
-    log.warn("no_models", {
-      why: "MODELS_FILE has no models for this service",
-    });
-  }
+  warnWithoutModels(config, log);
   const workerId = newInstanceId();
-  const bus = await connectBus({
-    ...config.bus,
-    inboxPrefix: INBOX_PREFIXES[family],
-    name: `${nameOf(family)} ${workerId}`,
-    log,
-    now: monotonicNow,
-    random: Math.random,
-  });
+  const bus = await connect(config, { family, workerId, log });
   const metrics = new WorkerMetrics(registry, config.catalog);
-  const pools = createPools({ config, createBackend, log, metrics });
+  const statistics = new BackendTable(monotonicNow);
+  const counters = { metrics, statistics };
+  const pools = createPools({ config, createBackend, log, counters });
   const memory = new WorkerMemory(config.heldBytesMax);
   // Those that servers list are told apart from them.
   const models = [...config.catalog.keys()];
@@ -98,10 +95,7 @@ async function startWorker<Backend extends PoolBackend>(
     slots: config.slots,
     models,
     ...lists && { lists },
-    runners: runnersOf(
-      pools,
-      (pool) => (request, call, memory) => run(request, call, { pool, memory }),
-    ),
+    runners: runnersOf(pools, run),
     memory,
     now: monotonicNow,
     wallNow,
@@ -109,7 +103,16 @@ async function startWorker<Backend extends PoolBackend>(
     schedule,
     metrics,
   });
-  const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
+  const reporter = startReporter(bus, {
+    family,
+    pools,
+    statistics,
+    subject: subjects.backends(workerId),
+  });
+  const ticker = setInterval(() => {
+    worker.tick();
+    reporter.tick();
+  }, WORKER_TICK_MS);
   await worker.start();
   observeWorker(registry, { worker, slots: config.slots, backends: pools });
   return {
@@ -125,17 +128,60 @@ async function startWorker<Backend extends PoolBackend>(
   };
 }
 
+function warnWithoutModels({ catalog }: WorkerConfig, log: Log): void {
+  if (catalog.size + catalog.servers.length > 0) return;
+  log.warn("no_models", { why: "MODELS_FILE has no models for this service" });
+}
+
+function connect(
+  { bus }: WorkerConfig,
+  { family, workerId, log }: {
+    family: WorkerFamily;
+    workerId: string;
+    log: Log;
+  },
+): Promise<BusLink> {
+  return connectBus({
+    ...bus,
+    inboxPrefix: INBOX_PREFIXES[family],
+    name: `${nameOf(family)} ${workerId}`,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+  });
+}
+
+/** Tells of the backends on this subject. Must be ticked. */
+function startReporter(
+  bus: BusLink,
+  { subject, ...options }:
+    & Pick<BackendReporterOptions, "family" | "pools" | "statistics">
+    & { subject: string },
+): BackendReporter {
+  const reporter = new BackendReporter({
+    ...options,
+    now: monotonicNow,
+    publish(message) {
+      if (bus.isConnected) bus.publish(subject, message);
+    },
+  });
+  bus.subscribe(subjects.backendsWanted, () => reporter.want());
+  return reporter;
+}
+
 /** What runs the requests of the models that have pools. */
 function runnersOf<Backend extends PoolBackend>(
   pools: ModelPools<Backend>,
-  runnerOf: (pool: Pool<Backend>) => RunRequest<[JobMemory]>,
+  run: WorkerService<Backend>["run"],
 ): JobEnvironment["runners"] {
   return {
     has: (id) => pools.has(id),
     keys: () => pools.keys(),
     get(id) {
       const pool = pools.get(id);
-      return pool === undefined ? undefined : runnerOf(pool);
+      if (pool === undefined) return undefined;
+      return (request, call, memory: JobMemory) =>
+        run(request, call, { pool, memory });
     },
   };
 }
@@ -147,11 +193,11 @@ function schedule(run: () => void, waitMs: number): void {
 
 /** The backends of each model, by its id. */
 function createPools<Backend extends PoolBackend>(
-  { config, createBackend, log, metrics }: {
+  { config, createBackend, log, counters: { metrics, statistics } }: {
     config: WorkerConfig;
     createBackend: WorkerService<Backend>["createBackend"];
     log: Log;
-    metrics: WorkerMetrics;
+    counters: { metrics: WorkerMetrics; statistics: BackendTable };
   },
 ): ModelPools<Backend> {
   const oddityLog = new OddityLog(log, monotonicNow);
@@ -169,7 +215,9 @@ function createPools<Backend extends PoolBackend>(
       now: monotonicNow,
       random: Math.random,
       sleep: (ms, signal) => delay(ms, undefined, { signal }),
+      onStart: (backend) => statistics.begin(id, backend),
       onAttempt: (report) => {
+        countAttempt(statistics, id, report);
         metrics.attempted(id, report);
         logAttempt(log, id, report);
       },

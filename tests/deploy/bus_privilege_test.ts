@@ -26,6 +26,8 @@ const SUBJECTS: Record<string, string> = {
   workerBeat: "gw.v1.beat.worker.W1",
   edgeBeat: "gw.v1.beat.edge.E1",
   keyChanged: "gw.v1.key.changed",
+  backends: "gw.v1.backends.worker.W1",
+  backendsWanted: "gw.v1.backends.wanted",
   edgeEcho: "_INBOX_edge.X.echo",
   edgeReply: "_INBOX_edge.X.1",
   workerEcho: "_INBOX_worker.X.echo",
@@ -61,18 +63,18 @@ const USERS = {
   ],
   "chat-worker": [
     "worker",
-    "frames workerBeat workerEcho",
-    "job body control edgeBeat workerEcho workerReply",
+    "frames workerBeat backends workerEcho",
+    "job body control edgeBeat backendsWanted workerEcho workerReply",
   ],
   "media-worker": [
     "media",
-    "frames workerBeat mediaEcho",
-    "mediaJob mediaBody mediaControl edgeBeat mediaEcho mediaReply",
+    "frames workerBeat backends mediaEcho",
+    "mediaJob mediaBody mediaControl edgeBeat backendsWanted mediaEcho mediaReply",
   ],
   "key-admin": [
     "admin",
-    "keyChanged adminEcho",
-    "workerBeat adminEcho adminReply",
+    "keyChanged backendsWanted adminEcho",
+    "workerBeat backends adminEcho adminReply",
   ],
 } as const;
 

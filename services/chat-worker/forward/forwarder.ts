@@ -92,7 +92,7 @@ export class Forwarder {
           return { whole: null, usage };
         }
         const whole = await readAnswer(attempt, response, start);
-        progress.onBegun();
+        progress.onBegun("whole");
         progress.hasSent = true;
         progress.usage = whole.usage;
         return { whole, usage: whole.usage };

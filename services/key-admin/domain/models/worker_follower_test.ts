@@ -1,11 +1,13 @@
-/** What the console knows of the models that servers list. */
+/** What the console knows of the workers: what their servers list, and how they do. */
 import assert from "node:assert/strict";
+import { encodeReports } from "@gateway/shared/backends/report";
+import { BackendReports } from "@gateway/shared/backends/reports";
 import { DISCOVERY_LIMITS } from "@gateway/shared/bus/server_lists";
 import { encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { parseCatalog } from "@gateway/shared/models/catalog";
-import { ListFollower } from "./list_follower.ts";
+import { WorkerFollower } from "./worker_follower.ts";
 
 const TICK_MS = 100;
 
@@ -14,12 +16,25 @@ function setup() {
     servers: [{ type: "openai", name: "a", base_url: "http://a/v1" }],
   });
   let nowMs = 0;
+  const backends = new BackendReports(() => nowMs);
   const bus: { flowingSinceMs: number | null } = { flowingSinceMs: 0 };
-  const follower = new ListFollower({ bus, catalog, now: () => nowMs });
+  const follower = new WorkerFollower({
+    bus,
+    catalog,
+    backends,
+    now: () => nowMs,
+  });
   return {
     catalog,
     bus,
     follower,
+    told: () => backends.read().map(({ model }) => model).join(" "),
+    tell(workerId: string, model: string) {
+      const [message = new Uint8Array(0)] = encodeReports("chat", [
+        { model, backend: "a", preference: 0, weight: 1, state: "closed" },
+      ]);
+      follower.onBackendsMessage(subjects.backends(workerId), message);
+    },
     offered: () => [...catalog.keys()].join(" "),
     beat(workerId: string, ids?: string[]) {
       const beat = encodeWorkerBeat({
@@ -73,4 +88,20 @@ Deno.test("a beat that cannot be read counts for nothing", () => {
   const nonsense = new TextEncoder().encode('{"version":99}');
   follower.onBeatMessage(subjects.workerBeat("w1"), nonsense);
   assert.ok(catalog.isPending);
+});
+
+Deno.test("what a worker tells of its backends counts for as long as it lives", () => {
+  const { beat, tell, wait, told } = setup();
+  tell("w1", "x");
+  tell("w2", "y");
+  wait(2_000, () => beat("w1"));
+  assert.equal(told(), "x");
+});
+
+Deno.test("a report that cannot be read counts for nothing, and is no sign of life", () => {
+  const { follower, told } = setup();
+  const nonsense = new TextEncoder().encode('{"version":99}');
+  follower.onBackendsMessage(subjects.backends("w1"), nonsense);
+  assert.equal(told(), "");
+  assert.equal(follower.workers, 0);
 });

@@ -1,0 +1,158 @@
+/**
+ * What workers tell: which models their servers list, on their beats, which edges read,
+ * too, and what they have seen of their backends.
+ */
+import { decodeReport } from "@gateway/shared/backends/report";
+import { BackendReports } from "@gateway/shared/backends/reports";
+import { decodeWorkerBeat } from "@gateway/shared/bus/job";
+import { FlowWatch } from "@gateway/shared/bus/link";
+import { BusLink } from "@gateway/shared/bus/link_nats";
+import { lastToken, subjects } from "@gateway/shared/bus/subjects";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { ModelCatalog } from "@gateway/shared/models/catalog";
+import { ListedModels } from "@gateway/shared/models/listed_models";
+import {
+  type MonotonicNow,
+  monotonicNow,
+  SteadyClock,
+} from "@gateway/shared/process/clock";
+import type { Log } from "@gateway/shared/process/log";
+import {
+  type BusAccess,
+  INBOX_PREFIXES,
+} from "@gateway/shared/process/service_variables";
+
+/** More often than a steady clock needs. */
+const TICK_MS = 100;
+const EMPTY = new Uint8Array(0);
+
+/** What a follower needs. */
+export interface WorkerFollowerOptions {
+  bus: Pick<BusLink, "flowingSinceMs">;
+  /** Null: nobody wants to know what servers list. */
+  catalog: Pick<ModelCatalog, "list"> | null;
+  backends: Pick<BackendReports, "told" | "lost">;
+  now: MonotonicNow;
+}
+
+/**
+ * Keeps a catalog and the reports of workers up to date. While the bus is down, they
+ * stay as they are.
+ */
+export class WorkerFollower {
+  readonly #flow: FlowWatch;
+  readonly #clock: SteadyClock;
+  readonly #listed: ListedModels | null;
+  readonly #backends: WorkerFollowerOptions["backends"];
+  /** When each worker has given its last sign of life. */
+  readonly #beatAtMs = new Map<string, number>();
+
+  constructor({ bus, catalog, backends, now }: WorkerFollowerOptions) {
+    this.#flow = new FlowWatch(bus, now);
+    this.#clock = new SteadyClock(now);
+    this.#listed = catalog && new ListedModels({ catalog, now });
+    this.#backends = backends;
+  }
+
+  /** How many workers live, as far as is known. */
+  get workers(): number {
+    return this.#beatAtMs.size;
+  }
+
+  /** A message on a worker's beat subject. Ignores one of another version. */
+  onBeatMessage(subject: string, data: Uint8Array): void {
+    const beat = decodeWorkerBeat(data);
+    if (beat === null) return;
+    const workerId = lastToken(subject);
+    this.#beatAtMs.set(workerId, this.#clock.now());
+    if (beat.listed !== undefined) this.#listed?.told(workerId, beat.listed);
+  }
+
+  /** A worker has told of some of its backends. Ignores what cannot be read. */
+  onBackendsMessage(subject: string, data: Uint8Array): void {
+    const workerId = lastToken(subject);
+    const report = decodeReport(data);
+    if (report === null) return;
+    // A sign of life, which may come before the first beat that is heard.
+    this.#beatAtMs.set(workerId, this.#clock.now());
+    this.#backends.told(workerId, report);
+  }
+
+  /** Advances time. Must be called much more often than every 200 ms. */
+  tick(): void {
+    this.#clock.tick();
+    const nowMs = this.#clock.now();
+    const isRestored = this.#flow.look();
+    // While the bus is down, no beat can arrive: silence proves nothing.
+    if (this.#flow.lostForMs > 0) return;
+    for (const [workerId, beatAtMs] of this.#beatAtMs) {
+      if (isRestored) this.#beatAtMs.set(workerId, nowMs);
+      else if (nowMs - beatAtMs >= DISPATCH_LIMITS.workerLostMs) {
+        this.#beatAtMs.delete(workerId);
+        this.#listed?.lost(workerId);
+        this.#backends.lost(workerId);
+      }
+    }
+    this.#listed?.tick();
+  }
+}
+
+/** What follows workers. */
+export interface FollowedWorkers {
+  readonly backends: BackendReports;
+  readonly follower: Pick<WorkerFollower, "workers">;
+  readonly bus: BusLink;
+  /** Follows them no more. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Follows what workers tell, from the first moment on: they are asked for it. The
+ * console also works while the bus cannot be reached.
+ */
+export function followWorkers(
+  { access, catalog, log }: {
+    access: BusAccess;
+    catalog: ModelCatalog | undefined;
+    log: Log;
+  },
+): FollowedWorkers {
+  const bus = new BusLink({
+    ...access,
+    name: "key-admin workers",
+    inboxPrefix: INBOX_PREFIXES.admin,
+    log,
+    now: monotonicNow,
+    random: Math.random,
+    timing: { firstConnectMs: Infinity },
+  });
+  // Rejects only when it is closed before its first connection.
+  bus.first.promise.then(
+    () => bus.publish(subjects.backendsWanted, EMPTY),
+    () => {},
+  );
+  const backends = new BackendReports(monotonicNow);
+  const hasServers = catalog !== undefined && catalog.servers.length > 0;
+  const follower = new WorkerFollower({
+    bus,
+    catalog: hasServers ? catalog : null,
+    backends,
+    now: monotonicNow,
+  });
+  bus.subscribe(subjects.workerBeats, ({ subject, data }) => {
+    follower.onBeatMessage(subject, data);
+  });
+  bus.subscribe(subjects.allBackends, ({ subject, data }) => {
+    follower.onBackendsMessage(subject, data);
+  });
+  const timer = setInterval(() => follower.tick(), TICK_MS);
+  return {
+    backends,
+    follower,
+    bus,
+    async stop() {
+      clearInterval(timer);
+      await bus.close();
+    },
+  };
+}

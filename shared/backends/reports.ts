@@ -1,0 +1,163 @@
+/** What all workers tell of their backends, put together. */
+import type { MonotonicNow } from "../process/clock.ts";
+import type { BreakerState } from "./breaker.ts";
+import { BACKEND_LIMITS } from "./limits.ts";
+import {
+  CELLS,
+  FIRST_TOKEN_MS,
+  type Percentiles,
+  percentilesOf,
+  TOKENS_PER_SECOND,
+} from "./log_histogram.ts";
+import {
+  type BackendReport,
+  type BackendRow,
+  BREAKER_STATES,
+} from "./report.ts";
+import type { BackendError } from "./statistics.ts";
+
+/** One backend of one model, over all workers. */
+export interface BackendView {
+  model: string;
+  backend: string;
+  preference: number;
+  weight: number;
+  /** Workers that have it. */
+  workers: number;
+  /** The worst that a worker has. */
+  state: BreakerState;
+  /** How many workers have that. */
+  stateWorkers: number;
+  /** Until a worker may try again; null: none has to wait. */
+  openMs: number | null;
+  /** How long the server has asked not to be called; null: it has not. */
+  limitedMs: number | null;
+  /** Workers that send it nothing new. */
+  drainedWorkers: number;
+  inFlight: number;
+  /** In the last hour, as all that follows. */
+  requests: number;
+  failures: number;
+  firstTokenMs: Percentiles | null;
+  tokensPerSecond: Percentiles | null;
+  error: BackendError | null;
+}
+
+/** A row, and when it came. */
+interface Told {
+  row: BackendRow;
+  atMs: number;
+}
+
+/** Keeps what each living worker has told last. */
+export class BackendReports {
+  readonly #now: MonotonicNow;
+  /** By worker, then by model and backend. */
+  readonly #told = new Map<string, Map<string, Told>>();
+
+  constructor(now: MonotonicNow) {
+    this.#now = now;
+  }
+
+  /** The workers that have told something. */
+  get workers(): number {
+    return this.#told.size;
+  }
+
+  /** A worker has told some of its backends. */
+  told(workerId: string, { rows }: BackendReport): void {
+    const known = this.#told.get(workerId) ?? new Map<string, Told>();
+    this.#told.set(workerId, known);
+    const atMs = this.#now();
+    for (const row of rows) known.set(keyOf(row), { row, atMs });
+    for (const [key, told] of known) {
+      if (atMs - told.atMs >= BACKEND_LIMITS.rowMs) known.delete(key);
+    }
+  }
+
+  /** A worker is gone. */
+  lost(workerId: string): void {
+    this.#told.delete(workerId);
+  }
+
+  /** Every backend that a worker has, in the order of the first that told it. */
+  read(): BackendView[] {
+    const nowMs = this.#now();
+    const groups = new Map<string, Told[]>();
+    for (const known of this.#told.values()) {
+      for (const [key, told] of known) {
+        if (nowMs - told.atMs >= BACKEND_LIMITS.rowMs) continue;
+        const group = groups.get(key);
+        if (group === undefined) groups.set(key, [told]);
+        else group.push(told);
+      }
+    }
+    return [...groups.values()].map((group) => merged(group, nowMs));
+  }
+}
+
+/** A control character is in no name. */
+const keyOf = ({ model, backend }: BackendRow) => `${model}\n${backend}`;
+
+function merged(group: readonly Told[], nowMs: number): BackendView {
+  const rows = group.map(({ row, atMs }) => aged(row, nowMs - atMs));
+  const newest = group.reduce((a, b) => b.atMs >= a.atMs ? b : a).row;
+  const state =
+    BREAKER_STATES.find((each) => rows.some((row) => row.state === each)) ??
+      "closed";
+  const sum = (of: (row: BackendRow) => number) =>
+    rows.reduce((total, row) => total + of(row), 0);
+  const errors = rows.flatMap(({ error }) => error ?? [])
+    .sort((a, b) => a.ageMs - b.ageMs);
+  return {
+    model: newest.model,
+    backend: newest.backend,
+    preference: newest.preference,
+    weight: newest.weight,
+    workers: rows.length,
+    state,
+    stateWorkers: sum((row) => Number(row.state === state)),
+    openMs: longest(rows.map(({ openMs }) => openMs)),
+    limitedMs: longest(rows.map(({ limitedMs }) => limitedMs)),
+    drainedWorkers: sum((row) => Number(row.isDrained === true)),
+    inFlight: sum((row) => row.inFlight),
+    requests: sum((row) => row.requests),
+    failures: sum((row) => row.failures),
+    firstTokenMs: percentilesOf(
+      added(rows.map(({ firstTokens }) => firstTokens)),
+      FIRST_TOKEN_MS,
+    ),
+    tokensPerSecond: percentilesOf(
+      added(rows.map(({ rates }) => rates)),
+      TOKENS_PER_SECOND,
+    ),
+    error: errors[0] ?? null,
+  };
+}
+
+/** A row as it would be told now. */
+function aged(row: BackendRow, ms: number): BackendRow {
+  const left = (waitMs: number | undefined) =>
+    waitMs === undefined || waitMs <= ms ? undefined : waitMs - ms;
+  return {
+    ...row,
+    openMs: left(row.openMs),
+    limitedMs: left(row.limitedMs),
+    error: row.error && { ...row.error, ageMs: row.error.ageMs + ms },
+  };
+}
+
+function longest(waits: readonly (number | undefined)[]): number | null {
+  const known = waits.filter((waitMs) => waitMs !== undefined);
+  return known.length === 0 ? null : Math.max(...known);
+}
+
+function added(histograms: readonly BackendRow["rates"][]): Uint32Array {
+  const counts = new Uint32Array(CELLS);
+  for (const histogram of histograms) {
+    for (const [cell, count] of histogram) {
+      counts[cell] = (counts[cell] ?? 0) + count;
+    }
+  }
+  return counts;
+}
