@@ -3,7 +3,7 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono, type HonoRequest } from "hono";
 import { html } from "hono/html";
-import { KeyRefused } from "./domain/keys/key_store.ts";
+import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor } from "./domain/store/redis.ts";
@@ -20,15 +20,15 @@ import {
 } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
 import { baseHeaders, checkHost, checkNoKey, checkSite } from "./web/guards.ts";
-import { keyFormRoutes } from "./web/pages/key_form.tsx";
-import { keyRoutes } from "./web/pages/keys_page.tsx";
+import { keyFormRoutes, operatorKeyFormRoutes } from "./web/pages/key_form.tsx";
+import { keyRoutes, operatorKeyRoutes } from "./web/pages/keys_page.tsx";
 import { Page } from "./web/layout.tsx";
 import { behindSignIn, forOperators, recognize } from "./web/session.ts";
 import { signInRoutes } from "./web/pages/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
 import { tryRoutes } from "./web/pages/try_page.tsx";
 import { peopleRoutes } from "./web/pages/people_page.tsx";
-import { usageRoutes } from "./web/pages/usage_page.tsx";
+import { operatorUsageRoutes, usageRoutes } from "./web/pages/usage_page.tsx";
 
 /** The console's own files. Their paths contain a digest of the content. */
 const asset: Handler = (c) => {
@@ -58,6 +58,14 @@ const ROUTES: Routes = {
   ...accountRoutes,
 };
 
+/** Routes that exist only for operators. */
+const OPERATOR_ROUTES: Routes = {
+  ...peopleRoutes,
+  ...operatorKeyFormRoutes,
+  ...operatorKeyRoutes,
+  ...operatorUsageRoutes,
+};
+
 /**
  * The console as a Hono application. Needs the client's address as the binding
  * `remoteIp`. Refusals and faults are answered with a page, too, and logged.
@@ -74,7 +82,7 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   app.use(formGuard());
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
   addRoutes(app, ROUTES);
-  addRoutes(app, peopleRoutes, forOperators);
+  addRoutes(app, OPERATOR_ROUTES, forOperators);
   app.notFound(async (c) => {
     await recognize(c);
     return await refuse(c, new Refused(404, "This page does not exist"));
@@ -148,7 +156,8 @@ const UNSURE =
 const OUR_FAULT =
   "Something went wrong on our side. Try again. If it happens again, give your operator the request id below";
 
-const SECTION = /^(\/(?:account|audit|keys|people|sign-in|try))(\/\w{3}_\w+)?/;
+const SECTION =
+  /^(\/(?:account|audit|keys|people|sign-in|try))(\/\w{3}_\w+(?:\/keys\/key_\w+)?)?/;
 
 /**
  * Shows why a request was refused, with a link to the page of its key or owner or to

@@ -17,7 +17,7 @@ import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { configFrom } from "./config.ts";
-import { KeyRefused } from "./domain/keys/key_store.ts";
+import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { NotDurable } from "./domain/store/durability.ts";

@@ -7,7 +7,8 @@ import {
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { KeyRefused, type KeyStore } from "./domain/keys/key_store.ts";
+import { KeyRefused } from "./domain/keys/key_refused.ts";
+import type { KeyStore } from "./domain/keys/key_store.ts";
 import type { KeySettings } from "./domain/keys/settings.ts";
 import { asFields, asList } from "./domain/store/redis.ts";
 

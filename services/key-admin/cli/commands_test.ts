@@ -224,6 +224,20 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
   assert.deepEqual(shown, ["600", "100000", "", "10", "100", "", "", "", ""]);
 });
 
+Deno.test("commands with the id of a key find its owner, unless one is named", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const { owners } = site.deps;
+  const { json: { id } } = await create(site, "--owner", ADA);
+  const ownerId = await owners.ensure(ADA);
+  const { json } = await run(site, "keys", "show", id);
+  assert.equal(json.owner_id, ownerId);
+  await run(site, "keys", "disable", id);
+  assert.equal((await site.deps.keys.find(ownerId, id)).state, "disabled");
+  await owners.ensure("bob@example.org");
+  const other = run(site, "keys", "show", id, "--owner", "bob@example.org");
+  await assert.rejects(other, /does not exist/);
+});
+
 Deno.test("mistakes are explained", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   await site.addOwner(ADA);

@@ -36,8 +36,11 @@ function onKey(
   run: (invocation: Invocation, target: Target) => Promise<KeyRecord | Output>,
 ) {
   return async (invocation: Invocation): Promise<Output> => {
-    const ids = { ownerId: await keyOwner(invocation), keyId: invocation.word };
-    const target = { ...ids, version: null, actor: COMMAND_LINE };
+    const { people, options: { owner }, word: keyId } = invocation;
+    // Without `--owner`, the id says whose key it is.
+    const found = owner === undefined ? await people.ownerOf(keyId) : null;
+    const ownerId = found ?? await keyOwner(invocation);
+    const target = { ownerId, keyId, version: null, actor: COMMAND_LINE };
     const result = await run(invocation, target);
     return "json" in result
       ? result
@@ -218,6 +221,6 @@ export const KEYS: Area = {
   notes:
     `Limits of a new key that are not given come from KEY_… in the environment; 0 means
 no limit. A key expires at a time such as 2027-01-31T12:00:00Z or at the end of a day, in UTC.
-"create" adds the owner if the address is new.
+"create" adds the owner if the address is new. Commands with an id find the key's owner.
 Commands work on the cluster that "deno task up" runs, or on the one at REDIS_URL.`,
 };

@@ -1,13 +1,11 @@
 /** What the handlers of the console share: what they get, and what they answer with. */
 
-import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { Log } from "@gateway/shared/process/log";
 import type { Context } from "hono";
 import type { HtmlEscapedString } from "hono/utils/html";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { Actor } from "../domain/audit/audit_log.ts";
-import type { Target } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { Operator } from "../domain/operators/operators.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
@@ -96,23 +94,6 @@ export const actorOf = (c: ConsoleContext): Actor => ({
 export const operatorOf = (c: ConsoleContext): Operator => ({
   ...actorOf(c),
   ownerId: c.var.signedIn.session.ownerId,
-});
-
-/**
- * The key in the path. For this owner, the keys of others do not exist (API1, ASVS
- * 8.2.2).
- */
-export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
-  const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
-  return await keys.find(ownerId, c.req.param("id") ?? "");
-}
-
-/** The key in the path, in the version that the page showed. */
-export const targetOf = (c: ConsoleContext, version: number): Target => ({
-  ownerId: c.var.signedIn.session.ownerId,
-  keyId: c.req.param("id") ?? "",
-  version,
-  actor: actorOf(c),
 });
 
 interface RefusedOptions extends ErrorOptions {

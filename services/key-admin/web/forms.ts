@@ -43,6 +43,9 @@ export const list = (charsMax: number, countMax: number) =>
     z.array(text(charsMax)).max(countMax),
   );
 
+/** The longest reason that an operator may give, in UTF-16 units. */
+export const REASON_CHARS_MAX = 200;
+
 const ticked = z.literal("on");
 const box = ticked.optional().transform((on) => on !== undefined);
 
@@ -68,6 +71,8 @@ export const FORM = z.strictObject({
   version: z.string().regex(/^\d{1,15}$/).transform(Number),
   /** When the old key of a rotation stops working. */
   old: graceSchema,
+  /** Why an operator changes somebody else's key. */
+  reason: z.string().trim().min(1).max(REASON_CHARS_MAX),
   sure: ticked,
   stop_running: box,
   end_others: box,

@@ -14,7 +14,7 @@ import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/serve";
 import { askPort } from "../../../tests/support/servers/local_server.ts";
-import { CREATION_RATE } from "./pages/key_form.tsx";
+import { CREATION_RATE } from "./pages/key_created.tsx";
 import { Hono } from "hono";
 import {
   checkHeaders,

@@ -77,14 +77,14 @@ export function Moment({ ms, nowMs }: { ms: number | null; nowMs: number }) {
 /** A time before now or within this period is shown relative to now. */
 const SOON_MS = 7 * 86_400_000;
 
-/** What the owner calls a key, with a link to its page. */
+/** What the owner calls a key, with a link to its page below `base`, if given. */
 export const keyName = (
   { id, description, hint }: Pick<KeyRecord, "id" | "description" | "hint">,
-  isLinked = false,
+  base?: string,
 ) => (
   <>
-    {isLinked
-      ? <a href={`/keys/${id}`} dir="auto">{description}</a>
+    {base !== undefined
+      ? <a href={`${base}/${id}`} dir="auto">{description}</a>
       : <bdi>{description}</bdi>} <code class="hint">{hint}</code>
   </>
 );
@@ -101,13 +101,16 @@ export function statusOf(key: KeyRecord, nowMs: number) {
     : <span class="badge good">Enabled</span>;
 }
 
-/** The other key of a rotation, with a link if it is one of those `present`. */
+/**
+ * The other key of a rotation, with a link to its page below `base` if it is one of
+ * those `present`.
+ */
 export function rotationOf(
   { replaces, replacedBy }: KeyRecord,
-  present: ReadonlySet<string>,
+  { base, present }: { base: string; present: ReadonlySet<string> },
 ) {
   const named = ([id, hint]: KeyName) =>
-    present.has(id) ? <a href={`/keys/${id}`}>{hint}</a> : hint;
+    present.has(id) ? <a href={`${base}/${id}`}>{hint}</a> : hint;
   return (
     <>
       {replaces && <p class="help">Replaces {named(replaces)}</p>}

@@ -1,6 +1,11 @@
 /** A valid request for each route of the console, and what it leads to. */
 import type { Form } from "../client_fixture.ts";
-import { codeOf, invitation, type TestConsole } from "../console_fixture.ts";
+import {
+  codeOf,
+  invitation,
+  storedKey,
+  type TestConsole,
+} from "../console_fixture.ts";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
 import { limitsOf } from "../domain/keys/settings.ts";
 import { keyForm, PASSWORD, tryForm } from "../forms_fixture.ts";
@@ -33,6 +38,29 @@ const VIDEO = `/try/videos/video_${"0".repeat(32)}`;
 /** The version of a new key. */
 const version = "1";
 const nonce = "a".repeat(43);
+
+/** Why operators change keys of others here. */
+const reason = "It has leaked";
+
+/** The page of a new key of somebody else, and below it. */
+async function keyOfOther(
+  site: TestConsole,
+  below = "",
+): Promise<{ path: string; ids: { ownerId: string; keyId: string } }> {
+  const ownerId = await site.deps.owners.ensure(INVITED);
+  const { id: keyId } = await storedKey(site, ownerId, {
+    description: "Of somebody else",
+  });
+  return {
+    path: `/people/${ownerId}/keys/${keyId}${below}`,
+    ids: { ownerId, keyId },
+  };
+}
+
+/** A page of an operator about a key of somebody else. */
+const pageOfOther = (below: string): MakeRequest => async (site) => ({
+  path: (await keyOfOther(site, below)).path,
+});
 
 /**
  * By route. A GET that is missing needs nothing but the path of its route; a form must
@@ -142,6 +170,34 @@ export const VALID_REQUESTS: Readonly<
   "POST /people/:id": {
     form: { what: "disable" },
     events: ["owner.disabled"],
+  },
+  "GET /people/:owner/keys/:id": pageOfOther(""),
+  "GET /people/:owner/keys/:id/edit": pageOfOther("/edit"),
+  "GET /people/:owner/keys/:id/ask/disable": pageOfOther("/ask/disable"),
+  "GET /people/:owner/keys/:id/ask/delete": pageOfOther("/ask/delete"),
+  "GET /people/:owner/keys/:id/ask/enable": pageOfOther("/ask/enable"),
+  "GET /people/:owner/keys/:id/export.csv": pageOfOther("/export.csv"),
+  "GET /people/:owner/keys/:id/requests": pageOfOther("/requests"),
+  "POST /people/:owner/keys/:id/edit": async (site) => ({
+    path: (await keyOfOther(site, "/edit")).path,
+    form: keyForm("Renamed", { version, reason }),
+    events: ["key.edited"],
+  }),
+  "POST /people/:owner/keys/:id/disable": async (site) => ({
+    path: (await keyOfOther(site, "/disable")).path,
+    form: { version, stop_running: "on", reason },
+    events: ["key.disabled", "key.stop_requested"],
+  }),
+  "POST /people/:owner/keys/:id/delete": async (site) => ({
+    path: (await keyOfOther(site, "/delete")).path,
+    form: { version, sure: "on", reason },
+    events: ["key.deleted"],
+  }),
+  "POST /people/:owner/keys/:id/enable": async (site) => {
+    const { path, ids } = await keyOfOther(site, "/enable");
+    const actor = { by: "test", ip: "" };
+    await site.deps.keys.disable({ ...ids, version: null, actor });
+    return { path, form: { version: "2", reason }, events: ["key.enabled"] };
   },
   "POST /people/:id/limits": {
     form: { ...limitsOf(() => ""), concurrency: "4" },

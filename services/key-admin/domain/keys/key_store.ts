@@ -43,6 +43,7 @@ import {
   encodeKey,
   minuteText,
 } from "./key_record.ts";
+import { KeyRefused, refusal } from "./key_refused.ts";
 import commitLua from "./lua/commit.lua" with { type: "text" };
 import type { KeySettings } from "./settings.ts";
 
@@ -85,31 +86,8 @@ export interface Target extends Origin {
   keyId: string;
   /** Null: any version. Concurrent changes of other fields are kept. */
   version: number | null;
-}
-
-/** Why nothing was changed, as users read it. */
-const REFUSALS = {
-  not_found:
-    "This key does not exist. If it was deleted, the audit log says when and by whom",
-  changed:
-    "The key was changed in the meantime. Look at its new settings and try again",
-  too_many:
-    "The owner has the maximum number of keys. Delete one that is no longer used",
-  already_made:
-    "This key was already created: the form was sent twice. The first answer had the full value. If you did not store it, delete the key and create another one",
-  not_rotatable:
-    "Only an enabled key that has not expired can be rotated. Enable it or move its expiry first, or create a new key",
-};
-type Refusal = keyof typeof REFUSALS;
-const refusal = z.enum(keysOf(REFUSALS));
-
-/** A change was refused, and nothing was changed. The message is for users. */
-export class KeyRefused extends Error {
-  override name = "KeyRefused";
-
-  constructor(readonly reason: Refusal) {
-    super(REFUSALS[reason]);
-  }
+  /** Why an operator changes somebody else's key; for the audit log. */
+  reason?: string | undefined;
 }
 
 /** A new key. */
@@ -245,8 +223,8 @@ export class KeyStore {
   /** Deletes a key for good, and returns what it was. */
   async delete(target: Target): Promise<KeyRecord> {
     const key = await this.find(target.ownerId, target.keyId);
-    const { actor, version } = target;
-    const transition = { actor, version, before: key, changed: {} };
+    const { actor, version, reason } = target;
+    const transition = { actor, version, reason, before: key, changed: {} };
     await this.#commit(target, [stepOf("key.deleted", transition)]);
     // Only cleans up: without the record the lookup is useless.
     await this.#writer.command(["DEL", hashKey(key.hash)]);
@@ -259,9 +237,9 @@ export class KeyStore {
     action: AuditAction,
     changed: Partial<KeyRecord>,
   ): Promise<KeyRecord> {
-    const { ownerId, keyId, actor, version } = target;
+    const { ownerId, keyId, actor, version, reason } = target;
     const before = await this.find(ownerId, keyId);
-    const step = stepOf(action, { actor, version, before, changed });
+    const step = stepOf(action, { actor, version, reason, before, changed });
     await this.#commit(target, [step]);
     return { ...before, ...changed, version: before.version + 1 };
   }
@@ -371,12 +349,14 @@ interface Transition {
   changed: Partial<KeyRecord>;
   /** The change as the audit log words it; by default what differs. */
   detail?: string;
+  /** Why an operator makes it. */
+  reason?: string | undefined;
 }
 
 /** The step that changes these members of a key, with its entry in the audit log. */
 function stepOf(
   action: AuditAction,
-  { actor, version, before, changed, detail }: Transition,
+  { actor, version, before, changed, detail, reason = "" }: Transition,
 ): Step {
   const after = { ...before, ...changed };
   const { id: keyId, hint, description } = after;
@@ -384,7 +364,8 @@ function stepOf(
     keyId,
     hint,
     description,
-    detail: detail ?? describeChange(before, after),
+    detail: [detail ?? describeChange(before, after), reason]
+      .filter((text) => text !== "").join("; "),
   };
   return {
     action,

@@ -1,7 +1,7 @@
 /**
  * What operators do to the accounts of owners, in the console and on the command line.
  */
-import type { Limits } from "@gateway/shared/keys/record";
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import { keysOf } from "@gateway/shared/process/env";
 import type { Actor, AuditAction, AuditLog } from "../audit/audit_log.ts";
 import { describeLimits } from "../keys/key_record.ts";
@@ -26,6 +26,14 @@ export class OperatorRefused extends Error {
 export interface OwnerLink extends Link {
   email: string;
   secret: string;
+}
+
+/** What an operator did to a key, and why. */
+export interface KeyNote {
+  action: AuditAction;
+  key: Pick<KeyRecord, "id" | "hint" | "description">;
+  /** May be empty. */
+  reason: string;
 }
 
 const enabled = ({ isDisabled }: Account): string =>
@@ -155,6 +163,21 @@ export class Operators {
     const detail = describeLimits(before, limits);
     const entry = { action: "owner.limits_changed", detail } as const;
     await this.#note(operator, account, entry);
+  }
+
+  /**
+   * Notes in the operator's audit log what was done to a key of this account, whose own
+   * log has it already.
+   */
+  async noteKey(
+    { ownerId: operatorId, by, ip }: Operator,
+    { email }: Account,
+    { action, key: { id: keyId, hint, description }, reason }: KeyNote,
+  ): Promise<void> {
+    if (operatorId === null) return;
+    const about = { keyId, hint, description };
+    const detail = reason === "" ? email : `${email}: ${reason}`;
+    await this.#audit.add(operatorId, { action, by, ip, ...about, detail });
   }
 
   async #find(ownerId: string): Promise<Account> {

@@ -118,6 +118,20 @@ export class People {
     });
   }
 
+  /** The account of a key; null if no owner has a key of this id. */
+  async ownerOf(keyId: string): Promise<string | null> {
+    if (!isKeyId(keyId)) return null;
+    const ids = await this.#ownerIds();
+    for (let at = 0; at < ids.length; at += BATCH) {
+      const found = await Promise.all(
+        ids.slice(at, at + BATCH).map((id) => this.#keys.get(id, keyId)),
+      );
+      const key = found.find((key) => key !== null);
+      if (key) return key.ownerId;
+    }
+    return null;
+  }
+
   /** The owners who used most in the last days in UTC, today included. */
   async top(by: keyof Totals, days: number): Promise<RowPage<OwnerRow>> {
     const dates = lastDays(days, this.#now());

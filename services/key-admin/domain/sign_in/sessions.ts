@@ -3,7 +3,8 @@ import type { WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import { KeyRefused, type KeyStore } from "../keys/key_store.ts";
+import { KeyRefused } from "../keys/key_refused.ts";
+import type { KeyStore } from "../keys/key_store.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 

@@ -1,14 +1,16 @@
 /** Who did what, when and from where. */
 
 import type { AuditRow } from "../../domain/audit/audit_log.ts";
+import type { Account } from "../../domain/owners/owner_store.ts";
 import {
   answerCsv,
   type ConsoleContext,
   type Handler,
   type Routes,
 } from "../context.ts";
+import { OWN_KEYS } from "../key_scope.ts";
 import { Page } from "../layout.tsx";
-import { address, Noted, Pager, Table, Tabs } from "../parts.tsx";
+import { address, Banner, Noted, Pager, Table, Tabs } from "../parts.tsx";
 import { keyName, labelOf, Time } from "../texts.tsx";
 
 const AUDIT_ROWS = 50;
@@ -91,6 +93,25 @@ const LABELS: Readonly<Record<string, string>> = {
   "account.second_factor_off": "Two-step sign-in turned off",
 };
 
+/**
+ * Tells the owner of a key who changed it last, and why, if that was an operator.
+ * `rows` are the entries about the key, newest first.
+ */
+export function OperatorNotice({ rows: [last], account }: {
+  rows: readonly AuditRow[];
+  account: Account;
+}) {
+  if (last === undefined || last.by === account.email) return null;
+  const { action, by, detail, timeMs } = last;
+  return (
+    <Banner look="warn">
+      {LABELS[action] ?? labelOf(action)} by {by},{" "}
+      <Time ms={timeMs} as="minute" />
+      {detail && <>: {detail}</>}
+    </Banner>
+  );
+}
+
 /** A table of entries, newest first as they come. */
 export const AuditTable = ({ rows, caption, present = new Set() }: {
   rows: readonly AuditRow[];
@@ -113,12 +134,15 @@ export const AuditTable = ({ rows, caption, present = new Set() }: {
         ),
       ],
       ["Key", ({ keyId: id, description, hint }) =>
-        id ? keyName({ id, description, hint }, present.has(id)) : "–"],
+        id
+          ? keyName(
+            { id, description, hint },
+            present.has(id) ? OWN_KEYS : undefined,
+          )
+          : "–"],
       ["When", (row) => <Time ms={row.timeMs} as="minute" />],
-      ["Who", ({ by }) =>
-        by],
-      ["From", ({ ip }) =>
-        ip || "–"],
+      ["Who", ({ by }) => by],
+      ["From", ({ ip }) => ip || "–"],
     ]}
   />
 );

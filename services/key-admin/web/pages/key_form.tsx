@@ -1,10 +1,9 @@
-/** Creating and editing a key, and first requests with it. */
+/** The form of a key: creating and editing one. */
 
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
-import type { CreatedKey } from "../../domain/keys/key_store.ts";
 import {
   type KeySettings,
   limitsOf,
@@ -12,44 +11,37 @@ import {
   SETTING_TEXTS,
   unknownModel,
 } from "../../domain/keys/settings.ts";
-import { type Rate, takeRate } from "../../domain/sign_in/attempts.ts";
-import { digest, mintSecret } from "../../domain/store/secret.ts";
-import { codeOf } from "../../domain/try/code.ts";
-import { exampleFor } from "../../domain/try/request.ts";
+import { mintSecret } from "../../domain/store/secret.ts";
 import {
   actorOf,
   type ConsoleContext,
   type ConsoleDeps,
-  findKey,
   type Handler,
-  Refused,
   type Routes,
-  targetOf,
 } from "../context.ts";
-import { FORM, list, parseForm, text } from "../forms.ts";
-import { Page } from "../layout.tsx";
+import { FORM, list, parseForm, REASON_CHARS_MAX, text } from "../forms.ts";
 import {
-  address,
-  Box,
-  Choices,
-  Copyable,
-  Field,
-  PostForm,
-  ShownOnce,
-} from "../parts.tsx";
-import { limitFields } from "./limits_view.tsx";
+  findKey,
+  KEYS_OF_OWNER,
+  type KeyScope,
+  keyScopeOf,
+  noteForOperator,
+  OWN_KEYS,
+  reasonIn,
+  targetOf,
+} from "../key_scope.ts";
+import { Page } from "../layout.tsx";
+import { Box, Choices, Field, PostForm } from "../parts.tsx";
 import {
   absenceOf,
   labelOf,
   namesText,
   number,
   permissionOf,
-  unitsText,
 } from "../texts.tsx";
+import { answerCreated } from "./key_created.tsx";
+import { limitFields } from "./limits_view.tsx";
 import { behindPassword } from "./sign_in_page.tsx";
-
-/** A person creates a few keys in a row; a script uses the command line (API6). */
-export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
 /**
  * The fields of the form with bounds of the raw text, which `SETTING_TEXTS` validates.
@@ -71,11 +63,11 @@ const NEW_KEY = KEY_FORM.extend(FORM.pick({ nonce: true }).shape);
 const EDITED_KEY = KEY_FORM.extend(FORM.pick({ version: true }).shape);
 type Values = z.infer<typeof KEY_FORM>;
 
-const newKey: Handler = (c) => {
+const newKey: Handler = async (c) => {
   const { defaultLimits, randomBytes } = c.var.deps;
   const values = valuesOf(newSettings(defaultLimits));
   const hidden = { nonce: mintSecret(randomBytes) };
-  return showForm(c, { key: null, values, hidden });
+  return showForm(c, { scope: await keyScopeOf(c), key: null, values, hidden });
 };
 
 const createKey: Handler = async (c) => {
@@ -83,85 +75,42 @@ const createKey: Handler = async (c) => {
   const { nonce, ...values } = parseForm(c, NEW_KEY);
   const { settings, errors } = parse(values, c.var.deps, null);
   if (settings === undefined) {
-    return showForm(c, { key: null, values, hidden: { nonce }, errors });
+    const scope = await keyScopeOf(c);
+    const hidden = { nonce };
+    return showForm(c, { scope, key: null, values, hidden, errors });
   }
   const input = { ownerId, settings, actor: actorOf(c) };
   const create = (once: string) => keys.create({ ...input, once });
   return await answerCreated(c, { nonce, create });
 };
 
-/** How a key is created. */
-interface Creation {
-  /** The nonce of the form: one that is sent twice creates one key. */
-  nonce: string;
-  /** Creates the key unless one was created with the same `once`. */
-  create: (once: string) => Promise<CreatedKey>;
-  /** What happens to the old key of a rotation, in a sentence. */
-  replaced?: string;
-}
-
-/**
- * Creates a key and answers with the only page that shows its full value. The page is
- * not cached and cannot be loaded again. Throws a {@link Refused} with 429 beyond
- * {@link CREATION_RATE}.
- */
-export async function answerCreated(
-  c: ConsoleContext,
-  { nonce, create, replaced }: Creation,
-) {
-  const { deps, signedIn: { session: { ownerId } } } = c.var;
-  const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
-  if (waitMs > 0) {
-    const seconds = Math.ceil(waitMs / 1_000);
-    const wait = unitsText(seconds, "seconds");
-    const message =
-      `You created too many keys in the last minute. Try again in ${wait}`;
-    const headers = { "retry-after": `${seconds}` };
-    throw new Refused(429, message, { headers });
-  }
-  const { key, value } = await create(digest(nonce));
-  const lead = (
-    <>
-      This is the only time the full value of{" "}
-      <strong dir="auto">{key.description}</strong>{" "}
-      is shown. If you lose it, you need a new key.
-    </>
-  );
-  return (
-    <Page c={c} title="Store your key now" lead={lead} status={201} isCard>
-      <ShownOnce label="API key" value={value} next="/keys">
-        {replaced && <p>{replaced}</p>}
-        <h2>Example request</h2>
-        <p>
-          On your server, set the environment variable{" "}
-          <code>OPENAI_API_KEY</code>{" "}
-          to the key. Keep the key out of code and browsers.
-        </p>
-        {curlFor(deps, key)}
-        <p class="row">{tryLink(deps, key)}</p>
-      </ShownOnce>
-    </Page>
-  );
-}
-
 const editForm: Handler = async (c) => {
-  const key = await findKey(c);
+  const scope = await keyScopeOf(c);
+  const key = await findKey(c, scope);
   const hidden = { version: key.version };
-  return showForm(c, { key, values: valuesOf(key), hidden });
+  return showForm(c, { scope, key, values: valuesOf(key), hidden });
 };
 
 const editKey: Handler = async (c) => {
-  const key = await findKey(c);
-  const { version, ...values } = parseForm(c, EDITED_KEY);
+  const scope = await keyScopeOf(c);
+  const key = await findKey(c, scope);
+  const { version, reason, ...values } = parseForm(
+    c,
+    EDITED_KEY.extend({
+      reason: reasonIn(scope),
+    }),
+  );
   const { settings, errors } = parse(values, c.var.deps, key);
   const isOld = version !== key.version;
   if (isOld || settings === undefined) {
     const hidden = { version: key.version };
     const problems = isOld ? new Map([["key", CHANGED]]) : errors;
-    return showForm(c, { key, values, hidden, errors: problems });
+    return showForm(c, { scope, key, values, hidden, errors: problems });
   }
-  await c.var.deps.keys.edit(targetOf(c, version), settings);
-  return c.redirect(`/keys/${key.id}?done=edited`, 303);
+  const target = targetOf(c, scope, { version, reason });
+  await c.var.deps.keys.edit(target, settings);
+  await noteForOperator(c, scope, { action: "key.edited", key, reason });
+  return c.redirect(`${scope.base}/${key.id}?done=edited`, 303);
 };
 
 const MARKED = "Correct the marked fields.";
@@ -170,8 +119,13 @@ const CHANGED =
 
 /** The routes of the form for a new key and an existing one. */
 export const keyFormRoutes: Routes = {
-  "/keys/new": { GET: newKey, POST: behindPassword(createKey) },
-  "/keys/:id/edit": { GET: editForm, POST: editKey },
+  [`${OWN_KEYS}/new`]: { GET: newKey, POST: behindPassword(createKey) },
+  [`${OWN_KEYS}/:id/edit`]: { GET: editForm, POST: editKey },
+};
+
+/** The same form for operators and any key that exists. */
+export const operatorKeyFormRoutes: Routes = {
+  [`${KEYS_OF_OWNER}/:id/edit`]: { GET: editForm, POST: editKey },
 };
 
 /** `2026-11-22`, the day in UTC; empty for never. */
@@ -228,35 +182,23 @@ export function parse(
   return { settings, errors };
 }
 
-type Offer = Pick<ConsoleDeps, "apiUrl" | "catalog">;
-/** What decides which requests a key can send. */
-type Rights = Pick<KeyRecord, "scopes" | "models">;
-const ANY_KEY: Rights = { scopes: KEY_SCOPES, models: [] };
-
-/**
- * A first request that a key can send. The key is in a variable to keep it out of the
- * shell's history.
- */
-export function curlFor({ apiUrl, catalog }: Offer, key = ANY_KEY) {
-  const example = exampleFor(catalog, key);
-  return (
-    <Copyable id="curl" label="Example request">
-      {example
-        ? codeOf(example.kind, example.request, apiUrl).curl
-        : `curl ${apiUrl}/models -H "Authorization: Bearer $OPENAI_API_KEY"`}
-    </Copyable>
-  );
-}
-
-/** Leads to the page "Try it" with a model that the key may use, where there is one. */
-export function tryLink({ catalog }: Offer, key: Rights) {
-  const { kind = "", request } = exampleFor(catalog, key) ?? {};
-  const to = address("/try", { kind, model: String(request?.model) });
-  return kind && <a class="button small" href={to}>Try it</a>;
-}
+/** The reason for changing somebody else's key. */
+export const ReasonField = ({ email }: { email: string }) => (
+  <Field
+    id="reason"
+    label="Reason"
+    help={`${email} sees it on the key's page and in the audit log.`}
+    dir="auto"
+    maxlength={REASON_CHARS_MAX}
+    required
+    autocomplete="off"
+  />
+);
 
 /** The form of a key as it is shown. */
 interface ShownForm {
+  /** Whose key it is. */
+  scope: KeyScope;
   /** The key that is edited; null: a new one. */
   key: KeyRecord | null;
   values: Values;
@@ -267,11 +209,13 @@ interface ShownForm {
 
 async function showForm(
   c: ConsoleContext,
-  { key, values, hidden, errors = new Map() }: ShownForm,
+  { scope, key, values, hidden, errors = new Map() }: ShownForm,
 ) {
-  const { deps: { owners, catalog }, signedIn: { session } } = c.var;
-  const ownerLimits = await owners.limits(session.ownerId);
+  const { owners, catalog } = c.var.deps;
+  const { base, other } = scope;
+  const ownerLimits = await owners.limits(scope.ownerId);
   const isNew = key === null;
+  const whose = other === null ? "All your keys" : "All keys of this owner";
   const common = (id: Exclude<keyof Values, "scopes" | "models">) => ({
     id,
     value: values[id],
@@ -289,7 +233,7 @@ async function showForm(
         action={c.req.path}
         hidden={hidden}
         submit={isNew ? "Create key" : "Save changes"}
-        cancel={isNew ? "/keys" : `/keys/${key.id}`}
+        cancel={isNew ? base : `${base}/${key.id}`}
       >
         <Field
           {...common("description")}
@@ -324,7 +268,7 @@ async function showForm(
           ...common(name),
           // A limit above that of the owner has no effect.
           ...ownerLimits[name] > 0 &&
-            { help: `All your keys together: ${number(ownerLimits[name])}` },
+            { help: `${whose} together: ${number(ownerLimits[name])}` },
         }))}
         <ModelChoices
           catalog={catalog}
@@ -332,6 +276,7 @@ async function showForm(
           values={values}
           error={errors.get("models")}
         />
+        {other !== null && <ReasonField email={other.email} />}
       </PostForm>
     </Page>
   );

@@ -134,7 +134,7 @@ const listKeys: Handler = (c) => {
     columns: [
       ["Key", ({ key }) => (
         <>
-          {keyName(key)}
+          {keyName(key, `/people/${key.ownerId}/keys`)}
           <p class="help">{key.id}</p>
         </>
       )],

@@ -19,10 +19,10 @@ import {
   answerCsv,
   type ConsoleContext,
   type ConsoleDeps,
-  findKey,
   type Handler,
   type Routes,
 } from "../context.ts";
+import { findKey, KEYS_OF_OWNER, keyScopeOf, OWN_KEYS } from "../key_scope.ts";
 import { Page } from "../layout.tsx";
 import { type Column, Empty, Facts, Noted, Table, Tabs } from "../parts.tsx";
 import { labelOf, number, Time, unitsText } from "../texts.tsx";
@@ -44,8 +44,10 @@ const showUsage: Handler = async (c) => {
 };
 
 const exportUsage: Handler = async (c) => {
-  const { deps: { redis, now }, signedIn: { session: { ownerId } } } = c.var;
-  const key = c.req.param("id") === undefined ? null : await findKey(c);
+  const { redis, now } = c.var.deps;
+  const scope = await keyScopeOf(c);
+  const { ownerId } = scope;
+  const key = c.req.param("id") === undefined ? null : await findKey(c, scope);
   const name = key === null ? "usage.csv" : `usage-${key.id}.csv`;
   return answerCsv(c, name, usageCsv(redis, { ownerId, key }, now()));
 };
@@ -53,7 +55,8 @@ const exportUsage: Handler = async (c) => {
 const { listedMax, daysListed } = FAILED_REQUESTS;
 
 const showFailed: Handler = async (c) => {
-  const key = await findKey(c);
+  const scope = await keyScopeOf(c);
+  const key = await findKey(c, scope);
   return (
     <Page
       c={c}
@@ -61,9 +64,8 @@ const showFailed: Handler = async (c) => {
       lead={
         <>
           The last {listedMax} of{" "}
-          <a href={`/keys/${key.id}`} dir="auto">{key.description}</a>, kept for
-          {" "}
-          {daysListed} days. Their content is not stored.
+          <a href={`${scope.base}/${key.id}`} dir="auto">{key.description}</a>,
+          kept for {daysListed} days. Their content is not stored.
         </>
       }
     >
@@ -101,13 +103,23 @@ const FAILED_COLUMNS: readonly Column<FailedRequest>[] = [
   ["Model", ({ model }) => model ?? "–"],
 ];
 
+/** What was used with one key, on the pages below this path. */
+function routesBelow(keys: string): Routes {
+  return {
+    [`${keys}/:id/export.csv`]: { GET: exportUsage },
+    [`${keys}/:id/requests`]: { GET: showFailed },
+  };
+}
+
 /** The routes of usage, and of the requests of a key that failed. */
 export const usageRoutes: Routes = {
   "/usage": { GET: showUsage },
   "/usage/export.csv": { GET: exportUsage },
-  "/keys/:id/export.csv": { GET: exportUsage },
-  "/keys/:id/requests": { GET: showFailed },
+  ...routesBelow(OWN_KEYS),
 };
+
+/** The same of any key, for operators. */
+export const operatorUsageRoutes: Routes = routesBelow(KEYS_OF_OWNER);
 
 /** The units other than tokens that were counted. */
 const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
