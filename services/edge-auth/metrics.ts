@@ -1,6 +1,6 @@
 /** The metrics of the edge. A stream is counted once, at its end. */
 import { WORKER_FAMILIES } from "@gateway/shared/bus/subjects";
-import { CANCEL_REASONS } from "@gateway/shared/bus/control";
+import { CANCEL_REASONS } from "@gateway/shared/bus/stream/control";
 import {
   ANSWER_SECONDS,
   counter,

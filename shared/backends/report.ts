@@ -1,6 +1,6 @@
 /** What a worker tells of its backends: messages of some rows each. */
 import { z } from "zod";
-import { encodeJson, parsePayload } from "../bus/frame.ts";
+import { encodeJson, parsePayload } from "../bus/stream/frame.ts";
 import { WORKER_FAMILIES, type WorkerFamily } from "../bus/subjects.ts";
 import { BACKEND_LIMITS } from "./limits.ts";
 import { CELLS } from "./log_histogram.ts";

@@ -4,7 +4,7 @@
  */
 import { Buffer } from "node:buffer";
 import type * as z from "zod";
-import { parsePayload } from "./frame.ts";
+import { parsePayload } from "./stream/frame.ts";
 
 const LINE_END = 0x0a;
 

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import { WORKER_FAMILIES } from "./subjects.ts";
 import { serverListsSchema } from "./server_lists.ts";
-import { encodeJson, parsePayload, readU32, writeU32 } from "./frame.ts";
+import { encodeJson, parsePayload, readU32, writeU32 } from "./stream/frame.ts";
 
 const MIB = 1024 * 1024;
 

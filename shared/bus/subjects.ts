@@ -30,7 +30,7 @@ export const subjects = {
   /** All `body` subjects of one worker. */
   bodies: (family: WorkerFamily, workerId: string) =>
     `gw.v1.${family}.body.${workerId}.*`,
-  /** Control records and probes for a worker, see `control.ts`. */
+  /** Control records and probes for a worker, see `stream/control.ts`. */
   control: (family: WorkerFamily, workerId: string) =>
     `gw.v1.${family}.ctl.${workerId}`,
   /** Frames of all answers for one edge, see `encodeFrames()`. */

@@ -2,8 +2,8 @@
  * A job that has a slot: its request runs on a backend, and a sender repeats the parts
  * of the answer that are lost.
  */
-import { encodeFrame, FrameType } from "../bus/frame.ts";
-import { encodeErr } from "../bus/payloads.ts";
+import { encodeFrame, FrameType } from "../bus/stream/frame.ts";
+import { encodeErr } from "../bus/stream/payloads.ts";
 import {
   type BodyPiece,
   type JobMessage,
@@ -11,7 +11,7 @@ import {
   type UploadedFile,
   type UploadedRequest,
 } from "../bus/job.ts";
-import { StreamSender } from "../bus/stream_sender.ts";
+import { StreamSender } from "../bus/stream/sender.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import { UPLOAD_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";

@@ -1,5 +1,5 @@
 /** How a job ended: for the metrics, the log and the trace. */
-import type { CancelReason } from "../bus/control.ts";
+import type { CancelReason } from "../bus/stream/control.ts";
 import type { JobMessage } from "../bus/job.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import { publicRequestId } from "../process/ids.ts";

@@ -3,9 +3,12 @@
  * answers. Every job is accepted or rejected at once: none waits here, because an
  * edge knows better which other worker has a free slot.
  */
-import { decodeControl } from "../bus/control.ts";
-import { encodeFrames, type FrameOf } from "../bus/frame.ts";
-import { encodeRejectFrame, type RejectReason } from "../bus/payloads.ts";
+import { decodeControl } from "../bus/stream/control.ts";
+import { encodeFrames, type FrameOf } from "../bus/stream/frame.ts";
+import {
+  encodeRejectFrame,
+  type RejectReason,
+} from "../bus/stream/payloads.ts";
 import {
   decodeJob,
   decodePiece,

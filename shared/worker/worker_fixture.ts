@@ -1,13 +1,13 @@
 /** A worker on a bus and with clocks that a test moves by hand. */
 import assert from "node:assert/strict";
-import { type ControlRecord, encodeControl } from "../bus/control.ts";
+import { type ControlRecord, encodeControl } from "../bus/stream/control.ts";
 import {
   decodeFrames,
   encodeJson,
   type Frame,
   FrameType,
-} from "../bus/frame.ts";
-import { parseErr, parseReject } from "../bus/payloads.ts";
+} from "../bus/stream/frame.ts";
+import { parseErr, parseReject } from "../bus/stream/payloads.ts";
 import {
   encodePiece,
   encodeUploadEnd,

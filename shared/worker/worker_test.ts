@@ -3,7 +3,7 @@
  * dead because it could not hear it.
  */
 import assert from "node:assert/strict";
-import { FrameType } from "../bus/frame.ts";
+import { FrameType } from "../bus/stream/frame.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
 import { BUSY_JOBS_MIN } from "./stream_pauses.ts";

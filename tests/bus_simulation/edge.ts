@@ -2,8 +2,11 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
-import { decodeFrames, type Frame } from "@gateway/shared/bus/frame";
+import {
+  type ControlRecord,
+  encodeControl,
+} from "@gateway/shared/bus/stream/control";
+import { decodeFrames, type Frame } from "@gateway/shared/bus/stream/frame";
 import { AnswerHeadReader } from "@gateway/shared/forward/answer_head";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
 import { Outbox } from "@gateway/shared/bus/outbox";
@@ -12,7 +15,7 @@ import {
   type LostReason,
   type StreamEvent,
   StreamReceiver,
-} from "@gateway/shared/bus/stream_receiver";
+} from "@gateway/shared/bus/stream/receiver";
 import { makeScript } from "./profile.ts";
 import type { FrameTaker, Worker } from "./worker.ts";
 import { OfferRecord, Process, type World } from "./world.ts";

@@ -3,19 +3,22 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import { type CancelReason, decodeControl } from "@gateway/shared/bus/control";
+import {
+  type CancelReason,
+  decodeControl,
+} from "@gateway/shared/bus/stream/control";
 import {
   decodeFrame,
   encodeFrames,
   FRAME_HEADER_BYTES,
   FrameType,
-} from "@gateway/shared/bus/frame";
-import { encodeRejectFrame } from "@gateway/shared/bus/payloads";
+} from "@gateway/shared/bus/stream/frame";
+import { encodeRejectFrame } from "@gateway/shared/bus/stream/payloads";
 import { Outbox } from "@gateway/shared/bus/outbox";
 import {
   type SenderOutcome,
   StreamSender,
-} from "@gateway/shared/bus/stream_sender";
+} from "@gateway/shared/bus/stream/sender";
 import { usageOf } from "../support/model_servers/scripted_model_server.ts";
 import { type OfferRecord, Process, type World } from "./world.ts";
 

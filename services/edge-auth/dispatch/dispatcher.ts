@@ -3,8 +3,8 @@
  * their timers.
  */
 import { z } from "zod";
-import type { CancelReason } from "@gateway/shared/bus/control";
-import { decodeFrames, parsePayload } from "@gateway/shared/bus/frame";
+import type { CancelReason } from "@gateway/shared/bus/stream/control";
+import { decodeFrames, parsePayload } from "@gateway/shared/bus/stream/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
 import {
   FlowWatch,
@@ -12,7 +12,7 @@ import {
   NoRespondersError,
 } from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
-import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
+import { answerStrayFrame } from "@gateway/shared/bus/stream/receiver";
 import {
   lastToken,
   parseEdgeStream,

@@ -1,13 +1,16 @@
 /** A dispatcher whose bus, clock and workers are controlled by the test. */
 import assert from "node:assert/strict";
-import { decodeControl } from "@gateway/shared/bus/control";
+import { decodeControl } from "@gateway/shared/bus/stream/control";
 import {
   encodeFrame,
   encodeFrames,
   encodeJson,
   FrameType,
-} from "@gateway/shared/bus/frame";
-import { encodeErr, type RejectReason } from "@gateway/shared/bus/payloads";
+} from "@gateway/shared/bus/stream/frame";
+import {
+  encodeErr,
+  type RejectReason,
+} from "@gateway/shared/bus/stream/payloads";
 import { decodeJob, encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { type BusMessage, NoRespondersError } from "@gateway/shared/bus/link";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";

@@ -3,7 +3,7 @@ import {
   CONTROL_PROBE,
   type ControlRecord,
   encodeControl,
-} from "@gateway/shared/bus/control";
+} from "@gateway/shared/bus/stream/control";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { Outbox } from "@gateway/shared/bus/outbox";
 import { subjects, type WorkerFamily } from "@gateway/shared/bus/subjects";

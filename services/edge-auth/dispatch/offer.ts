@@ -1,8 +1,15 @@
 /** One offer of a job to a worker, and the stream of frames that may follow. */
-import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
+import type {
+  CancelReason,
+  ControlRecord,
+} from "@gateway/shared/bus/stream/control";
 import { freeBytes } from "@gateway/shared/bus/free_bytes";
-import { encodeJson, type Frame, FrameType } from "@gateway/shared/bus/frame";
-import { parseBackend } from "@gateway/shared/bus/payloads";
+import {
+  encodeJson,
+  type Frame,
+  FrameType,
+} from "@gateway/shared/bus/stream/frame";
+import { parseBackend } from "@gateway/shared/bus/stream/payloads";
 import {
   encodeLargeRequest,
   encodePiece,
@@ -14,7 +21,7 @@ import {
   answerStrayFrame,
   type StreamEvent,
   StreamReceiver,
-} from "@gateway/shared/bus/stream_receiver";
+} from "@gateway/shared/bus/stream/receiver";
 import { subjects, type WorkerFamily } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";

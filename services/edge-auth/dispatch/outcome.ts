@@ -2,8 +2,8 @@
  * What goes into a run, and what its caller gets: the answer as it arrives, and how it
  * ended.
  */
-import type { CancelReason } from "@gateway/shared/bus/control";
-import type { RejectReason } from "@gateway/shared/bus/payloads";
+import type { CancelReason } from "@gateway/shared/bus/stream/control";
+import type { RejectReason } from "@gateway/shared/bus/stream/payloads";
 import type { ModelKind } from "@gateway/shared/models/kinds";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ApiError } from "@gateway/shared/openai/error";

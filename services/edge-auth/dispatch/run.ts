@@ -2,10 +2,16 @@
  * One request from its admission to its end: waiting for a slot, offered to a worker,
  * running there. A lost offer is followed by one more if the client has not received a byte.
  */
-import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
-import { type Frame, FrameType } from "@gateway/shared/bus/frame";
-import type { Failure, RejectPayload } from "@gateway/shared/bus/payloads";
-import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
+import type {
+  CancelReason,
+  ControlRecord,
+} from "@gateway/shared/bus/stream/control";
+import { type Frame, FrameType } from "@gateway/shared/bus/stream/frame";
+import type {
+  Failure,
+  RejectPayload,
+} from "@gateway/shared/bus/stream/payloads";
+import type { StreamEvent } from "@gateway/shared/bus/stream/receiver";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";

@@ -1,7 +1,11 @@
 /** A run, with ports that write down what it does; no dispatcher, no bus. */
 import assert from "node:assert/strict";
-import { encodeJson, type Frame, FrameType } from "@gateway/shared/bus/frame";
-import { encodeErr } from "@gateway/shared/bus/payloads";
+import {
+  encodeJson,
+  type Frame,
+  FrameType,
+} from "@gateway/shared/bus/stream/frame";
+import { encodeErr } from "@gateway/shared/bus/stream/payloads";
 import { decodeJob } from "@gateway/shared/bus/job";
 import { ApiError } from "@gateway/shared/openai/error";
 import { silentLog } from "@gateway/shared/process/log";

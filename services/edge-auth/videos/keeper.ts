@@ -5,7 +5,7 @@
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
-import { parsePayload } from "@gateway/shared/bus/frame";
+import { parsePayload } from "@gateway/shared/bus/stream/frame";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
 import {
   type EngineVideo,

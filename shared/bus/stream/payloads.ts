@@ -4,8 +4,8 @@
  * a malformed one parses to null.
  */
 import { z } from "zod";
-import type { Usage } from "../openai/completion.ts";
-import { ApiError, isErrorCode } from "../openai/error.ts";
+import type { Usage } from "../../openai/completion.ts";
+import { ApiError, isErrorCode } from "../../openai/error.ts";
 import { encodeFrame, encodeJson, FrameType, parsePayload } from "./frame.ts";
 
 const count = z.int().nonnegative();

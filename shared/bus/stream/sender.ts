@@ -12,7 +12,7 @@
  * Frames sent during an outage of the bus are lost like any others.
  */
 import { Buffer } from "node:buffer";
-import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
+import { STREAM_LIMITS, type StreamLimits } from "../../limits.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
 import {
   encodeFrame,

@@ -1,7 +1,7 @@
 /** What frames say beside the bytes of an answer. */
 import assert from "node:assert/strict";
-import { ApiError } from "../openai/error.ts";
-import { STREAM_LIMITS } from "../limits.ts";
+import { ApiError } from "../../openai/error.ts";
+import { STREAM_LIMITS } from "../../limits.ts";
 import * as frame from "./frame.ts";
 import * as payloads from "./payloads.ts";
 

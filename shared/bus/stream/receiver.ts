@@ -18,7 +18,7 @@ import {
   DISPATCH_LIMITS,
   STREAM_LIMITS,
   type StreamLimits,
-} from "../limits.ts";
+} from "../../limits.ts";
 import type { CancelReason, ControlAction, ControlRecord } from "./control.ts";
 import { type Frame, FRAME_HEADER_BYTES, FrameType } from "./frame.ts";
 import {

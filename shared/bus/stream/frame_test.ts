@@ -1,7 +1,7 @@
 /** Frames on the wire, alone and several in a message. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { BUS_LIMITS, STREAM_LIMITS } from "../limits.ts";
+import { BUS_LIMITS, STREAM_LIMITS } from "../../limits.ts";
 import * as frame from "./frame.ts";
 
 Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 bytes, then the payload", () => {

@@ -1,7 +1,7 @@
 /** The edge's end of a stream: order, gaps, ends. */
 import assert from "node:assert/strict";
-import { STREAM_LIMITS } from "../limits.ts";
-import { ApiError } from "../openai/error.ts";
+import { STREAM_LIMITS } from "../../limits.ts";
+import { ApiError } from "../../openai/error.ts";
 import type { ControlRecord } from "./control.ts";
 import { decodeFrame, encodeJson, type Frame, FrameType } from "./frame.ts";
 import { encodeErr, encodeRejectFrame } from "./payloads.ts";
@@ -10,7 +10,7 @@ import {
   type StreamEvent,
   StreamReceiver,
   type StreamReceiverOptions,
-} from "./stream_receiver.ts";
+} from "./receiver.ts";
 
 const OFFER_NUMBER = 2;
 const { ackFrames, ackBytes, nakIntervalMs, tickMs } = STREAM_LIMITS;

@@ -1,12 +1,12 @@
 /** The worker's end of a stream: credit, repeats, ends. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
-import { ApiError } from "../openai/error.ts";
+import { STREAM_LIMITS, type StreamLimits } from "../../limits.ts";
+import { ApiError } from "../../openai/error.ts";
 import type { ControlAction } from "./control.ts";
 import { decodeFrame, FrameType } from "./frame.ts";
 import { parseWorker } from "./payloads.ts";
-import { ByteSlab, StreamSender } from "./stream_sender.ts";
+import { ByteSlab, StreamSender } from "./sender.ts";
 
 const OFFER_NUMBER = 3;
 const FAILURE = {

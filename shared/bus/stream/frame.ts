@@ -23,7 +23,7 @@
  */
 import { Buffer } from "node:buffer";
 import { z } from "zod";
-import { BUS_LIMITS } from "../limits.ts";
+import { BUS_LIMITS } from "../../limits.ts";
 
 const FRAME_VERSION = 1;
 /** The length of a frame's header; the rest of the frame is its payload. */
