@@ -79,6 +79,14 @@ export interface StartedRun {
   cancel(reason: CancelReason, error?: ApiError | null): void;
 }
 
+/** What the end of a run adds to its record. */
+export type RunEnd = Partial<
+  Pick<
+    RunOutcome,
+    "usage" | "completionTokens" | "backend" | "error" | "isFinal"
+  >
+>;
+
 /** The record of a run, complete at its end: for settlement, log, metrics and span. */
 export class RunOutcome {
   kind: "complete" | "failed" | "cancelled" = "complete";
@@ -120,4 +128,16 @@ export class RunOutcome {
   /** Requests to a worker to send frames again. */
   naks = 0;
   cancelReason: CancelReason | null = null;
+}
+
+/** Completes the record of a run with what is known of its end. */
+export function closeOutcome(
+  outcome: RunOutcome,
+  kind: RunOutcome["kind"],
+  end: RunEnd,
+): void {
+  Object.assign(outcome, end);
+  // A client that was sent an error did not cancel the request.
+  const isFailed = kind === "cancelled" && outcome.error !== null;
+  outcome.kind = isFailed ? "failed" : kind;
 }

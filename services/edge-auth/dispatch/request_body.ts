@@ -77,3 +77,24 @@ export class WholeBody {
     this.#share?.release();
   }
 }
+
+/** A worker has all of a request. An upload keeps nothing of what it has sent. */
+export function bodyDelivered(body: WholeBody | Upload): void {
+  if (body instanceof WholeBody) body.delivered();
+}
+
+/** Forgets a request: it will not be sent again. */
+export function releaseBody(body: WholeBody | Upload): void {
+  if (body instanceof WholeBody) body.release();
+}
+
+/**
+ * Whether all of a request can still be sent to another worker. What a client has
+ * uploaded to a worker that has accepted it is gone.
+ */
+export function isBodyKept(
+  body: WholeBody | Upload,
+  wasAccepted: boolean,
+): boolean {
+  return body instanceof WholeBody ? body.bytes !== null : !wasAccepted;
+}

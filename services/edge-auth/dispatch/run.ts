@@ -18,8 +18,19 @@ import { familyOf } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { Offer } from "./offer.ts";
-import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
-import { WholeBody } from "./request_body.ts";
+import {
+  type AnswerSink,
+  closeOutcome,
+  type RunEnd,
+  type RunJob,
+  RunOutcome,
+} from "./outcome.ts";
+import {
+  bodyDelivered,
+  isBodyKept,
+  releaseBody,
+  WholeBody,
+} from "./request_body.ts";
 import {
   busUnavailable,
   deadlineExceeded,
@@ -27,6 +38,7 @@ import {
   overloaded,
 } from "./run_errors.ts";
 import type { RunListeners, RunTools } from "./run_ports.ts";
+import { RunTime } from "./run_time.ts";
 import type { Waiting } from "./wait_queue.ts";
 import { WorkerSearch } from "./worker_search.ts";
 
@@ -49,7 +61,7 @@ export class Run implements Waiting {
   readonly #tools: RunTools;
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
-  readonly #startedAtMs: number;
+  readonly #time: RunTime;
   readonly #search: WorkerSearch;
   #state: "active" | "cancelling" | "over" = "active";
   #offer: Offer | null = null;
@@ -66,8 +78,9 @@ export class Run implements Waiting {
     this.#tools = tools;
     this.#sink = sink;
     this.#onOver = onOver;
-    this.#startedAtMs = tools.clock.now();
-    const { workers, clock } = tools;
+    const { workers, clock, requestTimeoutMs } = tools;
+    const { endsByMs } = job;
+    this.#time = new RunTime(clock, { requestTimeoutMs, endsByMs });
     const now = () => clock.now();
     this.#search = new WorkerSearch(job.model, { workers, now });
   }
@@ -125,7 +138,7 @@ export class Run implements Waiting {
     const { workerId } = target;
     const terms = {
       offerNumber: this.#outcome.offers + 1,
-      deadlineMs: this.#leftMs(),
+      deadlineMs: this.#time.leftMs,
       workerId,
     };
     const offer = Offer.send(this.job, terms, {
@@ -149,7 +162,7 @@ export class Run implements Waiting {
     if (this.#state === "cancelling") return this.#onFinalFrame(offer, frame);
     const event = offer.onFrame(frame);
     if (event.type === "stray") return false;
-    if (offer.isAccepted) this.#outcome.dispatchMs ??= this.#sinceStartMs();
+    if (offer.isAccepted) this.#outcome.dispatchMs ??= this.#time.takenMs;
     // An unnumbered error: the worker may have concluded that this edge is dead.
     if (frame.type === FrameType.ERR && frame.sequence === 0) {
       this.#loseOffer("The worker that ran the request abandoned it.");
@@ -182,8 +195,7 @@ export class Run implements Waiting {
 
   /** The worker has the whole request. It is kept only for a repeat. */
   onBodyDelivered(): void {
-    const { body } = this.job;
-    if (body instanceof WholeBody) body.delivered();
+    bodyDelivered(this.job.body);
     this.#releaseBodyIfUnneeded();
   }
 
@@ -203,7 +215,7 @@ export class Run implements Waiting {
       if (nowMs >= this.#finalFrameByMs) this.#finish("cancelled");
       return;
     }
-    if (this.#leftMs() <= 0) {
+    if (this.#time.leftMs <= 0) {
       return this.cancel("deadline", deadlineExceeded());
     }
     const offer = this.#offer;
@@ -225,7 +237,7 @@ export class Run implements Waiting {
     if (error !== null) this.#sink.onError(error);
     else this.#sink.onAbandoned();
     if (this.#offer === null) this.#finish("cancelled");
-    else this.#releaseBody();
+    else releaseBody(this.job.body);
   }
 
   /** Ends the run with an error that does not come from a worker. */
@@ -255,7 +267,7 @@ export class Run implements Waiting {
   #onEvent(offer: Offer, event: StreamEvent): void {
     switch (event.type) {
       case "data":
-        this.#outcome.firstByteMs ??= this.#sinceStartMs();
+        this.#outcome.firstByteMs ??= this.#time.takenMs;
         this.#outcome.answerBytes += event.payload.length;
         this.#sink.onPayload(event.payload, event.sequence);
         return this.#releaseBodyIfUnneeded();
@@ -320,13 +332,9 @@ export class Run implements Waiting {
   }
 
   #mayRepeat(): boolean {
-    const { body } = this.job;
     const { dispatchMs, repeats } = this.#outcome;
-    // What a client has uploaded to a worker is gone.
-    const isKept = body instanceof WholeBody
-      ? body.bytes !== null
-      : dispatchMs === null;
-    return isKept && !this.#sink.hasStarted &&
+    const wasAccepted = dispatchMs !== null;
+    return isBodyKept(this.job.body, wasAccepted) && !this.#sink.hasStarted &&
       repeats + 1 < DISPATCH_LIMITS.offersLostMax;
   }
 
@@ -361,46 +369,27 @@ export class Run implements Waiting {
       this.#finish("cancelled");
       return true;
     }
-    this.#outcome.dispatchMs ??= this.#sinceStartMs();
+    this.#outcome.dispatchMs ??= this.#time.takenMs;
     if (end.type === "running") return false;
     const { tokens: completionTokens, backend } = end;
     this.#finish("cancelled", { completionTokens, backend, isFinal: true });
     return true;
   }
 
-  #finish(kind: RunOutcome["kind"], end: Partial<RunOutcome> = {}): void {
+  #finish(kind: RunOutcome["kind"], end: RunEnd = {}): void {
     const outcome = this.#outcome;
     outcome.workerId = this.workerId;
     outcome.completionTokens = end.usage?.completion_tokens ??
       this.#offer?.tokens ?? 0;
-    outcome.durationMs = this.#sinceStartMs();
+    outcome.durationMs = this.#time.takenMs;
     this.#leave();
-    this.#releaseBody();
+    releaseBody(this.job.body);
     this.#state = "over";
-    Object.assign(outcome, end);
-    // A client that was sent an error did not cancel the request.
-    const isFailed = kind === "cancelled" && outcome.error !== null;
-    outcome.kind = isFailed ? "failed" : kind;
+    closeOutcome(outcome, kind, end);
     this.#onOver(outcome);
   }
 
   #releaseBodyIfUnneeded(): void {
-    if (!this.#mayRepeat()) this.#releaseBody();
-  }
-
-  #releaseBody(): void {
-    const { body } = this.job;
-    if (body instanceof WholeBody) body.release();
-  }
-
-  #sinceStartMs(): number {
-    return this.#tools.clock.now() - this.#startedAtMs;
-  }
-
-  #leftMs(): number {
-    const { requestTimeoutMs, clock } = this.#tools;
-    const { endsByMs = Infinity } = this.job;
-    const byClientMs = endsByMs - clock.now();
-    return Math.min(requestTimeoutMs - this.#sinceStartMs(), byClientMs);
+    if (!this.#mayRepeat()) releaseBody(this.job.body);
   }
 }

@@ -1,0 +1,37 @@
+/** How long a run has taken, and how long it may still take. */
+import type { OfferClock } from "./offer.ts";
+
+/** The bounds on the time of a run. */
+export interface RunTimeBounds {
+  /** The longest that a run may take, in any state. */
+  readonly requestTimeoutMs: number;
+  /** When its client wants it to end at the latest, on the clock of the edge. */
+  readonly endsByMs?: number | undefined;
+}
+
+/** The time of one run, from its start. */
+export class RunTime {
+  readonly #clock: OfferClock;
+  readonly #startedAtMs: number;
+  readonly #endsByMs: number;
+
+  /** Begins now. */
+  constructor(
+    clock: OfferClock,
+    { requestTimeoutMs, endsByMs = Infinity }: RunTimeBounds,
+  ) {
+    this.#clock = clock;
+    this.#startedAtMs = clock.now();
+    this.#endsByMs = Math.min(this.#startedAtMs + requestTimeoutMs, endsByMs);
+  }
+
+  /** How long the run has taken so far. */
+  get takenMs(): number {
+    return this.#clock.now() - this.#startedAtMs;
+  }
+
+  /** How long it may still take; 0 or less: too long already. */
+  get leftMs(): number {
+    return this.#endsByMs - this.#clock.now();
+  }
+}
