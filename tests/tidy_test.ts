@@ -161,7 +161,7 @@ const RULES: {
   "only main.ts and the lifecycle of a service touch the process": [
     outside(
       program,
-      /^services\/[^/]+\/(main|cli)\.ts$|^shared\/process\/serv(e|ice)\.ts$/,
+      /^services\/[^/]+\/(main|cli)\.ts$|^shared\/process\/lifecycle\//,
     ),
     (file) => codeOf(file).match(PROCESS) ?? [],
   ],

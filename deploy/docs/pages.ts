@@ -21,7 +21,7 @@ import {
   BUS_METRICS,
   PROCESS_METRICS,
   REDIS_METRICS,
-} from "@gateway/shared/process/ops_server";
+} from "@gateway/shared/process/lifecycle/ops_server";
 import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
 import * as z from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";

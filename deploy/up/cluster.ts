@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
-import { settlesWithin } from "@gateway/shared/process/serve";
+import { settlesWithin } from "@gateway/shared/process/lifecycle/serve";
 import { parseJson } from "@gateway/shared/upstream/json";
 import * as z from "zod";
 import { appendToLog } from "./files.ts";

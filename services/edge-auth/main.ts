@@ -7,13 +7,13 @@ import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Log } from "@gateway/shared/process/log";
-import { serve } from "@gateway/shared/process/serve";
+import { serve } from "@gateway/shared/process/lifecycle/serve";
 import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
 import {
   type RunningService,
   runService,
   type ServiceTools,
-} from "@gateway/shared/process/service";
+} from "@gateway/shared/process/lifecycle/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";

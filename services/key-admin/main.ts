@@ -2,12 +2,12 @@
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { serve } from "@gateway/shared/process/serve";
+import { serve } from "@gateway/shared/process/lifecycle/serve";
 import {
   type RunningService,
   runService,
   type ServiceTools,
-} from "@gateway/shared/process/service";
+} from "@gateway/shared/process/lifecycle/service";
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { followWorkers } from "./domain/models/worker_follower.ts";

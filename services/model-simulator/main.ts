@@ -1,5 +1,5 @@
 /** Wires the simulator: a model server for trials and tests, without a real model. */
-import { runService } from "@gateway/shared/process/service";
+import { runService } from "@gateway/shared/process/lifecycle/service";
 import { readConfig } from "./config.ts";
 import { serveSimulator } from "./simulator.ts";
 

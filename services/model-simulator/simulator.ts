@@ -3,7 +3,7 @@ import { anthropicBody } from "@gateway/shared/forward/envelope";
 import { ApiError } from "@gateway/shared/openai/error";
 import { type WallNow, wallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
-import { serve } from "@gateway/shared/process/serve";
+import { serve } from "@gateway/shared/process/lifecycle/serve";
 import { countTokens, messages } from "./agents/messages.ts";
 import { inputTokens, responses } from "./agents/responses.ts";
 import { chatCompletion } from "./chat/completion.ts";

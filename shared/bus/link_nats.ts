@@ -5,7 +5,7 @@
 import * as nats from "nats";
 import { SteadyClock } from "../process/clock.ts";
 import { errorMessage } from "../process/env.ts";
-import { settlesWithin } from "../process/serve.ts";
+import { settlesWithin } from "../process/lifecycle/serve.ts";
 import {
   type BusEvent,
   type BusHandler,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { counter, gauge, histogram, MetricRegistry } from "./metrics.ts";
-import { observeBus, observeProcess } from "./ops_server.ts";
+import { observeBus, observeProcess } from "./lifecycle/ops_server.ts";
 
 const REQUESTS = counter("gateway_requests_total", {
   help: "Requests.",

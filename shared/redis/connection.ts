@@ -2,7 +2,7 @@
 import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
 import { defined } from "../process/env.ts";
-import { settlesWithin } from "../process/serve.ts";
+import { settlesWithin } from "../process/lifecycle/serve.ts";
 import type { RedisAccess } from "../process/service_variables.ts";
 
 /** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
-import { settlesWithin } from "../process/serve.ts";
+import { settlesWithin } from "../process/lifecycle/serve.ts";
 import { type CallOptions, Calls } from "./calls.ts";
 import {
   Connection,

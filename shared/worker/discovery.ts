@@ -6,7 +6,7 @@ import { familyOf } from "../models/kinds.ts";
 import { idOf, kindIn, type ServerConfig } from "../models/servers.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
-import { settlesWithin } from "../process/serve.ts";
+import { settlesWithin } from "../process/lifecycle/serve.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
 import type { WorkerLists } from "./worker.ts";
 

@@ -10,7 +10,7 @@ import {
   type RunningService,
   runService,
   type ServiceTools,
-} from "../process/service.ts";
+} from "../process/lifecycle/service.ts";
 import { INBOX_PREFIXES } from "../process/service_variables.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
 import {

@@ -27,7 +27,7 @@ import { DISCOVERY_LIMITS } from "../bus/server_lists.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
 import { LiveMap } from "../process/maps.ts";
-import { settlesWithin } from "../process/serve.ts";
+import { settlesWithin } from "../process/lifecycle/serve.ts";
 import {
   type FrameTarget,
   Job,

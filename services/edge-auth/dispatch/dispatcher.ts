@@ -28,7 +28,7 @@ import type { ApiError } from "@gateway/shared/openai/error";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import { LiveMap, remember } from "@gateway/shared/process/maps";
-import { settlesWithin } from "@gateway/shared/process/serve";
+import { settlesWithin } from "@gateway/shared/process/lifecycle/serve";
 import { EdgeBus, type EdgeBusOptions } from "./edge_bus.ts";
 import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";
 import type { ListedModels } from "@gateway/shared/models/listed_models";

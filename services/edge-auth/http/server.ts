@@ -10,7 +10,7 @@ import { SERVER_LIMITS } from "@gateway/shared/limits";
 import {
   type GracefulServer,
   settlesWithin,
-} from "@gateway/shared/process/serve";
+} from "@gateway/shared/process/lifecycle/serve";
 import { dropSpanOf, startWorkSpan } from "@gateway/shared/process/tracing";
 import {
   ApiResponse,

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
-import { settlesWithin } from "@gateway/shared/process/serve";
+import { settlesWithin } from "@gateway/shared/process/lifecycle/serve";
 import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
 import type { Exchange } from "./exchange.ts";
 import { type ServerOptions, startServer } from "./server.ts";

@@ -11,7 +11,7 @@ import {
   type Page,
 } from "playwright-core";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
-import { serve } from "@gateway/shared/process/serve";
+import { serve } from "@gateway/shared/process/lifecycle/serve";
 import { findChromium } from "./chromium_fixture.ts";
 import { catalogOfIds, MEDIA_MODELS } from "../catalog_fixture.ts";
 import { startConsole, type TestConsole } from "../console_fixture.ts";

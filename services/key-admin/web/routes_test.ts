@@ -12,7 +12,7 @@ import { keyForm, makeKey, PASSWORD, signIn } from "../forms_fixture.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
-import { serve } from "@gateway/shared/process/serve";
+import { serve } from "@gateway/shared/process/lifecycle/serve";
 import { askPort } from "../../../tests/support/servers/local_server.ts";
 import { CREATION_RATE } from "./pages/key_created.tsx";
 import { Hono } from "hono";

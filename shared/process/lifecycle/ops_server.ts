@@ -1,9 +1,9 @@
 /**
  * Health, readiness and metrics of a service, on a separate port that is never public.
  */
-import { VERSION } from "../version.ts";
-import { type MonotonicNow, monotonicNow, wallNow } from "./clock.ts";
-import { counter, gauge, histogram, type MetricRegistry } from "./metrics.ts";
+import { VERSION } from "../../version.ts";
+import { type MonotonicNow, monotonicNow, wallNow } from "../clock.ts";
+import { counter, gauge, histogram, type MetricRegistry } from "../metrics.ts";
 import { serve } from "./serve.ts";
 
 /** The metrics that every process has; {@link serveOps} records them. */

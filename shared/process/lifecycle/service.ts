@@ -1,15 +1,15 @@
 /** The life cycle of every service process, from its configuration to its exit. */
-import { VERSION, versionLine } from "../version.ts";
-import { wallNow } from "./clock.ts";
-import { ConfigError, EXIT_CONFIG } from "./env.ts";
+import { VERSION, versionLine } from "../../version.ts";
+import { wallNow } from "../clock.ts";
+import { ConfigError, EXIT_CONFIG } from "../env.ts";
 import {
   createLog,
   LineWriter,
   type Log,
   type LogFields,
   type LogLevel,
-} from "./log.ts";
-import { MetricRegistry } from "./metrics.ts";
+} from "../log.ts";
+import { MetricRegistry } from "../metrics.ts";
 import { type Connections, serveOps } from "./ops_server.ts";
 
 const EXIT_OK = 0;
