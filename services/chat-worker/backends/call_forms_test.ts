@@ -4,7 +4,7 @@ import {
   choiceChunk,
   streamResponse,
 } from "../../../tests/support/model_servers/model_answers.ts";
-import { newAnswer } from "./answer_fixture.ts";
+import { newAnswer } from "./answer/answer_fixture.ts";
 import { chat, rig } from "./openai_fixture.ts";
 
 const CALLED = { name: "f", arguments: "{}" };

@@ -34,12 +34,12 @@ import {
   type Choice,
   type ChoicePart,
   hasMembers,
-} from "./answer.ts";
+} from "./answer/answer.ts";
 import { isErrorChunk, tooFewChoices } from "./chunk_faults.ts";
-import { ChunkTemplate } from "./chunk_template.ts";
+import { ChunkTemplate } from "./answer/chunk_template.ts";
 import { contentOf, reasoningIn } from "./delta_text.ts";
 import { finishReasonOf } from "./finish_reason.ts";
-import { type StatedUsage, type UsageBounds, usageIn } from "./usage.ts";
+import { type StatedUsage, type UsageBounds, usageIn } from "./answer/usage.ts";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 /**

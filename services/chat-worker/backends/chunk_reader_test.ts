@@ -10,7 +10,7 @@ import {
   usageChunk,
 } from "../../../tests/support/model_servers/model_answers.ts";
 import { requestWith } from "../requests/request_fixture.ts";
-import { linesOf, newAnswer, seen } from "./answer_fixture.ts";
+import { linesOf, newAnswer, seen } from "./answer/answer_fixture.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import type { UpstreamFault } from "@gateway/shared/upstream/http/errors";
 

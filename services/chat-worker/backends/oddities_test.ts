@@ -11,7 +11,7 @@ import {
   usageChunk,
 } from "../../../tests/support/model_servers/model_answers.ts";
 import type { Step } from "../../../tests/support/model_servers/scripted_server.ts";
-import { newAnswer } from "./answer_fixture.ts";
+import { newAnswer } from "./answer/answer_fixture.ts";
 import { body, chat, payloads, rig } from "./openai_fixture.ts";
 
 interface Case {

@@ -21,7 +21,7 @@ import {
 import type { AnswerMemory } from "@gateway/shared/worker/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
-import { ChatAnswer, type Choice } from "./answer.ts";
+import { ChatAnswer, type Choice } from "./answer/answer.ts";
 import { type CacheSalt, createCacheSalt } from "../requests/cache_salt.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import { encodeRequestBody } from "../requests/request_body.ts";
@@ -31,7 +31,7 @@ import {
   LONG_EVENT_MIN,
   mayPauseAfter,
 } from "./answer_stream.ts";
-import type { StatedUsage } from "./usage.ts";
+import type { StatedUsage } from "./answer/usage.ts";
 
 /** The largest whole answer, sent as one body or as events. A million tokens fit. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;

@@ -23,7 +23,7 @@ import {
 } from "../../../tests/support/model_servers/model_answers.ts";
 import { recordCall } from "../../../tests/support/model_servers/recorded_call.ts";
 import { requestWith } from "../requests/request_fixture.ts";
-import { linesOf, newAnswer, seen } from "./answer_fixture.ts";
+import { linesOf, newAnswer, seen } from "./answer/answer_fixture.ts";
 import {
   UpstreamError,
   type UpstreamFault,

@@ -8,8 +8,8 @@ import {
   noProgress,
   recordCall,
   type RecordedCall,
-} from "../../../tests/support/model_servers/recorded_call.ts";
-import { requestWith } from "../requests/request_fixture.ts";
+} from "../../../../tests/support/model_servers/recorded_call.ts";
+import { requestWith } from "../../requests/request_fixture.ts";
 import { ChatAnswer } from "./answer.ts";
 
 /** An answer to {@link requestWith}, and the call that records its lines. */

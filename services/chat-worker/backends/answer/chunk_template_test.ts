@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { choiceChunk } from "../../../tests/support/model_servers/model_answers.ts";
-import { seededRandom } from "../../../tests/support/seeded_random.ts";
+import { choiceChunk } from "../../../../tests/support/model_servers/model_answers.ts";
+import { seededRandom } from "../../../../tests/support/seeded_random.ts";
 import { newAnswer } from "./answer_fixture.ts";
-import { ChunkReader } from "./chunk_reader.ts";
+import { ChunkReader } from "../chunk_reader.ts";
 import { ChunkTemplate } from "./chunk_template.ts";
 
 const surroundings = { head: '<"', tail: '">' };

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { textTokens } from "@gateway/shared/openai/tokens";
-import { choiceChunk } from "../../../tests/support/model_servers/model_answers.ts";
+import { choiceChunk } from "../../../../tests/support/model_servers/model_answers.ts";
 import type { ChatAnswer, Choice } from "./answer.ts";
 import { newAnswer } from "./answer_fixture.ts";
-import { ChunkReader } from "./chunk_reader.ts";
+import { ChunkReader } from "../chunk_reader.ts";
 
 const usage = (prompt: number, completion: number): Usage => ({
   prompt_tokens: prompt,
