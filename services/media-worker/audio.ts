@@ -20,7 +20,7 @@ import {
   tokenUsage,
   usageOf,
 } from "./attempt.ts";
-import { encodeForm } from "./form.ts";
+import { encodeForm } from "./files/form.ts";
 import { usageHeaders, usageInHeaders } from "./usage_headers.ts";
 
 /** The largest body that is read for its error when it should have been audio. */

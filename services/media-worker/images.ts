@@ -17,8 +17,8 @@ import {
   throwIfError,
   usageOf,
 } from "./attempt.ts";
-import { kindOf } from "./file_types.ts";
-import { encodeForm } from "./form.ts";
+import { kindOf } from "./files/file_types.ts";
+import { encodeForm } from "./files/form.ts";
 
 const BYTES_MAX = MEDIA_LIMITS.imageAnswerBytesMax;
 const NOT_BASE64 = /[^A-Za-z0-9+/]/;

@@ -12,9 +12,9 @@ import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { AttemptAnswer, type MediaAttempt } from "./attempt.ts";
 import { speak, transcribe } from "./audio.ts";
-import { namedByContent } from "./file_types.ts";
+import { namedByContent } from "./files/file_types.ts";
 import { draw } from "./images.ts";
-import { pictureFiles, referenceFiles } from "./picture_files.ts";
+import { pictureFiles, referenceFiles } from "./files/picture_files.ts";
 import { passOnVideo } from "./videos.ts";
 
 const text = z.string();

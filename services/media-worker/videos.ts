@@ -19,7 +19,7 @@ import {
   textIn,
   throwIfError,
 } from "./attempt.ts";
-import { encodeForm } from "./form.ts";
+import { encodeForm } from "./files/form.ts";
 
 type VideoAttempt = MediaAttempt<media.VideoRequest>;
 type VideoFileAttempt = MediaAttempt<

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
-import { IMAGE } from "./server_fixture.ts";
+import { IMAGE } from "../server_fixture.ts";
 import { pictureFiles, pictureHead } from "./picture_files.ts";
 
 const latin = (text: string) => Buffer.from(text, "latin1");
