@@ -1,6 +1,6 @@
 /**
- * One attempt to run a request at a model server: reading the server's answer and
- * passing it on, for all kinds of requests.
+ * One attempt to run a request at a model server: asking it and passing its answer on,
+ * for all kinds of requests.
  */
 import {
   encodeMediaHead,
@@ -9,17 +9,7 @@ import {
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
 import { isPlain } from "@gateway/shared/upstream/http/content_coding";
-import {
-  invalidAnswer,
-  unsupportedAnswer,
-  type UpstreamError,
-} from "@gateway/shared/upstream/http/errors";
-import {
-  isJsonObject,
-  type JsonObject,
-  parseJson,
-  textOf,
-} from "@gateway/shared/upstream/json";
+import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 import type {
   ModelServer,
   RequestOptions,
@@ -27,10 +17,9 @@ import type {
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import { frameError } from "@gateway/shared/upstream/error_response";
-import { SseParser } from "@gateway/shared/upstream/http/sse_parser";
 import type { AnswerMemory } from "@gateway/shared/worker/memory";
 import type { JobCall } from "@gateway/shared/worker/job";
+import { EVENT_STREAM } from "./answer_body.ts";
 
 const encoder = new TextEncoder();
 
@@ -68,171 +57,6 @@ export function ask<Result>(
 }
 
 /**
- * The error for an answer of another type than is `wanted`. A web page is no answer of
- * the model, and another server may have one; all else has cost its work.
- */
-export function otherType(contentType: string, wanted: string): UpstreamError {
-  const detail = `${contentType} instead of ${wanted}`;
-  return contentType === "text/html"
-    ? invalidAnswer(detail)
-    : unsupportedAnswer(detail);
-}
-
-/**
- * The pieces of a body. Each is read when the one before has been handled, which may
- * wait for a slow client.
- */
-export async function* piecesOf(
-  { connection, deadlines, server }: ServerResponse,
-  bytesMax: number,
-): AsyncGenerator<Uint8Array> {
-  connection.bytesLeft = bytesMax;
-  for (;;) {
-    const piece = await connection.read();
-    if (piece === null) return;
-    deadlines.rest();
-    yield piece;
-    // Not earlier: some servers send a head long before the rest.
-    deadlines.arm("betweenTokens", server.config.deadlines.between_tokens_ms);
-  }
-}
-
-/**
- * Reads a body of at most `bytesMax` bytes as text. Rejects with `upstream_invalid` if
- * it is longer.
- */
-export function textIn(
-  { connection, server }: ServerResponse,
-  bytesMax: number,
-): Promise<string> {
-  connection.bytesLeft = bytesMax;
-  return connection.readText(server.config.deadlines.between_tokens_ms);
-}
-
-/** An event of an answer with the type `text/event-stream`, parsed. */
-export interface ServerEvent {
-  /** The `type` of the event's data, or the name of the event. */
-  type: string;
-  data: JsonObject;
-}
-
-const DONE = "[DONE]";
-
-/**
- * The events of an answer, one by one: more is read when the last one has been handled,
- * which may wait for a slow client. Ends with `[DONE]` or the end of the stream.
- * Whatever comes, a comment too, says that the server is alive. What is no JSON is
- * skipped. Rejects with an `UpstreamError` for an error event, or if all was skipped.
- */
-export async function* eventsOf(
-  { connection, deadlines, server }: ServerResponse,
-  { progress, bytesMax, eventCharsMax = bytesMax, onHeld }: {
-    /** Learns of what was skipped. */
-    progress: Pick<AttemptProgress, "onOddity">;
-    bytesMax: number;
-    eventCharsMax?: number;
-    /** Called with the characters that are held from now on; resolves when it may be. */
-    onHeld?: (chars: number) => Promise<void> | undefined;
-  },
-): AsyncGenerator<ServerEvent> {
-  const { between_tokens_ms } = server.config.deadlines;
-  const found = new EventQueue(server, eventCharsMax);
-  connection.bytesLeft = bytesMax;
-  try {
-    while (!found.isOver) {
-      const piece = await connection.read();
-      if (piece === null) found.end();
-      else found.push(piece);
-      await onHeld?.(found.heldChars);
-      for (const event of found.take()) {
-        deadlines.rest();
-        yield event;
-      }
-      deadlines.arm("betweenTokens", between_tokens_ms);
-    }
-  } finally {
-    if (found.skipped > 0) progress.onOddity("event_skipped", found.skipped);
-  }
-}
-
-/** The events in what has arrived of a stream. */
-class EventQueue {
-  /** `[DONE]` or the end of the stream has come, or the last event before it. */
-  isOver = false;
-  readonly #server: ModelServer;
-  readonly #parser: SseParser;
-  readonly #waiting: { data: string; name: string }[] = [];
-  /** How many were no JSON. */
-  skipped = 0;
-  #hasEvents = false;
-
-  constructor(server: ModelServer, eventCharsMax: number) {
-    this.#server = server;
-    const onEvent = (data: string, name: string) =>
-      void this.#waiting.push({ data, name });
-    this.#parser = new SseParser(onEvent, eventCharsMax);
-  }
-
-  get heldChars(): number {
-    return this.#waiting.reduce(
-      (sum, { data }) => sum + data.length,
-      this.#parser.pendingChars,
-    );
-  }
-
-  push(piece: Uint8Array): void {
-    this.#parser.push(piece);
-  }
-
-  /** The stream has ended. */
-  end(): void {
-    this.isOver = true;
-    const rest = this.#parser.end();
-    // It may be cut: then the end of the stream is the error to report.
-    if (parseJson(rest) !== undefined) {
-      this.#waiting.push({ data: rest, name: "" });
-    }
-  }
-
-  /** The events that have arrived. Throws the error that one of them is. */
-  *take(): Generator<ServerEvent> {
-    for (const { data: text, name } of this.#waiting.splice(0)) {
-      if (text.length < 16 && text.trim() === DONE) {
-        this.isOver = true;
-        break;
-      }
-      if (text === "") continue;
-      const data = parseJson(text);
-      if (!isJsonObject(data)) {
-        this.skipped += 1;
-        continue;
-      }
-      const type = textOf(data.type) || name;
-      if (/(^|\.)error$/.test(type)) {
-        throw frameError(data, this.#server.redact);
-      }
-      throwIfError(data, this.#server);
-      this.#hasEvents = true;
-      yield { type, data };
-    }
-    if (this.isOver && this.skipped > 0 && !this.#hasEvents) {
-      throw invalidAnswer("Events that are not JSON");
-    }
-  }
-}
-
-/** Throws the error that a body or event with status 200 reports, if it does. */
-export function throwIfError(
-  data: JsonObject,
-  { redact }: ModelServer,
-): void {
-  const { error } = data;
-  if (isJsonObject(error) || textOf(error) !== "") {
-    throw frameError(data, redact);
-  }
-}
-
-/**
  * The first of these usages that has a total, also under OpenAI's names for images and
  * audio; if there is none, an estimate of the input, since clients rely on this member.
  */
@@ -259,9 +83,6 @@ export function tokenUsage(usage: JsonObject): JsonObject {
 
 /** Bytes passed on at a time: a quarter of the credit window. */
 const PIECE_BYTES_MAX = 64 * 1024;
-
-/** The media type of server-sent events. */
-export const EVENT_STREAM = "text/event-stream";
 
 /**
  * The answer to one attempt: its head, then bytes. Nothing is sent before the model

@@ -7,24 +7,26 @@ import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import {
-  ask,
+  type AnswerBody,
   EVENT_STREAM,
   eventsOf,
-  JSON_FORMAT,
-  type MediaAttempt,
-  otherType,
+  openBody,
   piecesOf,
+  refuseBody,
   type ServerEvent,
   textIn,
   throwIfError,
+} from "./answer_body.ts";
+import {
+  ask,
+  JSON_FORMAT,
+  type MediaAttempt,
   tokenUsage,
   usageOf,
 } from "./attempt.ts";
 import { encodeForm } from "./files/form.ts";
 import { usageHeaders, usageInHeaders } from "./usage_headers.ts";
 
-/** The largest body that is read for its error when it should have been audio. */
-const OTHER_BYTES_MAX = 64 * 1024;
 /** The formats that vLLM-Omni can stream. */
 const STREAMED = /^(pcm|wav)$/;
 
@@ -62,7 +64,7 @@ async function passOnSound(
   response: ServerResponse,
   { request, answer }: MediaAttempt<media.SpeechRequest>,
 ): Promise<void> {
-  const { contentType } = response.head;
+  const body = await openBody(response, answer);
   const pass = async (sound: Uint8Array, event: json.JsonObject = {}) => {
     if (sound.length === 0) return;
     // The server has read the whole text, even if the rest of the audio never arrives.
@@ -73,12 +75,13 @@ async function passOnSound(
   };
   const headers = usageHeaders(response);
   let done: json.JsonObject = {};
-  const isEvents = contentType === EVENT_STREAM;
+  const isEvents = body.form === "events";
+  if (!isEvents && body.form !== "file") return await refuseBody(body, "sound");
   if (isEvents !== request.stream) {
     answer.progress.onOddity("form_converted", 1);
   }
   if (isEvents) {
-    done = await readSoundEvents(response, {
+    done = await readSoundEvents(body, {
       progress: answer.progress,
       pass,
       other: async (event) => {
@@ -86,15 +89,10 @@ async function passOnSound(
         else answer.progress.onOddity("event_skipped", 1);
       },
     });
-  } else if (/json$|^text\//.test(contentType)) {
-    // The body may say what is wrong.
-    const text = await textIn(response, OTHER_BYTES_MAX);
-    throwIfError(Object(json.parseJson(text)), response.server);
-    throw otherType(contentType, "audio");
   } else {
-    answer.setTypeIfUnknown(contentType);
+    answer.setTypeIfUnknown(body.type);
     if (!request.stream) answer.head = { ...answer.head, headers };
-    const pieces = piecesOf(response, MEDIA_LIMITS.speechBytesMax);
+    const pieces = piecesOf(body, MEDIA_LIMITS.speechBytesMax);
     for await (const sound of pieces) await pass(sound);
   }
   if (answer.made === 0) throw errors.truncatedAnswer("No audio");
@@ -120,10 +118,10 @@ interface SoundSink {
 
 /** Passes on events up to the last one, which it returns. */
 async function readSoundEvents(
-  response: ServerResponse,
+  body: AnswerBody,
   { progress, pass, other }: SoundSink,
 ): Promise<json.JsonObject> {
-  const events = eventsOf(response, {
+  const events = eventsOf(body, {
     progress,
     bytesMax: MEDIA_LIMITS.speechBytesMax,
     eventCharsMax: MEDIA_LIMITS.speechEventCharsMax,
@@ -190,17 +188,19 @@ async function passOnText(
   { request, answer }: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
   const estimate = answer.started;
-  const { contentType } = response.head;
   const isJson = JSON_FORMAT.test(request.format);
-  const isEvents = contentType === EVENT_STREAM;
-  const isDocument = JSON_FORMAT.test(contentType) === isJson;
+  const { progress } = answer;
+  const trusted = isJson || request.stream ? null : "text";
+  const body = await openBody(response, { progress, trusted });
+  const isEvents = body.form === "events";
+  const isDocument = (body.form === "json") === isJson;
   if (isEvents !== request.stream || !(isEvents || isDocument)) {
-    answer.progress.onOddity("form_converted", 1);
+    progress.onOddity("form_converted", 1);
   }
-  answer.setTypeIfUnknown(isEvents ? "text/plain" : contentType);
+  answer.setTypeIfUnknown(isEvents ? "text/plain" : body.type);
   const parts = isEvents
-    ? readTextEvents(response, answer.progress)
-    : readDocument(response, isJson);
+    ? readTextEvents(body, progress)
+    : readDocument(body, isJson);
   let heard = "";
   for await (const { type, data } of parts) {
     answer.made = estimate;
@@ -230,32 +230,57 @@ async function passOnText(
  * requested, and others the reverse.
  */
 async function* readDocument(
-  response: ServerResponse,
+  body: AnswerBody,
   isJson: boolean,
 ): AsyncGenerator<ServerEvent> {
-  const { contentType } = response.head;
-  if (contentType === "text/html") {
-    throw errors.invalidAnswer("A web page instead of a transcription");
-  }
-  const text = await textIn(response, BYTES_MAX);
-  const parsed = JSON_FORMAT.test(contentType) && json.parseJson(text);
-  const data: json.JsonObject = json.isJsonObject(parsed) ? parsed : { text };
-  throwIfError(data, response.server);
-  if (isJson && typeof data.text !== "string" && !hasSegments(data)) {
-    throw errors.unsupportedAnswer("A transcription without text");
-  }
+  if (body.form === "page") await refuseBody(body, "a transcription");
+  const text = await textIn(body, BYTES_MAX);
+  const data = documentIn(text, { body, isJson });
   yield { type: DELTA, data: { delta: json.textOf(data.text) } };
   yield { type: DONE, data };
 }
 
+/** The members of a document. Throws the error that it reports. */
+function documentIn(
+  text: string,
+  { body: { form, response: { server } }, isJson }: {
+    body: AnswerBody;
+    isJson: boolean;
+  },
+): json.JsonObject {
+  const parsed = json.parseJson(text);
+  if (form !== "json") {
+    // Nobody dictates an error, but some servers report one as a text.
+    if (isErrorObject(parsed)) throwIfError(parsed, server);
+    return { text };
+  }
+  // Some servers make JSON of every answer, of a text, too.
+  if (typeof parsed === "string") return { text: parsed };
+  if (json.isJsonObject(parsed)) {
+    throwIfError(parsed, server);
+    if (typeof parsed.text === "string" || hasSegments(parsed)) return parsed;
+  }
+  const isOther = json.isJsonObject(parsed) || text.trimStart().startsWith("{");
+  if (isJson && isOther) {
+    throw errors.unsupportedAnswer("A transcription without text");
+  }
+  return { text };
+}
+
+/** Whether JSON is an error in OpenAI's form. */
+function isErrorObject(parsed: unknown): parsed is json.JsonObject {
+  return json.isJsonObject(parsed) && json.isJsonObject(parsed.error) &&
+    typeof parsed.error.message === "string";
+}
+
 /** The events of an answer, with those of other servers as OpenAI's. */
 async function* readTextEvents(
-  response: ServerResponse,
+  body: AnswerBody,
   progress: AttemptProgress,
 ): AsyncGenerator<ServerEvent> {
   let isForeign = false;
   let usage: json.JsonObject | undefined;
-  const events = eventsOf(response, { progress, bytesMax: BYTES_MAX });
+  const events = eventsOf(body, { progress, bytesMax: BYTES_MAX });
   for await (const event of events) {
     const delta = foreignDelta(event);
     isForeign ||= delta !== null;

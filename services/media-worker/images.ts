@@ -7,16 +7,16 @@ import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
 import {
-  ask,
+  type AnswerBody,
   EVENT_STREAM,
   eventsOf,
-  type MediaAttempt,
-  otherType,
+  openBody,
   piecesOf,
+  refuseBody,
   type ServerEvent,
   throwIfError,
-  usageOf,
-} from "./attempt.ts";
+} from "./answer_body.ts";
+import { ask, type MediaAttempt, usageOf } from "./attempt.ts";
 import { kindOf } from "./files/file_types.ts";
 import { encodeForm } from "./files/form.ts";
 
@@ -173,37 +173,41 @@ async function* partsOf(
   response: ServerResponse,
   attempt: ImageAttempt,
 ): AsyncGenerator<Part> {
-  const { contentType } = response.head;
-  if (contentType === EVENT_STREAM) {
-    const onHeld = (chars: number) => attempt.held.resize(chars);
-    const { progress } = attempt.answer;
-    const reading = { progress, bytesMax: BYTES_MAX, onHeld };
-    const events = eventsOf(response, reading);
-    for await (const { type, data } of events) {
-      // The last event of vLLM-Omni is a whole answer.
-      if (type === "image") return yield* partsIn(data);
-      const [, kind] = EVENT.exec(type) ?? [];
-      if (kind !== undefined) yield { kind, data, about: data };
-      else await passOther({ type, data }, attempt);
-    }
-    return;
-  }
+  const body = await openBody(response, attempt.answer);
+  if (body.form === "events") return yield* partsOfEvents(body, attempt);
   if (hasPartials(attempt.request)) {
     attempt.answer.progress.onOddity("form_converted", 1);
   }
-  if (contentType.startsWith("image/")) {
-    const b64_json = (await readBytes(response, attempt)).toString("base64");
+  if (isPicture(body)) {
+    const b64_json = (await readBytes(body, attempt)).toString("base64");
     return yield* partsIn({ data: [{ b64_json }] });
   }
-  if (!/^$|json$/.test(contentType)) {
-    throw otherType(contentType, "images");
-  }
-  const about = json.parseJson((await readBytes(response, attempt)).toString());
+  if (body.form !== "json") await refuseBody(body, "images");
+  const about = json.parseJson((await readBytes(body, attempt)).toString());
   if (!json.isJsonObject(about)) {
     throw errors.invalidAnswer("An answer that is not JSON");
   }
   throwIfError(about, response.server);
   yield* partsIn(about);
+}
+
+const isPicture = ({ form, type }: AnswerBody) =>
+  form === "file" && type.startsWith("image/");
+
+async function* partsOfEvents(
+  body: AnswerBody,
+  attempt: ImageAttempt,
+): AsyncGenerator<Part> {
+  const onHeld = (chars: number) => attempt.held.resize(chars);
+  const { progress } = attempt.answer;
+  const reading = { progress, bytesMax: BYTES_MAX, onHeld };
+  for await (const { type, data } of eventsOf(body, reading)) {
+    // The last event of vLLM-Omni is a whole answer.
+    if (type === "image") return yield* partsIn(data);
+    const [, kind] = EVENT.exec(type) ?? [];
+    if (kind !== undefined) yield { kind, data, about: data };
+    else await passOther({ type, data }, attempt);
+  }
 }
 
 /** Passes on an event that OpenAI does not have, such as one of progress. */
@@ -230,11 +234,11 @@ function partsIn(about: json.JsonObject): Part[] {
 
 /** A whole body, kept outside of the heap of JavaScript until it is complete. */
 async function readBytes(
-  response: ServerResponse,
+  body: AnswerBody,
   { held }: ImageAttempt,
 ): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of piecesOf(response, BYTES_MAX)) {
+  for await (const piece of piecesOf(body, BYTES_MAX)) {
     pieces.push(piece.slice());
     await held.grow(piece.length);
   }
@@ -283,14 +287,14 @@ async function fetchPicture(
       method: "GET",
       accept: "image/*",
       totalMs: Math.max(0, endsAtMs - server.now()),
-    }, (response) => {
-      const { contentType } = response.head;
-      if (!/json$|^text\//.test(contentType)) {
-        return readBytes(response, attempt);
+    }, async (response) => {
+      const body = await openBody(response, attempt.answer);
+      if (body.form !== "file") {
+        throw errors.unsupportedAnswer(`${body.form} instead of an image`);
       }
-      throw errors.unsupportedAnswer(`${contentType} instead of an image`);
+      if (body.start === null) throw errors.truncatedAnswer("An empty image");
+      return await readBytes(body, attempt);
     });
-    if (picture.length === 0) throw errors.truncatedAnswer("An empty image");
     return picture.toString("base64");
   } catch (error) {
     // The client did not send this request, so its refusal is the server's fault.

@@ -12,13 +12,13 @@ import * as json from "@gateway/shared/upstream/json";
 import type { Redact } from "@gateway/shared/upstream/error_response";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import {
-  ask,
-  type MediaAttempt,
-  otherType,
+  openBody,
   piecesOf,
+  refuseBody,
   textIn,
   throwIfError,
-} from "./attempt.ts";
+} from "./answer_body.ts";
+import { ask, type MediaAttempt } from "./attempt.ts";
 import { encodeForm } from "./files/form.ts";
 
 type VideoAttempt = MediaAttempt<media.VideoRequest>;
@@ -61,7 +61,7 @@ async function jobOf(attempt: VideoAttempt): Promise<media.EngineVideo | null> {
   // The job that was started: another attempt would start a second one.
   const begin = async (response: ServerResponse) => {
     answer.begin();
-    return toVideo(await readObject(response), attempt);
+    return toVideo(await readObject(response, attempt), attempt);
   };
   if (request.action === "create") {
     const { prompt, fields } = request;
@@ -112,7 +112,7 @@ async function retrieve({ id }: { id: string }, attempt: VideoAttempt) {
     statuses: [200, 404],
   }, (response) => {
     if (response.head.status === 404) throw missing();
-    return readObject(response);
+    return readObject(response, attempt);
   });
   return { ...data, id };
 }
@@ -123,8 +123,12 @@ const missing = () =>
     message: "The model server does not have this video.",
   });
 
-async function readObject(response: ServerResponse): Promise<json.JsonObject> {
-  const data = json.parseJson(await textIn(response, OBJECT_BYTES_MAX));
+async function readObject(
+  response: ServerResponse,
+  { answer }: VideoAttempt,
+): Promise<json.JsonObject> {
+  const body = await openBody(response, answer);
+  const data = json.parseJson(await textIn(body, OBJECT_BYTES_MAX));
   if (!json.isJsonObject(data)) throw invalidAnswer("A video that is not JSON");
   return data;
 }
@@ -246,8 +250,7 @@ function isPassedOn(
     headers,
     statuses: [200, 206, 404, 416],
   }, async (response) => {
-    const { status, contentType, contentEncoding, fileHeaders, framing } =
-      response.head;
+    const { status, contentEncoding, fileHeaders, framing } = response.head;
     if (status === 404) return false;
     if (status === 416) {
       throw new UpstreamError("request", {
@@ -256,8 +259,13 @@ function isPassedOn(
         message: "The file does not have this range.",
       });
     }
-    if (!FILE_TYPE.test(contentType)) {
-      throw otherType(contentType, "a video");
+    // A part may begin like anything.
+    const body = await openBody(response, {
+      progress: answer.progress,
+      trusted: status === 206 ? "file" : null,
+    });
+    if (body.form !== "file" || !FILE_TYPE.test(body.type)) {
+      return await refuseBody(body, "a video");
     }
     // A part of a compressed file is none of the file.
     if (status === 206 && !isPlain(contentEncoding)) {
@@ -267,11 +275,11 @@ function isPassedOn(
       ? { ...fileHeaders, "content-length": String(framing) }
       : fileHeaders;
     answer.head = {
-      content_type: contentType,
+      content_type: body.type,
       headers,
       status: status === 206 ? 206 : 200,
     };
-    for await (const piece of piecesOf(response, VIDEO_LIMITS.fileBytesMax)) {
+    for await (const piece of piecesOf(body, VIDEO_LIMITS.fileBytesMax)) {
       await answer.write(piece);
     }
     // An empty file has only the head.

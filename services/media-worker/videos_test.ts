@@ -148,8 +148,14 @@ const faults: { [code: string]: Fault[] } = {
     ],
     ["too much", retrieve, json({ ...queued, x: "x".repeat(300_000) })],
     ["a page instead of a film", content, [
-      part("text/html"),
-      modelAnswers.CLOSE,
+      modelAnswers.typed("text/html"),
+      modelAnswers.chunk("<p>abc"),
+      modelAnswers.lastChunk,
+    ]],
+    ["an error under the label of a film", content, [
+      modelAnswers.typed("video/mp4"),
+      modelAnswers.chunk('{"detail":"Gone"}'),
+      modelAnswers.lastChunk,
     ]],
   ],
   invalid_request: [

@@ -1,9 +1,8 @@
 /** Runs chat completions on the only kind of backend: any server with OpenAI's API. */
-import { Buffer } from "node:buffer";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type * as chat from "@gateway/shared/openai/chat";
 import { usageOfTokens } from "@gateway/shared/openai/completion";
-import { isPlain } from "@gateway/shared/upstream/http/content_coding";
+import { noteOddities, readStart } from "@gateway/shared/upstream/body_form";
 import { invalidAnswer } from "@gateway/shared/upstream/http/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import {
@@ -11,7 +10,6 @@ import {
   type ModelServerOptions,
   type ServerResponse,
 } from "@gateway/shared/upstream/model_server";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { SseParser } from "@gateway/shared/upstream/http/sse_parser";
 import {
   corruptedRequest,
@@ -260,77 +258,6 @@ interface EventReading {
   answer: ChatAnswer;
   start: Uint8Array | null;
 }
-
-/** Counts the oddities that show before the body is read. */
-export function noteOddities(
-  { head: { contentType, contentEncoding } }: ServerResponse,
-  { form, progress }: { form: BodyForm; progress: AttemptProgress },
-): void {
-  if (form !== (LABELS[contentType] ?? "json")) {
-    progress.onOddity("label_ignored", 1);
-  }
-  if (!isPlain(contentEncoding)) progress.onOddity("coding_unasked", 1);
-}
-
-/** What a body is. */
-export type BodyForm = "events" | "json" | "page";
-
-/** If this many bytes do not show the form of a body, its content type decides. */
-const TELLING_BYTES = 16;
-
-/** The first bytes of a body, and what it is. */
-export interface BodyStart {
-  /** Null if the body is empty; valid until the next read. */
-  bytes: Uint8Array | null;
-  form: BodyForm;
-}
-
-/**
- * Reads enough of a body to tell what it is: some servers ignore `stream`, in either
- * direction, and some send a wrong content type or none. The content type decides only
- * where the first bytes do not.
- */
-export async function readStart(
-  { connection, head: { contentType } }: ServerResponse,
-): Promise<BodyStart> {
-  let bytes = await connection.read();
-  let form = formOf(bytes);
-  while (bytes !== null && form === null && bytes.length < TELLING_BYTES) {
-    // A copy, since the next read takes the buffer.
-    const before = new Uint8Array(bytes);
-    const piece = await connection.read();
-    bytes = piece === null ? before : Buffer.concat([before, piece]);
-    form = formOf(bytes);
-    if (piece === null) break;
-  }
-  return { bytes, form: form ?? LABELS[contentType] ?? "json" };
-}
-
-const OPENING_BRACE = 0x7b;
-const LESS_THAN = 0x3c;
-const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
-
-/** What a body is that begins with these bytes; null if that does not show yet. */
-function formOf(bytes: Uint8Array | null): BodyForm | null {
-  if (bytes === null) return null;
-  const isMarked = BYTE_ORDER_MARK.every((byte, i) => bytes[i] === byte);
-  let at = isMarked ? BYTE_ORDER_MARK.length : 0;
-  while (isSpace(bytes[at])) at++;
-  if (bytes[at] === OPENING_BRACE) return "json";
-  if (bytes[at] === LESS_THAN) return "page";
-  const start = bytes.subarray(at, at + TELLING_BYTES);
-  const text = String.fromCharCode(...start);
-  return /^(data|event|id|retry)?:/.test(text) ? "events" : null;
-}
-
-/** Whether JSON allows a byte between its values: space, tab, CR or LF. */
-const isSpace = (byte: number | undefined) =>
-  byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
-
-const LABELS: { readonly [contentType: string]: BodyForm } = {
-  "text/event-stream": "events",
-  "text/html": "page",
-};
 
 /**
  * Details are not summed: few servers that return one choice per request report any.

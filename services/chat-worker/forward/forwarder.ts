@@ -4,6 +4,7 @@ import { urlOfPath } from "@gateway/shared/forward/other_paths";
 import { bodyFor, type ForwardRequest } from "@gateway/shared/forward/request";
 import { withoutTools } from "@gateway/shared/forward/tool_types";
 import type { Usage } from "@gateway/shared/openai/completion";
+import { noteOddities, readStart } from "@gateway/shared/upstream/body_form";
 import { invalidAnswer } from "@gateway/shared/upstream/http/errors";
 import type {
   ModelServer,
@@ -12,7 +13,6 @@ import type {
 import type { JobCall, JobCost } from "@gateway/shared/worker/job";
 import type { AnswerMemory } from "@gateway/shared/worker/memory";
 import type { Pool } from "@gateway/shared/worker/service";
-import { noteOddities, readStart } from "../backends/openai.ts";
 import type { ForwardAttempt } from "./attempt.ts";
 import { passEvents } from "./events.ts";
 import { passOn, type ReadAnswer, readAnswer } from "./whole_answer.ts";

@@ -10,6 +10,7 @@ import {
   type WholeAnswer,
 } from "@gateway/shared/forward/usage";
 import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
+import type { BodyStart } from "@gateway/shared/upstream/body_form";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import {
   invalidAnswer,
@@ -22,7 +23,6 @@ import type {
 } from "@gateway/shared/upstream/model_server";
 import type { JobCall } from "@gateway/shared/worker/job";
 import type { HeldBytes } from "@gateway/shared/worker/memory";
-import type { BodyStart } from "../backends/openai.ts";
 import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
 import { failureOf } from "./events.ts";
 import { BYTES_PER_TOKEN } from "@gateway/shared/openai/tokens";
