@@ -89,11 +89,14 @@ export async function begin(
   return { answered, outcome, call };
 }
 
+/** Lines of their own, also right before an event. */
+const KEEP_ALIVES = /^:.*\n+/gm;
+
 function readEvents(text: string, outcome: ChatOutcome): void {
   const contents: string[] = [];
   // Behind the last one is nothing, or an event that was cut.
-  for (const event of text.split("\n\n").slice(0, -1)) {
-    if (event.startsWith(":")) continue;
+  const events = text.replaceAll(KEEP_ALIVES, "").split("\n\n").slice(0, -1);
+  for (const event of events) {
     assert.ok(event.startsWith("data: "), event);
     assert.equal(outcome.kind, "broken", "nothing follows the last event");
     const data = event.slice("data: ".length);

@@ -51,12 +51,17 @@ export interface InProcessEdge extends AsyncDisposable {
   settlements(): (RunOutcome | null)[];
 }
 
-/** Timers that are gone when what they belong to is closed. */
+/**
+ * Timers that are gone when what they belong to is closed, and that are not set after
+ * that: requests which end with it still schedule their last messages.
+ */
 export class Timers {
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
+  #isClosed = false;
 
-  /** Runs a function once, after `waitMs`. */
+  /** Runs a function once, after `waitMs`, unless they are closed. */
   schedule(run: () => void, waitMs: number): void {
+    if (this.#isClosed) return;
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
       run();
@@ -65,7 +70,8 @@ export class Timers {
   }
 
   /** Runs none of them any more. */
-  clear(): void {
+  close(): void {
+    this.#isClosed = true;
     this.#timers.forEach(clearTimeout);
   }
 }
@@ -84,6 +90,7 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
   const id = newInstanceId();
   const { slower = 1, log = silentLog } = options;
   const link = await connectTo(options.servers, `edge ${id}`, log);
+  waitLonger(link, slower);
   const soon = new Timers();
   const dispatcher = new Dispatcher({
     bus: link,
@@ -121,9 +128,16 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
       await app[Symbol.asyncDispose]();
       leaveBus();
       await link.close();
-      soon.clear();
+      soon.close();
     },
   };
+}
+
+/** Lets requests to workers wait for so many times longer. */
+function waitLonger(link: BusLink, slower: number): void {
+  const request = link.request.bind(link);
+  link.request = (subject, payload, { timeoutMs }) =>
+    request(subject, payload, { timeoutMs: slower * timeoutMs });
 }
 
 /** Requests run in the order of their admission, unless their clients have left. */

@@ -129,7 +129,7 @@ export async function startFamily(
   const kill = async () => {
     clearInterval(ticker);
     await link.close();
-    soon.clear();
+    soon.close();
     killed.abort(new Error("Killed"));
     close();
   };
