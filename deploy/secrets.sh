@@ -4,6 +4,8 @@
 #   deploy/secrets.sh                     create what is missing
 #   deploy/secrets.sh rotate redis-edge   add a new password; the old one stays valid
 #   deploy/secrets.sh retire              remove the old passwords
+#   deploy/secrets.sh model-key NAME      write the key of a model server, from the standard
+#                                         input, for `api_key_env`; workers read it at once
 #   deploy/secrets.sh load                let all running servers of Redis and NATS read them
 #
 # NATS has one password per user, so its old one becomes invalid when it reads the new one.
@@ -63,6 +65,17 @@ case "${1:-make}" in
     case "$2" in redis-*) cat "$file" | overwrite "$file.old" ;; esac
     new_password | overwrite "$file"
     ;;
+  model-key)
+    case "${2:-}" in
+      "" | [0-9]* | *[!A-Za-z0-9_]*)
+        echo "Usage: deploy/secrets.sh model-key NAME, a name such as HOSTED_API_KEY" >&2; exit 2 ;;
+    esac
+    key=$(cat)
+    : "${key:?The standard input has no key}"
+    mkdir -p "$dir/model_keys" && chmod 755 "$dir/model_keys"
+    # Renamed, so that a worker reads the old key or the new one.
+    printf %s "$key" | overwrite "$dir/model_keys/.$2.new"
+    mv "$dir/model_keys/.$2.new" "$dir/model_keys/$2"; exit ;;
   retire) rm -f "$dir"/*.old ;;
   load)
     # A server that has not loaded the operator's new password knows only the old one.
@@ -75,13 +88,14 @@ case "${1:-make}" in
         *) docker compose exec -T "$server" sh -c 'REDISCLI_AUTH=$(cat) redis-cli -e --user operator acl load' <"$operator" ;;
       esac
     done; exit ;;
-  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 # Grafana reads its password at its first start only, so it cannot be rotated here.
 for name in $names grafana-admin; do
   file=$(file_of "$name")
   [ -s "$file" ] || new_password | write "$file"
 done
+mkdir -p "$dir/model_keys" && chmod 755 "$dir/model_keys"
 # The key of a model server is the operator's: empty until they enter it.
 [ -e "$dir/upstream_api_key" ] || printf '' | write "$dir/upstream_api_key"
 render

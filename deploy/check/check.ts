@@ -14,17 +14,18 @@ import {
   type Env,
   EXIT_CONFIG,
   parseEnv,
-  secret,
 } from "@gateway/shared/process/env";
 import {
   COMMON_VARIABLES,
   NATS_VARIABLES,
   REDIS_VARIABLES,
 } from "@gateway/shared/process/service_variables";
+import { backendKeys } from "@gateway/shared/worker/backend_keys";
 import {
-  backendKeys,
+  MODEL_KEYS_VARIABLES,
   MODEL_PROXY_VARIABLES,
   proxiesOf,
+  UPSTREAM_KEY_VARIABLES,
 } from "@gateway/shared/worker/config";
 import {
   askServer,
@@ -56,8 +57,9 @@ const OTHER_VARIABLES = {
 };
 const MODEL_VARIABLES = {
   ...CATALOG_VARIABLES,
+  ...MODEL_KEYS_VARIABLES,
   ...MODEL_PROXY_VARIABLES,
-  [UPSTREAM_KEY_ENV]: secret().optional(),
+  ...UPSTREAM_KEY_VARIABLES,
 };
 
 /** Says what is wrong or what was found. Returns the exit code. */
@@ -75,13 +77,12 @@ export async function check(options: CheckOptions): Promise<number> {
   };
   attempt(() => parseEnv(OTHER_VARIABLES, env, readFile));
   const values = attempt(() => parseEnv(MODEL_VARIABLES, env, readFile));
-  const upstreamKey = values?.[UPSTREAM_KEY_ENV];
-  const hasUpstreamKey = upstreamKey !== undefined;
+  const hasUpstreamKey = values?.[UPSTREAM_KEY_ENV] !== undefined;
   const catalog = values &&
     attempt(() => catalogVariables.catalogOf(values, { hasUpstreamKey }));
-  const given = { ...env, [UPSTREAM_KEY_ENV]: upstreamKey };
+  const directory = values?.MODEL_KEYS_DIR;
   const keys = catalog && options.hasKeys
-    ? attempt(() => backendKeys(catalog, given))
+    ? attempt(() => backendKeys(catalog.file, { env, readFile, directory }))
     : null;
   if (values === null || catalog === null || faults.length > 0) {
     for (const { message } of faults) say(message);

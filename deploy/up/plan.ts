@@ -1,14 +1,25 @@
 /** What `up` starts: read from the environment, then planned as processes. */
 import { resolve } from "node:path";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
-import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import { familyOf } from "@gateway/shared/models/kinds";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
-import { type ConfigOf, parseEnv, secret } from "@gateway/shared/process/env";
+import {
+  ConfigError,
+  type ConfigOf,
+  parseEnv,
+} from "@gateway/shared/process/env";
 import { natsUrls, redisUrl } from "@gateway/shared/process/service_variables";
 import {
+  type BackendKeys,
+  backendKeys,
+  type KeyPlaces,
+} from "@gateway/shared/worker/backend_keys";
+import {
+  MODEL_KEYS_VARIABLES,
   MODEL_PROXY_VARIABLES,
   proxiesOf,
+  UPSTREAM_KEY_VARIABLES,
 } from "@gateway/shared/worker/config";
 import type { ProxyVariables } from "@gateway/shared/upstream/http/proxy";
 import type { Program, Unit } from "./cluster.ts";
@@ -43,8 +54,9 @@ export interface ProgramContext {
 const VARIABLES = {
   NATS_URL: natsUrls().optional(),
   REDIS_URL: redisUrl().optional(),
-  [catalogVariables.UPSTREAM_KEY_ENV]: secret().optional(),
+  ...UPSTREAM_KEY_VARIABLES,
   ...catalogVariables.CATALOG_VARIABLES,
+  ...MODEL_KEYS_VARIABLES,
   ...MODEL_PROXY_VARIABLES,
 };
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
@@ -88,6 +100,8 @@ const CHAT_WORKER_ONLY = /^(UPSTREAM_API|CACHE_SALT)_KEY(_FILE)?$/;
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE =
   /^(MODELS|(NATS|REDIS|UPSTREAM|CACHE_SALT|OIDC)_\w+)_FILE$/;
+/** Variables of workers that name where keys of model servers are. */
+const KEY_VARIABLE = /_(KEY|TOKEN)_FILE$|^MODEL_KEYS_DIR$/;
 
 /** What the environment says about stores and models: {@link readSettings}. */
 export interface Settings extends ConfigOf<typeof VARIABLES> {
@@ -95,7 +109,7 @@ export interface Settings extends ConfigOf<typeof VARIABLES> {
   hasSimulator: boolean;
   /** The way to model servers. */
   proxies: ProxyVariables;
-  catalog: Catalog;
+  catalog: ModelCatalog;
   /** The key of a model server that this variable holds. */
   keyOf: (variable: string) => string | undefined;
 }
@@ -111,17 +125,27 @@ export function readSettings(env: Environment, cwd: string): Settings {
   const modelsCatalog = catalogVariables.catalogIfGiven(values, {
     hasUpstreamKey: upstreamKey !== undefined,
   });
+  const catalog = modelsCatalog ??
+    catalogVariables.catalogFromSimulator("http://simulator/v1");
+  const directory = values.MODEL_KEYS_DIR;
+  const keys = keysOf(catalog, { env, readFile, directory });
   return {
     ...values,
     hasSimulator: modelsCatalog === undefined,
     proxies: proxiesOf(values),
-    catalog: modelsCatalog ??
-      catalogVariables.catalogFromSimulator("http://simulator/v1"),
-    keyOf: (variable) =>
-      variable === catalogVariables.UPSTREAM_KEY_ENV
-        ? upstreamKey
-        : env[variable]?.trim(),
+    catalog,
+    keyOf: (variable) => keys.get(variable),
   };
+}
+
+/** The keys of model servers; none if one is missing, which workers say themselves. */
+function keysOf(catalog: ModelCatalog, places: KeyPlaces): BackendKeys {
+  try {
+    return backendKeys(catalog.file, places);
+  } catch (error) {
+    if (error instanceof ConfigError) return new Map();
+    throw error;
+  }
 }
 
 /**
@@ -217,7 +241,9 @@ export function serviceProgram(
     `${ROOT}/shared`,
     // Argon2 is native code and reads `ldd` to select its build.
     ...isConsole ? ["/usr/bin/ldd"] : [],
-    ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))
+    ...Object.keys(env).filter((variable) =>
+      FILE_VARIABLE.test(variable) || (isWorker && KEY_VARIABLE.test(variable))
+    )
       .flatMap((variable) => env[variable] || []),
   ];
   // Deno cannot express a path with a comma in the list.

@@ -28,14 +28,17 @@ Deno.test("a service may read only files that its variables name; only chat work
     UPSTREAM_API_KEY: "secret",
     REDIS_CERT_FILE: "",
     OTHER_FILE: "/etc/shadow",
+    HOSTED_API_KEY_FILE: "/run/secrets/hosted",
+    MODEL_KEYS_DIR: "/run/keys",
     NATS_URL_FILE: "/run/secrets/nats_url",
   });
   const files = [`${ROOT}/services`, `${ROOT}/shared`];
   files.push("/etc/pki/ca.pem", "/run/secrets/redis");
+  const keys = ["/run/secrets/hosted", "/run/keys"];
   const cases: [name: ProgramName, readable: string[], redis?: string][] = [
     ["edge-auth", files, "redis://redis"],
-    ["media-worker", files],
-    ["chat-worker", [...files, "/run/secrets/upstream"]],
+    ["media-worker", [...files, ...keys]],
+    ["chat-worker", [...files, "/run/secrets/upstream", ...keys]],
   ];
   for (const [name, readable, redis] of cases) {
     const { args, env } = serviceProgram(context, name);

@@ -1,20 +1,22 @@
 /** The only file of this service that reads the environment. */
-import { UPSTREAM_KEY_ENV } from "@gateway/shared/models/catalog_variables";
 import {
   ConfigError,
   integer,
   parseEnv,
   secret,
 } from "@gateway/shared/process/env";
-import { WORKER_VARIABLES, workerConfig } from "@gateway/shared/worker/config";
+import {
+  UPSTREAM_KEY_VARIABLES,
+  WORKER_VARIABLES,
+  workerConfig,
+} from "@gateway/shared/worker/config";
 
 /**
  * Every variable of the chat worker, except the backend keys that `MODELS_FILE` names.
  */
 export const CHAT_WORKER_VARIABLES = {
   ...WORKER_VARIABLES,
-  [UPSTREAM_KEY_ENV]: secret().optional()
-    .describe("API key for UPSTREAM_BASE_URL; if absent, none is sent"),
+  ...UPSTREAM_KEY_VARIABLES,
   CACHE_SALT_KEY: secret().optional().describe(
     "Key of the salts that keep accounts apart in the caches of model servers with cache_salt; the same for all workers. If absent, each worker makes one up, so that they share no caches",
   ),
@@ -32,13 +34,13 @@ export function readConfig() {
   const settings = parseEnv(CHAT_WORKER_VARIABLES, env, Deno.readTextFileSync);
   const config = workerConfig(settings, {
     env,
+    readFile: Deno.readTextFileSync,
     family: "chat",
     slots: settings.SLOTS,
-    upstreamKey: settings[UPSTREAM_KEY_ENV],
     cacheSaltKey: settings.CACHE_SALT_KEY,
   });
-  const { size, servers } = config.catalog;
-  if (size + servers.length > 0) return config;
+  const { models, servers } = config.list.value.file;
+  if (models.length + servers.length > 0) return config;
   throw new ConfigError("the models file", [
     'models: none has the kind "chat", "embedding" or "rerank", so this ' +
     "service has nothing to run. Models of other kinds need only the media-worker",

@@ -21,5 +21,6 @@ export function readConfig() {
   const env = Deno.env.toObject();
   const settings = parseEnv(MEDIA_WORKER_VARIABLES, env, Deno.readTextFileSync);
   const slots = settings.MEDIA_SLOTS;
-  return workerConfig(settings, { env, family: "media", slots });
+  const readFile = Deno.readTextFileSync;
+  return workerConfig(settings, { env, readFile, family: "media", slots });
 }

@@ -20,12 +20,19 @@ interface Beginning<Model> {
 
 /** Models by their ids, which are also found by their aliases. */
 export class NamedModels<Model extends Named> extends Map<string, Model> {
-  readonly #exact: ReadonlyMap<string, Model>;
+  #exact: ReadonlyMap<string, Model> = new Map();
   /** The longest first, which counts. */
-  readonly #beginnings: readonly Beginning<Model>[];
+  #beginnings: readonly Beginning<Model>[] = [];
 
   constructor(models: readonly Model[]) {
-    super(models.map((model) => [model.id, model]));
+    super();
+    this.setAll(models);
+  }
+
+  /** Has these models instead of all others. */
+  protected setAll(models: readonly Model[]): void {
+    this.clear();
+    for (const model of models) this.set(model.id, model);
     const names = models.flatMap((model) =>
       model.aliases.map((alias) => ({ alias, model }))
     );

@@ -1,251 +1,28 @@
-/**
- * The format of `models.json`: what edges offer, and workers run. An unknown member is
- * a mistake. Descriptions become part of the schema that editors show.
- */
-import * as z from "zod";
+/** The models of an installation: those of `models.json`, and those that servers list. */
+import type * as z from "zod";
 import type { ServerLists } from "../bus/server_lists.ts";
-import { MEDIA_LIMITS, REQUEST_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
-import { ConfigError } from "../process/env.ts";
 import { expectationOf } from "../openai/request_fault.ts";
+import { ConfigError } from "../process/env.ts";
 import { didYouMean, formatPath, nameOfType } from "../process/error_text.ts";
-import { aliasMistakes, NamedModels } from "./aliases.ts";
+import { NamedModels } from "./aliases.ts";
+import { hasEquals, isHosted } from "./backend.ts";
+import { CURRENCY_DEFAULT, type PriceTable, priceTable } from "./price_list.ts";
 import {
-  backend,
-  hasEquals,
-  isHosted,
-  members,
-  mistake,
-  namedBackend,
-  positive,
-  textOf,
-} from "./backend.ts";
-import { dialectMembers } from "./dialects.ts";
-import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
-import {
-  CURRENCY_DEFAULT,
-  priceMistakes,
-  pricesSchema,
-  type PriceTable,
-  priceTable,
-} from "./price_list.ts";
-import {
-  backendsOf,
-  kindIn,
-  pricesIn,
-  type ServerConfig,
-  serverSchema,
-} from "./servers.ts";
+  CREATED_DEFAULT,
+  MEDIA,
+  type ModelConfig,
+  modelsFileSchema,
+} from "./models_file.ts";
+import { backendsOf, kindIn, pricesIn, type ServerConfig } from "./servers.ts";
 
-/** The model of the service specification. */
-export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
-
-const UNIX_SECONDS_MAX = 2 ** 32 - 1;
-/** 1 January 2026. Clients show this time and sort by it. */
-const CREATED_DEFAULT = 1_767_225_600;
-
-/** What a model may be called, and how that is said in errors. */
-const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:\/@+-]*$/;
-const MODEL_ALIAS = /^(?:\*|[A-Za-z0-9][A-Za-z0-9._:\/@+-]*\*?)$/;
-const ID_CHARACTERS = "letters, digits, '.', '_', ':', '/', '@', '+' or '-'";
-
-const passField = textOf(
-  /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_.-]{0,63}$/,
-  "the name of a request field",
-);
-
-/** What parts of messages may be, besides text. */
-const MEDIA = ["image", "audio", "video", "file"] as const;
-
-/** A kind of message part that a model may accept. */
-export type Medium = typeof MEDIA[number];
-
-const acceptedMedia = (
-  { vision = false, accepts = [] }: {
-    vision?: boolean | undefined;
-    accepts?: Medium[] | undefined;
-  },
-): ReadonlySet<Medium> =>
-  new Set<Medium>(vision ? [...accepts, "image"] : accepts);
-
-const TOKEN_KINDS: readonly ModelKind[] = ["chat", "embedding", "rerank"];
-/** The kinds whose requests have fields that may be refused. */
-const FORWARDED_KINDS: readonly ModelKind[] = [
-  "chat",
-  "image",
-  "speech",
-  "transcription",
-  "video",
-];
-
-/** The kinds of models that a member is for, unless it is for all. */
-const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
-  ["context_tokens", TOKEN_KINDS],
-  ["dialect", FORWARDED_KINDS],
-  ["refuse_fields", FORWARDED_KINDS],
-  ["only_known_fields", FORWARDED_KINDS],
-  ...[
-    "output_tokens",
-    "choices",
-    "vision",
-    "accepts",
-    "pass_fields",
-    "stateful",
-    "affinity",
-    "cache_salt",
-    ...Object.keys(dialectMembers).filter((name) => name !== "dialect"),
-  ].map((name): [string, ModelKind[]] => [name, ["chat"]]),
-  ["drop_tool_types", ["chat"]],
-  ["forward_paths", TOKEN_KINDS],
-  ["image_format_field", ["image"]],
-  ["stream_format_field", ["speech"]],
-  ["input_characters", ["speech"]],
-  ["prompt_characters", ["image", "video"]],
-  ["images", ["image"]],
-  ["file_bytes", ["image", "transcription", "video"]],
-]);
-
-/** `"chat"`, `"image" or "video"`. */
-const KINDS = new Intl.ListFormat("en", { type: "disjunction" });
-
-const model = members({
-  // No blanks, no wildcards, nothing that needs quoting.
-  id: z.string().max(REQUEST_LIMITS.modelCharsMax).regex(MODEL_ID, {
-    error: `expected ${ID_CHARACTERS}`,
-  }).describe("The value of `model` in requests."),
-  aliases: z.array(
-    z.string().max(REQUEST_LIMITS.modelCharsMax).regex(MODEL_ALIAS, {
-      error: `expected ${ID_CHARACTERS}, and at most one '*', at the end`,
-    }),
-  ).max(64).default([]).describe(
-    "Other names by which requests may call the model, such as gpt-4o or, for all names with this beginning, claude-haiku-*. A name counts before a beginning, and the longest beginning before shorter ones.",
-  ),
-  kind: z.enum(MODEL_KINDS).default("chat").describe("What it makes."),
-  owned_by: z.string().min(1).max(100).default("gateway")
-    .describe("Shown by GET /v1/models."),
-  created: z.int().min(0).max(UNIX_SECONDS_MAX).default(CREATED_DEFAULT)
-    .describe("Unix seconds, shown by GET /v1/models."),
-  context_tokens: positive.optional()
-    .describe("Prompt and answer together. If absent, the backend decides."),
-  output_tokens: positive.optional()
-    .describe("Upper bound of max_tokens. If absent, the backend decides."),
-  choices: positive.max(REQUEST_LIMITS.nMax).optional()
-    .describe("Upper bound of n. If absent, the backend decides."),
-  input_characters: positive.max(MEDIA_LIMITS.textCharsMax).optional()
-    .meta({ default: MEDIA_LIMITS.speechCharsMax })
-    .describe("Upper bound of the characters of input."),
-  prompt_characters: positive.max(MEDIA_LIMITS.textCharsMax).optional()
-    .meta({ default: MEDIA_LIMITS.promptCharsMax })
-    .describe("Upper bound of the characters of prompt."),
-  images: positive.max(MEDIA_LIMITS.imagesOfModelMax).optional()
-    .meta({ default: MEDIA_LIMITS.imagesMax })
-    .describe("Upper bound of the images that one request makes."),
-  file_bytes: positive.max(UPLOAD_LIMITS.fileOfModelBytesMax).optional()
-    .describe(
-      "Upper bound of one file, in bytes. Default: 26,214,400 (25 MiB) for a recording, 50,000,000 for an image to edit, 20,971,520 (20 MiB) for the first image of a video.",
-    ),
-  vision: z.boolean().optional().meta({ default: false })
-    .describe("The same as image in accepts."),
-  accepts: z.array(z.enum(MEDIA)).optional().meta({ default: [] }).describe(
-    "What parts of messages may be, besides text. If absent, none in chat completions; in forwarded requests the server decides.",
-  ),
-  fetches_urls: z.boolean().optional().describe(
-    "Whether requests may name http and https addresses, which the server would fetch. Default: only if all backends are hosted, which means https and the dialect openai, dashscope or anthropic.",
-  ),
-  pass_fields: z.array(passField).max(64).optional().meta({ default: [] })
-    .describe(
-      "Has no effect any more: all request fields are passed on unchanged.",
-    ),
-  refuse_fields: z.array(passField).max(64).optional().meta({ default: [] })
-    .describe(
-      "Request fields that are refused, besides those that never pass.",
-    ),
-  only_known_fields: z.boolean().optional().meta({ default: false }).describe(
-    "Whether request fields that the description of the API does not list are refused.",
-  ),
-  stateful: z.boolean().optional().meta({ default: false }).describe(
-    "Whether POST /v1/responses may name what its only server has stored: previous_response_id, conversation, background. Responses of one caller can then be continued by all others of the model.",
-  ),
-  affinity: z.enum(["session", "none"]).optional().describe(
-    "session: requests of one conversation go to the same of several equal servers, which then finds its beginning in its cache, unless that one has more than 1.25 times the mean load. Default: session, if several servers of a chat model have the lowest preference that any has.",
-  ),
-  prices: pricesSchema.optional(),
-  backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
-}).superRefine(({ kind, ...model }, context) => {
-  for (const { name, message } of priceMistakes(kind, model.prices ?? {})) {
-    context.addIssue(mistake(message, ["prices", name]));
-  }
-  const refuse = (members: object, ...path: (string | number)[]) => {
-    for (const name of Object.keys(members)) {
-      const kinds = KINDS_OF_MEMBER.get(name) ?? [kind];
-      if (kinds.includes(kind)) continue;
-      const named = KINDS.format(kinds.map((each) => `"${each}"`));
-      const message = `only for models of the kind ${named}`;
-      context.addIssue(mistake(message, [...path, name]));
-    }
-  };
-  refuse(model);
-  model.backends.forEach((each, index) => refuse(each, "backends", index));
-}).transform((model) => ({
-  ...model,
-  accepts: acceptedMedia(model),
-  /** Whether the operator has said what it accepts. */
-  states_media: model.accepts !== undefined || model.vision !== undefined,
-  refuse_fields: model.refuse_fields ?? [],
-  only_known_fields: model.only_known_fields ?? false,
-  stateful: model.stateful ?? false,
-  backends: model.backends.map((backend, index) => ({
-    ...namedBackend(backend, backend.name ?? `${backend.type}-${index + 1}`),
-    model: backend.model,
-  })),
-  affinity: model.affinity ??
-    (model.kind === "chat" && hasEquals(model.backends) ? "session" : "none"),
-  fetches_urls: model.fetches_urls ?? model.backends.every(isHosted),
-})).superRefine((model, context) => {
-  const { context_tokens = Infinity, output_tokens = 0 } = model;
-  if (model.stateful && model.backends.length > 1) {
-    const message = "only for models with one backend, which stores responses";
-    context.addIssue(mistake(message, ["stateful"]));
-  }
-  if (output_tokens > context_tokens) {
-    context.addIssue(mistake("larger than context_tokens", ["output_tokens"]));
-  }
-  const names = model.backends.map(({ name }) => name);
-  for (const [index, name] of repeated(names)) {
-    const message = `another backend of this model is called '${name}' too`;
-    context.addIssue(mistake(message, ["backends", index, "name"]));
-  }
-});
-
-const file = members({
-  $schema: z.string().optional().describe("For editors."),
-  models: z.array(model).max(1_000).default([]).describe(
-    "What the gateway offers under names of its own.",
-  ),
-  servers: z.array(serverSchema).max(64).default([]).describe(
-    "Servers whose models are offered under the names that they have there.",
-  ),
-}).superRefine(({ models, servers }, context) => {
-  if (models.length + servers.length === 0) {
-    context.addIssue(mistake("expected at least 1 element", ["models"]));
-  }
-  for (const [index, name] of repeated(servers.map(({ name }) => name))) {
-    const message = `another server is called '${name}' too`;
-    context.addIssue(mistake(message, ["servers", index, "name"]));
-  }
-  for (const [index, id] of repeated(models.map(({ id }) => id))) {
-    const message = `another model is called '${id}' too`;
-    context.addIssue(mistake(message, ["models", index, "id"]));
-  }
-  for (const { path, message } of aliasMistakes(models)) {
-    context.addIssue(mistake(message, ["models", ...path]));
-  }
-});
-
-/** One model of the file, with all defaults. */
-export type ModelConfig = z.output<typeof model>;
-
-/** One server of a model, with all defaults. */
-export type BackendConfig = ModelConfig["backends"][number];
+export {
+  type BackendConfig,
+  type CatalogFile,
+  catalogJsonSchema,
+  DEFAULT_MODEL_ID,
+  type Medium,
+  type ModelConfig,
+} from "./models_file.ts";
 
 /**
  * All models by id: those of the file, in its order, then those that servers list, as
@@ -258,46 +35,97 @@ export interface Catalog extends ReadonlyMap<string, ModelConfig> {
   readonly servers: readonly ServerConfig[];
   /** Whether a model is known, but no worker runs it at the moment. */
   isAway(id: string): boolean;
-  /** Whether nobody has said yet what the servers list. */
+  /** Whether nobody has said yet what one of the servers lists. */
   readonly isPending: boolean;
   /** What the prices of the models are together. */
   readonly prices: PriceTable;
+  /** Changes with the models. */
+  readonly revision: number;
 }
 
-/** The models of a file, to which those that servers list are added. */
+/** What a file of models says. */
+export interface FileContent {
+  readonly models: readonly ModelConfig[];
+  readonly servers: readonly ServerConfig[];
+  readonly prices: PriceTable;
+}
+
+/**
+ * The models of a file, to which those that servers list are added. Whoever holds it
+ * sees every change; a request that takes long holds a {@link snapshot}.
+ */
 export class ModelCatalog extends NamedModels<ModelConfig> implements Catalog {
-  #listed: readonly string[] = [];
+  #file: FileContent;
+  /** What the servers list; null: nobody has said it yet. */
+  #lists: ServerLists | null = null;
   #away: ReadonlySet<string> = new Set();
-  #isPending: boolean;
+  #revision = 0;
 
   constructor(
     models: readonly ModelConfig[],
-    readonly servers: readonly ServerConfig[] = [],
-    readonly prices: PriceTable = { currency: CURRENCY_DEFAULT, id: null },
+    servers: readonly ServerConfig[] = [],
+    prices: PriceTable = { currency: CURRENCY_DEFAULT, id: null },
   ) {
     super(models);
-    this.#isPending = servers.length > 0;
+    this.#file = { models, servers, prices };
+  }
+
+  /** What the file says, without what servers list. */
+  get file(): FileContent {
+    return this.#file;
+  }
+
+  get servers(): readonly ServerConfig[] {
+    return this.#file.servers;
+  }
+
+  get prices(): PriceTable {
+    return this.#file.prices;
   }
 
   get isPending(): boolean {
-    return this.#isPending;
+    const lists = this.#lists ?? {};
+    return this.servers.some(({ name }) => !Object.hasOwn(lists, name));
+  }
+
+  get revision(): number {
+    return this.#revision;
   }
 
   isAway(id: string): boolean {
     return this.#away.has(id);
   }
 
+  /** Has what another file says from now on, and what its servers list. */
+  replace(file: FileContent): void {
+    this.#file = file;
+    this.#update();
+  }
+
   /**
    * Replaces the models that servers list. The names of the file count before theirs.
    */
   list(lists: ServerLists, away: ReadonlySet<string> = new Set()): void {
-    for (const id of this.#listed) this.delete(id);
-    const models = listedModels(this.servers, lists)
-      .filter(({ id }) => !this.isNamed(id));
-    for (const model of models) this.set(model.id, model);
-    this.#listed = models.map(({ id }) => id);
+    this.#lists = lists;
     this.#away = away;
-    this.#isPending = false;
+    this.#update();
+  }
+
+  /** The models as they are now, whatever follows. */
+  snapshot(): Catalog {
+    const { models, servers, prices } = this.#file;
+    const now = new ModelCatalog(models, servers, prices);
+    if (this.#lists !== null) now.list(this.#lists, this.#away);
+    return now;
+  }
+
+  #update(): void {
+    const { models, servers } = this.#file;
+    this.setAll(models);
+    const listed = listedModels(servers, this.#lists ?? {})
+      .filter(({ id }) => !this.isNamed(id));
+    for (const model of listed) this.set(model.id, model);
+    this.#revision += 1;
   }
 }
 
@@ -341,15 +169,6 @@ export function listedModels(
   return [...models.values()];
 }
 
-/** The content of `models.json`. */
-export type CatalogFile = z.input<typeof file> & {
-  models: z.input<typeof model>[];
-};
-
-/** Position and value of each name that occurred before. */
-const repeated = (names: readonly string[]) =>
-  [...names.entries()].filter(([index, name]) => names.indexOf(name) < index);
-
 /**
  * Converts the parsed `models.json` into a catalog with defaults. Throws a
  * {@link ConfigError} with all mistakes and their paths at once. An example is
@@ -359,7 +178,7 @@ export function parseCatalog(
   json: unknown,
   currency = CURRENCY_DEFAULT,
 ): ModelCatalog {
-  const read = file.safeParse(json, { reportInput: true });
+  const read = modelsFileSchema.safeParse(json, { reportInput: true });
   if (!read.success) {
     const mistakes = read.error.issues.flatMap((issue) => {
       const where = formatPath(issue.path) || "the file";
@@ -387,9 +206,4 @@ function describeIssue(issue: z.core.$ZodIssue): string {
   }
   const known = code === "invalid_value" ? issue.values.map(String) : [];
   return `expected ${expected}${didYouMean(String(input), known)}`;
-}
-
-/** The JSON Schema of `models.json`, which editors read. */
-export function catalogJsonSchema(): { [key: string]: unknown } {
-  return z.toJSONSchema(file, { io: "input" });
 }

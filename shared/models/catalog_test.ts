@@ -236,3 +236,39 @@ Deno.test("deploy/models.example.json is a good file", async () => {
   const catalog = parseCatalog(JSON.parse(await Deno.readTextFile(url)));
   assert.ok(catalog.has(DEFAULT_MODEL_ID));
 });
+
+Deno.test("whoever holds a catalog sees its replacement, but for snapshots", () => {
+  const backends = [{
+    type: "openai" as const,
+    base_url: "http://a/v1",
+    model: "m",
+  }];
+  const fileOf = (id: string, servers: object[] = []) =>
+    parseCatalog({
+      models: [{ id, aliases: [`${id}-alias`], backends }],
+      servers,
+    }).file;
+  const catalog = parseCatalog({ models: [{ id: "old", backends }] });
+  const { revision } = catalog;
+  const old = catalog.snapshot();
+  const servers = ["one", "two"].map((name) => (
+    { type: "openai", name, base_url: "http://b/v1" }
+  ));
+  catalog.replace(fileOf("new", servers));
+  assert.notEqual(catalog.revision, revision);
+  assert.deepEqual([...catalog.keys()], ["new"]);
+  assert.equal(catalog.find("new-alias")?.id, "new");
+  assert.equal(catalog.find("old"), undefined);
+  assert.equal(old.find("old")?.id, "old");
+  assert.equal(catalog.isPending, true);
+  catalog.list({ one: ["m1", "new-alias"], two: ["m2"] }, new Set(["m2"]));
+  assert.deepEqual([...catalog.keys()], ["new", "m1", "m2"]);
+  assert.equal(catalog.isPending, false);
+  // What servers list stays, as far as they do.
+  const listed = catalog.snapshot();
+  catalog.replace(fileOf("newer", servers.slice(1)));
+  assert.deepEqual([...catalog.keys()], ["newer", "m2"]);
+  assert.equal(catalog.isAway("m2"), true);
+  assert.deepEqual([...listed.keys()], ["new", "m1", "m2"]);
+  assert.equal(listed.isAway("m2"), true);
+});

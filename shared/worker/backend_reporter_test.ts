@@ -32,17 +32,20 @@ function rig() {
   const now = () => nowMs;
   const statistics = new BackendTable(now);
   const told: Uint8Array[] = [];
-  const pools = new ModelPools<PoolBackend>((id, backends) =>
-    new BackendPool({
-      backends: backends.map((config) => ({ config, close() {} })),
-      now,
-      random: () => 0,
-      sleep: () => Promise.resolve(),
-      onStart: (backend) => statistics.begin(id, backend),
-      onAttempt: (report) => countAttempt(statistics, id, report),
-      onOddity() {},
-    })
-  );
+  const pools = new ModelPools<PoolBackend>({
+    open: (id, backends) =>
+      new BackendPool({
+        backends: backends.map((config) => ({ config, close() {} })),
+        now,
+        random: () => 0,
+        sleep: () => Promise.resolve(),
+        onStart: (backend) => statistics.begin(id, backend),
+        onAttempt: (report) => countAttempt(statistics, id, report),
+        onOddity() {},
+      }),
+    identify: ({ name }) => name,
+    now: () => 0,
+  });
   pools.follow(CATALOG.values());
   const reporter = new BackendReporter({
     family: "chat",

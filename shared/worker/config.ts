@@ -1,6 +1,5 @@
 /** The configuration that the workers of all families have in common. */
 import { HELD_BYTES_MAX } from "../limits.ts";
-import { type Catalog, ModelCatalog } from "../models/catalog.ts";
 import {
   CATALOG_VARIABLES,
   catalogOf,
@@ -9,11 +8,13 @@ import {
 import { familyOf } from "../models/kinds.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import {
-  ConfigError,
   type ConfigOf,
   type Env,
   hidden,
   integer,
+  parseEnv,
+  path,
+  secret,
   text,
   url,
 } from "../process/env.ts";
@@ -25,7 +26,10 @@ import {
   NATS_VARIABLES,
   REQUEST_LOG_VARIABLES,
 } from "../process/service_variables.ts";
+import { type ReadFile, Reading } from "../reload/reading.ts";
 import type { ProxyVariables } from "../upstream/http/proxy.ts";
+import { backendKeys } from "./backend_keys.ts";
+import type { WorkerList } from "./worker_models.ts";
 
 const MS_PER_SECOND = 1_000;
 const MIB = 1024 * 1024;
@@ -58,18 +62,35 @@ export function proxiesOf(
   };
 }
 
+/** Where keys of model servers are, besides in variables of their own. */
+export const MODEL_KEYS_VARIABLES = {
+  MODEL_KEYS_DIR: path().optional().describe(
+    "Directory with the keys of model servers: a file for each, called like the variable that api_key_env names; read again when it changes. A variable of that name, or its _FILE, counts before",
+  ),
+};
+
 /** The variables of every worker, each with its meaning and default. */
 export const WORKER_VARIABLES = {
   ...COMMON_VARIABLES,
   ...REQUEST_LOG_VARIABLES,
   ...NATS_VARIABLES,
   ...CATALOG_VARIABLES,
+  ...MODEL_KEYS_VARIABLES,
   ...MODEL_PROXY_VARIABLES,
   HELD_BYTES_MAX: integer("bytes", { min: MIB, max: 64 * GIB })
     .default(HELD_BYTES_MAX).describe(
       "Files, large requests and whole answers that this worker holds at a time, with the copies that are made of them; for a container of 1 GiB. The requests of one account together get at most two thirds of it, and a third while others wait. Beyond that a request waits for up to a second, then another worker is tried, then it gets 503",
     ),
 };
+
+/** The key for `UPSTREAM_BASE_URL`, which only chat workers have. */
+export const UPSTREAM_KEY_VARIABLES = {
+  [UPSTREAM_KEY_ENV]: secret().optional()
+    .describe("API key for UPSTREAM_BASE_URL; if absent, none is sent"),
+};
+
+/** The variables that name the models of a worker and their keys. */
+const LIST_VARIABLES = { ...CATALOG_VARIABLES, ...MODEL_KEYS_VARIABLES };
 
 /** What {@link workerConfig} makes of the variables. */
 export interface WorkerConfig {
@@ -79,10 +100,8 @@ export interface WorkerConfig {
   /** Where the operations port listens. */
   readonly ops: { hostname: string; port: number };
   readonly bus: BusAccess;
-  /** The models of this family. */
-  readonly catalog: ModelCatalog;
-  /** Keys of model servers by the name of the variable that holds them. */
-  readonly backendKeys: ReadonlyMap<string, string>;
+  /** The models of this family and the keys of their servers, which may change. */
+  readonly list: Reading<WorkerList>;
   /** Jobs that run at once. */
   readonly slots: number;
   /** Bytes of bodies and answers that the process may hold. */
@@ -96,40 +115,26 @@ export interface WorkerConfig {
 }
 
 /**
- * The configuration of a worker of this family. Throws a {@link ConfigError} with every
+ * The configuration of a worker of this family. Throws a `ConfigError` with every
  * mistake.
  */
 export function workerConfig(
   settings: ConfigOf<typeof WORKER_VARIABLES>,
-  { env, family, slots, upstreamKey, cacheSaltKey = null }: {
+  { env, readFile, family, slots, cacheSaltKey = null }: {
     env: Env;
+    readFile: ReadFile;
     family: WorkerFamily;
     slots: number;
-    /** The key for `UPSTREAM_BASE_URL`. */
-    upstreamKey?: string | undefined;
     /** The key of the salts, for backends with `cache_salt`. */
     cacheSaltKey?: string | null | undefined;
   },
 ): WorkerConfig {
-  const all = catalogOf(settings, {
-    hasUpstreamKey: upstreamKey !== undefined,
-  });
-  // Of a single server, only chat workers have the key.
-  const isShared = family === "chat" || settings.MODELS_FILE !== undefined;
-  const catalog = new ModelCatalog(
-    [...all.values()].filter(({ kind }) => familyOf(kind) === family),
-    isShared ? all.servers : [],
-  );
   return {
     logLevel: settings.LOG_LEVEL,
     logSample: settings.LOG_SAMPLE,
     ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
     bus: busAccess(settings),
-    catalog,
-    backendKeys: backendKeys(catalog, {
-      ...env,
-      [UPSTREAM_KEY_ENV]: upstreamKey,
-    }),
+    list: new Reading((read) => readList(family, env, read), readFile),
     slots,
     cacheSaltKey,
     heldBytesMax: settings.HELD_BYTES_MAX,
@@ -138,22 +143,28 @@ export function workerConfig(
   };
 }
 
-/**
- * The keys that the catalog names, by the names of their variables. Throws a
- * {@link ConfigError} if a name has no value.
- */
-export function backendKeys(
-  catalog: Catalog,
+/** The models of a family, and their keys. Throws a `ConfigError`. */
+function readList(
+  family: WorkerFamily,
   env: Env,
-): ReadonlyMap<string, string> {
-  const backends = [...catalog.values()].flatMap(({ backends }) => backends);
-  const templates = catalog.servers.map(({ template }) => template);
-  const names = [...backends, ...templates].map((each) => each.api_key_env)
-    .filter((name) => name !== undefined);
-  const keys = new Map(names.map((name) => [name, env[name]?.trim() ?? ""]));
-  const missing = [...keys].filter(([, key]) => key === "").map(([name]) =>
-    `${name} is missing: the models file names it as the key of a backend.\nSet it in the environment of the worker`
-  );
-  if (missing.length > 0) throw new ConfigError("the environment", missing);
-  return keys;
+  readFile: ReadFile,
+): WorkerList {
+  const values = parseEnv(LIST_VARIABLES, env, readFile);
+  const isChat = family === "chat";
+  const upstream = isChat
+    ? parseEnv(UPSTREAM_KEY_VARIABLES, env, readFile)
+    : {};
+  const all = catalogOf(values, {
+    hasUpstreamKey: UPSTREAM_KEY_ENV in upstream &&
+      upstream[UPSTREAM_KEY_ENV] !== undefined,
+  });
+  // Of a single server, only chat workers have the key.
+  const isShared = isChat || values.MODELS_FILE !== undefined;
+  const file = {
+    models: all.file.models.filter(({ kind }) => familyOf(kind) === family),
+    servers: isShared ? all.servers : [],
+    prices: all.prices,
+  };
+  const directory = values.MODEL_KEYS_DIR;
+  return { file, keys: backendKeys(file, { env, readFile, directory }) };
 }

@@ -10,13 +10,21 @@ import { settlesWithin } from "../process/lifecycle/serve.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
 import type { WorkerLists } from "./worker.ts";
 
+/** A server that can be asked which models it has. */
+export interface ListingServer {
+  /** The names of its models. */
+  ask(signal: AbortSignal): Promise<readonly string[]>;
+  /** It is asked no more. */
+  close(): void;
+}
+
 /** What finding models needs. */
 export interface DiscoveryOptions {
-  servers: readonly ServerConfig[];
   /** Only models of its kinds are listed. */
   family: WorkerFamily;
-  /** The names of the models of a server. */
-  ask(server: ServerConfig, signal: AbortSignal): Promise<readonly string[]>;
+  open(server: ServerConfig): ListingServer;
+  /** Equal for servers that are the same in all that counts, their keys included. */
+  identify(server: ServerConfig): string;
   now: MonotonicNow;
   /** From 0 to 1, as `Math.random`. */
   random: () => number;
@@ -27,8 +35,14 @@ export interface DiscoveryOptions {
   onChange(): void;
 }
 
-/** What is known of one server. */
+/** A server that is asked, and what is known of it. */
 interface Known {
+  readonly server: ServerConfig;
+  readonly identity: string;
+  readonly listing: ListingServer;
+  readonly stopping: AbortController;
+  /** Whether it has answered or failed since it is as it is now. */
+  isAsked: boolean;
   /** All names that it lists. */
   names: readonly string[];
   /** The ids that are offered of them. */
@@ -47,7 +61,6 @@ const JITTER = 0.2;
 export class Discovery implements WorkerLists {
   readonly #options: DiscoveryOptions;
   readonly #known = new Map<string, Known>();
-  readonly #stopping = new AbortController();
   #revision = 0;
 
   constructor(options: DiscoveryOptions) {
@@ -60,7 +73,8 @@ export class Discovery implements WorkerLists {
 
   get current(): { [server: string]: string[] } {
     return Object.fromEntries(
-      [...this.#known].map(([name, { ids }]) => [name, [...ids]]),
+      [...this.#known].filter(([, { isAsked }]) => isAsked)
+        .map(([name, { ids }]) => [name, [...ids]]),
     );
   }
 
@@ -70,28 +84,72 @@ export class Discovery implements WorkerLists {
   }
 
   /**
-   * Begins to ask. Resolves when all servers have answered or failed once, or after
+   * Asks exactly these servers from now on, and at once those that are new or have
+   * changed: these keep what is known of them until they answer. Resolves when all that
+   * were asked have answered or failed once, or after
    * {@link DISCOVERY_LIMITS.startMs}.
    */
-  async start(): Promise<void> {
-    const firsts = this.#options.servers.map((server) => {
+  async follow(servers: readonly ServerConfig[]): Promise<void> {
+    const before = new Map(this.#known);
+    this.#known.clear();
+    const firsts: Promise<void>[] = [];
+    for (const server of servers) {
+      const known = before.get(server.name);
+      const identity = this.#options.identify(server);
+      if (known?.identity === identity) {
+        before.delete(server.name);
+        this.#known.set(server.name, known);
+        continue;
+      }
       const first = Promise.withResolvers<void>();
-      void this.#follow(server, () => first.resolve());
-      return first.promise;
-    });
+      firsts.push(first.promise);
+      const entry = this.#enter(server, known);
+      void this.#keepAsking(entry, () => first.resolve());
+    }
+    for (const { listing, stopping } of before.values()) {
+      stopping.abort(new Error("The server is not in the list any more"));
+      listing.close();
+    }
+    if (before.size > 0) this.#change();
     await settlesWithin(Promise.all(firsts), DISCOVERY_LIMITS.startMs);
   }
 
   /** Asks no more. */
   stop(): void {
-    this.#stopping.abort(new Error("The worker stops"));
+    for (const { listing, stopping } of this.#known.values()) {
+      stopping.abort(new Error("The worker stops"));
+      listing.close();
+    }
   }
 
-  async #follow(server: ServerConfig, onAsked: () => void): Promise<void> {
+  /** Asks all servers now. Never rejects. */
+  async askAll(): Promise<void> {
+    for (const known of this.#known.values()) await this.#ask(known);
+  }
+
+  #enter(server: ServerConfig, before: Known | undefined): Known {
+    const { names = [], failingSinceMs = null } = before ?? {};
+    const entry: Known = {
+      server,
+      identity: this.#options.identify(server),
+      listing: this.#options.open(server),
+      stopping: new AbortController(),
+      isAsked: before?.isAsked ?? false,
+      names,
+      ids: [],
+      failingSinceMs,
+    };
+    this.#known.set(server.name, entry);
+    // It may have another prefix, or other kinds.
+    entry.ids = this.#idsOf(server, names);
+    return entry;
+  }
+
+  async #keepAsking(known: Known, onAsked: () => void): Promise<void> {
     const { random, sleep } = this.#options;
-    const { signal } = this.#stopping;
+    const { server, stopping: { signal } } = known;
     while (!signal.aborted) {
-      await this.ask(server);
+      await this.#ask(known);
       onAsked();
       const spread = 1 + JITTER * (random() - 0.5);
       // Rejects only when it is stopped.
@@ -99,42 +157,40 @@ export class Discovery implements WorkerLists {
     }
   }
 
-  /** Asks one server now. Never rejects. */
-  async ask(server: ServerConfig): Promise<void> {
-    const { signal } = this.#stopping;
+  async #ask(known: Known): Promise<void> {
+    const { listing, stopping: { signal } } = known;
     try {
-      this.#take(server, await this.#options.ask(server, signal));
+      const names = await listing.ask(signal);
+      if (!signal.aborted) this.#take(known, names);
     } catch (error) {
-      if (!signal.aborted) this.#fail(server, error);
+      if (!signal.aborted) this.#fail(known, error);
     }
   }
 
-  #take(server: ServerConfig, names: readonly string[]): void {
-    const before = this.#known.get(server.name);
-    if (before !== undefined && isSame(before.names, names)) {
-      before.failingSinceMs = null;
-      return;
-    }
-    const ids = this.#idsOf(server, names);
-    this.#known.set(server.name, { names, ids, failingSinceMs: null });
+  #take(known: Known, names: readonly string[]): void {
+    const { server, isAsked } = known;
+    known.failingSinceMs = null;
+    if (isAsked && isSame(known.names, names)) return;
+    known.names = names;
+    known.ids = this.#idsOf(server, names);
     this.#options.log.info("models_listed", {
       server: server.name,
       listed: names.length,
-      offered: ids.length,
+      offered: known.ids.length,
     });
-    this.#change();
+    this.#change(known);
   }
 
   /** The ids of the names that may be offered, within the bounds of a message. */
   #idsOf(server: ServerConfig, names: readonly string[]): string[] {
-    const { family, servers, log } = this.#options;
+    const { family, log } = this.#options;
     const fit = names.map((name) => idOf(server, name))
       .filter((id) => id !== null)
       .filter((id) => {
         const kind = kindIn(server, id);
         return kind !== null && familyOf(kind) === family;
       });
-    const bytesMax = DISCOVERY_LIMITS.namesBytesMax / servers.length;
+    const bytesMax = DISCOVERY_LIMITS.namesBytesMax / this.#known.size;
     const ids: string[] = [];
     let bytes = 0;
     for (const id of fit.slice(0, DISCOVERY_LIMITS.modelsMax)) {
@@ -152,15 +208,12 @@ export class Discovery implements WorkerLists {
     return ids;
   }
 
-  #fail(server: ServerConfig, error: unknown): void {
+  #fail(known: Known, error: unknown): void {
     const { now, log } = this.#options;
-    const known = this.#known.get(server.name) ??
-      { names: [], ids: [], failingSinceMs: null };
     const isFirst = known.failingSinceMs === null;
     known.failingSinceMs ??= now();
-    this.#known.set(server.name, known);
     const cause = error instanceof UpstreamError ? error.logText : error;
-    const line = { server: server.name, error: cause };
+    const line = { server: known.server.name, error: cause };
     if (isFirst) {
       log.warn("models_not_listed", {
         ...line,
@@ -173,11 +226,13 @@ export class Discovery implements WorkerLists {
     if (isLost && known.ids.length > 0) {
       known.names = [];
       known.ids = [];
-      this.#change();
-    } else if (this.#revision === 0) this.#change(); // Nothing is known, which counts.
+      this.#change(known);
+    } else if (!known.isAsked) this.#change(known); // It has none, which counts.
   }
 
-  #change(): void {
+  /** Something is known now that was not, of this server if it is given. */
+  #change(known?: Known): void {
+    if (known !== undefined) known.isAsked = true;
     this.#revision += 1;
     this.#options.onChange();
   }

@@ -28,15 +28,20 @@ function setup(family: "chat" | "media" = "chat") {
   const warnings: string[] = [];
   let nowMs = 0;
   let changes = 0;
+  let isFollowing = false;
+  const closed: string[] = [];
   const discovery = new Discovery({
-    servers: catalog.servers,
     family,
-    ask: ({ name }) => {
-      const names = answers.get(name);
-      return names === undefined
-        ? Promise.reject(new Error("Out of reach"))
-        : Promise.resolve(names);
-    },
+    identify: (server) => JSON.stringify(server),
+    open: ({ name }) => ({
+      ask() {
+        const names = answers.get(name);
+        return names === undefined
+          ? Promise.reject(new Error("Out of reach"))
+          : Promise.resolve(names);
+      },
+      close: () => void closed.push(name),
+    }),
     now: () => nowMs,
     random: () => 0.5,
     sleep: (_, signal) => {
@@ -57,8 +62,13 @@ function setup(family: "chat" | "media" = "chat") {
     wait(ms: number) {
       nowMs += ms;
     },
+    closed,
+    /** Asks the servers, the first time because they are new. */
     async ask() {
-      for (const server of catalog.servers) await discovery.ask(server);
+      await (isFollowing
+        ? discovery.askAll()
+        : discovery.follow(catalog.servers));
+      isFollowing = true;
     },
   };
 }
@@ -67,7 +77,7 @@ Deno.test("a discovery asks all servers, and lists what it may offer of their ki
   const chat = setup();
   chat.answers.set("a", ["llama3", "a b", "bge-m3", "whisper-1"]);
   chat.answers.set("b", ["x/y:z"]);
-  await chat.discovery.start();
+  await chat.ask();
   chat.discovery.stop();
   assert.deepEqual(chat.discovery.current, {
     a: ["llama3", "bge-m3"],
@@ -115,7 +125,7 @@ Deno.test("a server that fails keeps its models for ten minutes, and warns once"
 Deno.test("a server that never answers has told that it has no models", async () => {
   const { discovery, ask } = setup();
   await ask();
-  assert.equal(discovery.revision, 1);
+  assert.equal(discovery.revision, 2);
   assert.deepEqual(discovery.current, { a: [], b: [] });
 });
 

@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { BackendTable } from "../backends/statistics.ts";
 import { type BusLink, connectBus } from "../bus/link_nats.ts";
 import { subjects, type WorkerFamily } from "../bus/subjects.ts";
+import { ModelCatalog } from "../models/catalog.ts";
 import { monotonicNow, wallNow } from "../process/clock.ts";
 import { newInstanceId, publicRequestId } from "../process/ids.ts";
 import type { Log } from "../process/log.ts";
@@ -27,15 +28,16 @@ import {
   type BackendReporterOptions,
   countAttempt,
 } from "./backend_reporter.ts";
+import type { BackendKeys } from "./backend_keys.ts";
 import type { WorkerConfig } from "./config.ts";
-import { Discovery, withStandIn } from "./discovery.ts";
 import type { JobEnvironment, RunRequest } from "./job.ts";
 import { type AnswerMemory, type JobMemory, WorkerMemory } from "./memory.ts";
 import { askModels } from "./model_lists.ts";
-import { ModelPools } from "./model_pools.ts";
+import type { ModelPools } from "./model_pools.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { OddityLog } from "./oddity_log.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
+import { type WorkerList, WorkerModels } from "./worker_models.ts";
 
 /** The backends of a model, of which `run` chooses one for each attempt. */
 export type Pool<Backend extends PoolBackend> = Pick<
@@ -77,24 +79,29 @@ async function startWorker<Backend extends PoolBackend>(
     tools: ServiceTools;
   },
 ): Promise<RunningService> {
-  warnWithoutModels(config, log);
   const workerId = newInstanceId();
   const bus = await connect(config, { family, workerId, log });
-  const metrics = new WorkerMetrics(registry, config.catalog);
+  const catalog = new ModelCatalog([]);
+  const metrics = new WorkerMetrics(registry, catalog);
   const statistics = new BackendTable(monotonicNow);
-  const counters = { metrics, statistics };
-  const pools = createPools({ config, createBackend, log, counters });
+  const models = createModels(family, {
+    catalog,
+    config,
+    createBackend,
+    log,
+    counters: { metrics, statistics },
+  });
+  const { pools } = models;
+  await follow(models, config.list.value, log);
   const memory = new WorkerMemory(config.heldBytesMax);
-  // Those that servers list are told apart from them.
-  const models = [...config.catalog.keys()];
-  const lists = await startDiscovery(config, { family, pools, log });
   const worker = new Worker({
     bus,
     family,
     workerId,
     slots: config.slots,
-    models,
-    ...lists && { lists },
+    // Those that servers list are told apart from them.
+    models: () => models.ids(),
+    lists: models.lists,
     runners: runnersOf(pools, run),
     memory,
     now: monotonicNow,
@@ -109,10 +116,7 @@ async function startWorker<Backend extends PoolBackend>(
     statistics,
     subject: subjects.backends(workerId),
   });
-  const ticker = setInterval(() => {
-    worker.tick();
-    reporter.tick();
-  }, WORKER_TICK_MS);
+  const ticker = startTicking([worker, models, reporter]);
   await worker.start();
   observeWorker(registry, { worker, slots: config.slots, backends: pools });
   return {
@@ -121,16 +125,10 @@ async function startWorker<Backend extends PoolBackend>(
     async stop() {
       await worker.drain(config.drainMs);
       clearInterval(ticker);
-      lists?.stop();
-      pools.close();
+      models.close();
       await bus.drain();
     },
   };
-}
-
-function warnWithoutModels({ catalog }: WorkerConfig, log: Log): void {
-  if (catalog.size + catalog.servers.length > 0) return;
-  log.warn("no_models", { why: "MODELS_FILE has no models for this service" });
 }
 
 function connect(
@@ -191,93 +189,91 @@ function schedule(run: () => void, waitMs: number): void {
   else setTimeout(run, waitMs);
 }
 
-/** The backends of each model, by its id. */
-function createPools<Backend extends PoolBackend>(
-  { config, createBackend, log, counters: { metrics, statistics } }: {
+/** Advances the time of parts of a worker, in this order. */
+function startTicking(parts: readonly { tick(): void }[]) {
+  return setInterval(
+    () => parts.forEach((each) => each.tick()),
+    WORKER_TICK_MS,
+  );
+}
+
+/** Has the models of a list from now on. */
+async function follow(
+  models: WorkerModels<PoolBackend>,
+  list: WorkerList,
+  log: Log,
+): Promise<void> {
+  if (list.file.models.length + list.file.servers.length === 0) {
+    log.warn("no_models", {
+      why: "MODELS_FILE has no models for this service",
+    });
+  }
+  await models.follow(list);
+}
+
+/** Makes the models of a worker, which has none yet. */
+function createModels<Backend extends PoolBackend>(
+  family: WorkerFamily,
+  { catalog, config, createBackend, log, counters }: {
+    catalog: ModelCatalog;
     config: WorkerConfig;
     createBackend: WorkerService<Backend>["createBackend"];
     log: Log;
     counters: { metrics: WorkerMetrics; statistics: BackendTable };
   },
-): ModelPools<Backend> {
+): WorkerModels<Backend> {
   const oddityLog = new OddityLog(log, monotonicNow);
-  const pools = new ModelPools<Backend>((id, backends) =>
-    new BackendPool({
-      backends: backends.map((backend) =>
-        createBackend({
-          publicModel: id,
-          apiKey: config.backendKeys.get(backend.api_key_env ?? "") ?? null,
-          config: backend,
-          now: monotonicNow,
-          proxies: config.proxies,
-        }, config)
-      ),
-      now: monotonicNow,
-      random: Math.random,
-      sleep: (ms, signal) => delay(ms, undefined, { signal }),
-      onStart: (backend) => statistics.begin(id, backend),
-      onAttempt: (report) => {
-        countAttempt(statistics, id, report);
-        metrics.attempted(id, report);
-        logAttempt(log, id, report);
-      },
-      onOddity: (report) => {
-        metrics.odd(id, report);
-        oddityLog.note(id, report);
-      },
-    })
-  );
-  pools.follow(config.catalog.values());
-  return pools;
-}
-
-/** Finds the models of servers, and has pools for them; null without such servers. */
-async function startDiscovery(
-  { catalog, backendKeys, proxies }: WorkerConfig,
-  { family, pools, log }: {
-    family: WorkerFamily;
-    pools: ModelPools<PoolBackend>;
-    log: Log;
-  },
-): Promise<Discovery | null> {
-  const { servers } = catalog;
-  if (servers.length === 0) return null;
-  const askable = new Map(servers.map(({ name, template }) => [
-    name,
-    new ModelServer({
-      config: { ...template, model: name },
-      publicModel: name,
-      apiKey: backendKeys.get(template.api_key_env ?? "") ?? null,
-      now: monotonicNow,
-      proxies,
-    }),
-  ]));
-  const fixed = [...catalog.values()];
-  const discovery = new Discovery({
-    servers,
+  const { metrics, statistics } = counters;
+  const common = { now: monotonicNow, proxies: config.proxies };
+  const sleep = (ms: number, signal: AbortSignal) =>
+    delay(ms, undefined, { signal });
+  const clocks = { now: monotonicNow, random: Math.random, sleep };
+  return new WorkerModels<Backend>({
+    ...clocks,
+    catalog,
     family,
-    now: monotonicNow,
-    random: Math.random,
-    sleep: (ms, signal) => delay(ms, undefined, { signal }),
     log,
-    ask({ name }, signal) {
-      const server = askable.get(name);
-      return server === undefined
-        ? Promise.resolve([])
-        : askModels(server, signal);
-    },
-    onChange() {
-      catalog.list(discovery.current);
-      const named = fixed.map((model) =>
-        withStandIn(model, discovery, catalog)
-      );
-      const listed = [...catalog.values()].slice(fixed.length);
-      pools.follow([...named, ...listed]);
+    openPool: (id, backends, keys) =>
+      new BackendPool({
+        ...clocks,
+        backends: backends.map((backend) =>
+          createBackend({
+            ...common,
+            publicModel: id,
+            apiKey: keyOf(backend, keys),
+            config: backend,
+          }, config)
+        ),
+        onStart: (backend) => statistics.begin(id, backend),
+        onAttempt: (report) => {
+          countAttempt(statistics, id, report);
+          metrics.attempted(id, report);
+          logAttempt(log, id, report);
+        },
+        onOddity: (report) => {
+          metrics.odd(id, report);
+          oddityLog.note(id, report);
+        },
+      }),
+    openServer({ name, template }, keys) {
+      const server = new ModelServer({
+        ...common,
+        config: { ...template, model: name },
+        publicModel: name,
+        apiKey: keyOf(template, keys),
+      });
+      return {
+        ask: (signal) => askModels(server, signal),
+        close: () => server.close(),
+      };
     },
   });
-  await discovery.start();
-  return discovery;
 }
+
+const keyOf = (
+  { api_key_env: name = "" }: { readonly api_key_env?: string | undefined },
+  keys: BackendKeys,
+): string | null => keys.get(name) ?? null;
 
 function logAttempt(log: Log, model: string, report: AttemptReport): void {
   const { error, ...rest } = report;

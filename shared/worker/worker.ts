@@ -44,8 +44,8 @@ export interface WorkerDependencies
     BusLink,
     "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
   >;
-  /** The models of every beat. Default: all that `runners` has. */
-  models?: readonly string[];
+  /** Returns the models of a beat. Default: all that `runners` has. */
+  models?: () => Iterable<string>;
   /** Jobs that run at once. A further one is rejected. */
   slots: number;
   metrics: WorkerCounters;
@@ -374,7 +374,7 @@ export class Worker implements JobHost {
       slots,
       inFlight: this.#inFlight,
       draining: this.#isDraining,
-      models: [...models ?? this.#dependencies.runners.keys()],
+      models: [...models?.() ?? this.#dependencies.runners.keys()],
       ...told && { listed: told.current },
     };
     this.#publish(subjects.workerBeat(workerId), encodeWorkerBeat(beat));
