@@ -90,6 +90,11 @@ export type Refusal =
 /** The `Retry-After` of a request whose key could not be checked. */
 const UNREACHABLE_RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
+/** Seconds of a minute and minutes of an hour. */
+const SIXTY = 60;
+const SECONDS_PER_MINUTE = SIXTY;
+/** When the budgets of a day are reset. */
+const DAY_END = ", at 00:00 UTC";
 const MS_PER_MINUTE = 60 * MS_PER_SECOND;
 const MS_PER_HOUR = 60 * MS_PER_MINUTE;
 
@@ -136,16 +141,38 @@ export function refusalError(refusal: Refusal): ApiError {
   const [code, reason] = LIMIT_ERRORS[refusal.limit];
   const name = NAMES[refusal.limit] ?? reason.replaceAll("_", " ");
   const whose = refusal.of === "key" ? "this API key" : "your account";
-  const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
+  const isOfDay = reason.endsWith("_per_day");
+  const when = `in ${waitText(refusal.waitMs)}${isOfDay ? DAY_END : ""}`;
   return new ApiError(
     code,
-    `Limit of ${name} reached for ${whose}. Please try again in ${seconds}s.`,
+    `Limit of ${name} reached for ${whose}. Please try again ${when}.`,
     {
       retryAfterMs: Math.max(1, refusal.waitMs),
       reason: refusal.of === "key" ? reason : `${reason}.owner`,
       headers: rateLimitHeaders(refusal.rates),
     },
   );
+}
+
+/**
+ * A wait as people read it, rounded up: `29.75s` below a minute, as clients of OpenAI
+ * expect it, else `2 min 5 s` or `19 h 56 min`.
+ */
+export function waitText(waitMs: number): string {
+  const seconds = Math.ceil(waitMs) / MS_PER_SECOND;
+  if (seconds < SECONDS_PER_MINUTE) return `${seconds}s`;
+  const wholeSeconds = Math.ceil(seconds);
+  const wholeMinutes = Math.ceil(seconds / SECONDS_PER_MINUTE);
+  return wholeSeconds < MS_PER_HOUR / MS_PER_SECOND
+    ? unitsOf(wholeSeconds, "min", "s")
+    : unitsOf(wholeMinutes, "h", "min");
+}
+
+/** `61` of the smaller unit as `1 h 1 min`. */
+function unitsOf(count: number, larger: string, smaller: string): string {
+  const rest = count % SIXTY;
+  const whole = `${Math.floor(count / SIXTY)} ${larger}`;
+  return rest === 0 ? whole : `${whole} ${rest} ${smaller}`;
 }
 
 /**

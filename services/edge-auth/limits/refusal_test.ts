@@ -35,6 +35,30 @@ Deno.test("refusalError() names a limit, whose it is and how long to wait, but n
   assert.equal(spoken.retryable, false);
 });
 
+Deno.test("a wait is told in units that people read, and that of a day with its end", () => {
+  const waits = [
+    { waitMs: 1, text: "0.001s" },
+    { waitMs: 59_999, text: "59.999s" },
+    { waitMs: 60_000, text: "1 min" },
+    { waitMs: 60_001, text: "1 min 1 s" },
+    { waitMs: 3_599_000, text: "59 min 59 s" },
+    { waitMs: 3_599_001, text: "1 h" },
+    { waitMs: 3_600_001, text: "1 h 1 min" },
+    { waitMs: 71_782_288, text: "19 h 57 min" },
+    { waitMs: 86_400_000, text: "24 h" },
+  ];
+  for (const { waitMs, text } of waits) {
+    assert.equal(refusal.waitText(waitMs), text, String(waitMs));
+  }
+  assert.equal(
+    limited("day", 71_760_000).message,
+    "Limit of tokens per day reached for this API key. " +
+      "Please try again in 19 h 56 min, at 00:00 UTC.",
+  );
+  assert.match(limited("images_per_day").message, /, at 00:00 UTC\.$/);
+  assert.doesNotMatch(limited("requests").message, /UTC/);
+});
+
 Deno.test("goDuration()", () => {
   const table: [ms: number, text: string][] = [
     [-5, "0s"],

@@ -89,14 +89,22 @@ export const SCENES: readonly Scene[] = [
   at("second-factor", "/account/second-factor"),
   { name: "recovery-codes", play: recoveryCodes },
   at("account-two-step", "/account"),
-  at("people", "/people", {
-    ...OPERATOR,
-    click: "summary",
-    shows: "Whoever opens it",
-  }),
+  at("people", "/people", OPERATOR),
+  at("people-most", "/people?top=tokens-30", OPERATOR),
+  at("people-new", "/people/new", OPERATOR),
   // The scene before has opened the form.
   { name: "people-link", play: createLink },
   at("people-keys", "/people/keys", OPERATOR),
+  at(
+    "person-key",
+    ({ ownerId, key }) => `/people/${ownerId}/keys/${key.id}`,
+    OPERATOR,
+  ),
+  at(
+    "person-key-disable",
+    ({ ownerId, key }) => `/people/${ownerId}/keys/${key.id}/ask/disable`,
+    OPERATOR,
+  ),
   at("person", ({ ownerId }) => `/people/${ownerId}`, {
     ...OPERATOR,
     click: "summary >> text=Remove second factor",

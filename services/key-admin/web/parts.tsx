@@ -308,6 +308,23 @@ export const Search = ({ action, search, placeholder, hidden = {} }: {
   </form>
 );
 
+/** Chooses the order of a list: the page at `action` with the choice as `name`. */
+export const Order = ({ action, name, orders, current }: {
+  action: string;
+  name: string;
+  orders: readonly (readonly [value: string, label: string])[];
+  current: string;
+}) => (
+  <form class="row search" method="get" action={action}>
+    <select name={name} aria-label="Order">
+      {orders.map(([value, label]) => (
+        <option value={value} selected={value === current}>{label}</option>
+      ))}
+    </select>
+    <button type="submit">Sort</button>
+  </form>
+);
+
 /** An address of the console with a query; empty values are left out. */
 export function address(path: string, query: Record<string, string>): string {
   const pairs = Object.entries(query).filter(([, value]) => value !== "");

@@ -77,6 +77,14 @@ export function Moment({ ms, nowMs }: { ms: number | null; nowMs: number }) {
 /** A time before now or within this period is shown relative to now. */
 const SOON_MS = 7 * 86_400_000;
 
+/** An address that breaks before its dots and its `@`, and not inside words. */
+export const Email = ({ children }: { children: string }) => (
+  <>
+    {children.split(/(?=[@.])/)
+      .flatMap((part, at) => at === 0 ? [part] : [<wbr key={at} />, part])}
+  </>
+);
+
 /** What the owner calls a key, with a link to its page below `base`, if given. */
 export const keyName = (
   { id, description, hint }: Pick<KeyRecord, "id" | "description" | "hint">,

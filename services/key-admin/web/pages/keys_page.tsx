@@ -25,6 +25,7 @@ import {
 } from "../parts.tsx";
 import {
   absenceOf,
+  Email,
   keyName,
   labelOf,
   lastUseOf,
@@ -157,6 +158,7 @@ const showKey: Handler = async (c) => {
   const { deps, deps: { redis, audit, keys, now, catalog } } = c.var;
   const scope = await keyScopeOf(c);
   const { base, other } = scope;
+  const isOwn = other === null;
   const key = await findKey(c, scope);
   const { ownerId, id, replaces, replacedBy } = key;
   const nowMs = now();
@@ -165,7 +167,7 @@ const showKey: Handler = async (c) => {
   const here = `${base}/${id}`;
   const [usage, limits, ms, history, present] = await Promise.all([
     usageView(deps, { ownerId, keyId: id, base: here, range: rangeOf(c) }),
-    limitsCard(deps, ownerId, key),
+    limitsCard(deps, ownerId, { key, isOwn }),
     readLastUse(redis, key),
     audit.read(ownerId, about),
     keys.present(ownerId, others),
@@ -174,7 +176,6 @@ const showKey: Handler = async (c) => {
     <a class={`button ${look}`} href={`${here}/${page}`}>{label}</a>
   );
   const isEnabled = key.state === "enabled" && !isExpired(key, nowMs);
-  const isOwn = other === null;
   const { account } = c.var.signedIn;
   const allowed = key.models.map((id) =>
     catalog.has(id) ? id : `${id} (${absenceOf(catalog)})`
@@ -202,7 +203,11 @@ const showKey: Handler = async (c) => {
       <Facts
         facts={{
           ...other !== null && {
-            "Owner": <a href={`/people/${ownerId}`}>{other.email}</a>,
+            "Owner": (
+              <a href={`/people/${ownerId}`}>
+                <Email>{other.email}</Email>
+              </a>
+            ),
           },
           "Created": <Time ms={key.createdAtMs} as="minute" />,
           "Last used": lastUseOf(key, { ms, nowMs }),

@@ -43,7 +43,14 @@ const DAY_MS = 86_400_000;
 /** From this share of a limit on, its bar warns. */
 const WARN_SHARE = 0.8;
 
-const WHOSE = { key: "This key", owner: "All your keys" } as const;
+/** Whose a limit is, as the owner of the key reads it. */
+const OWN_WORDS = { key: "This key", owner: "All your keys" } as const;
+/** The same for an operator who looks at somebody else's key. */
+const OTHER_WORDS = {
+  key: "This key",
+  owner: "All keys of the owner",
+} as const;
+type Words = typeof OWN_WORDS | typeof OTHER_WORDS;
 
 /** What the card needs to read limits and their use. */
 type LimitStores = Pick<ConsoleDeps, "redis" | "owners">;
@@ -55,8 +62,9 @@ type LimitStores = Pick<ConsoleDeps, "redis" | "owners">;
 export async function limitsCard(
   { redis, owners }: LimitStores,
   ownerId: string,
-  key?: KeyRecord,
+  { key, isOwn = true }: { key?: KeyRecord; isOwn?: boolean } = {},
 ) {
+  const words = isOwn ? OWN_WORDS : OTHER_WORDS;
   const limits = await owners.limits(ownerId);
   const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
   if (key === undefined && meters.length === 0) return null;
@@ -68,14 +76,14 @@ export async function limitsCard(
         <p class="help">
           {key === undefined
             ? "Set by the operator. They apply to all your keys together, whatever the limits of each key."
-            : "A request must pass every limit of this key and those that the operator set for all your keys together."}
+            : "A request must pass every limit of this key and those that operators set for all keys of its owner together."}
         </p>
       </header>
       {binding && (
         <p class={`banner ${lookOf(binding)}`}>
           <strong>
             The closest limit: {labelOf(binding.name).toLowerCase()} of{" "}
-            {WHOSE[binding.whose].toLowerCase()}.
+            {words[binding.whose].toLowerCase()}.
           </strong>{" "}
           {binding.used >= binding.limit
             ? `${refused(binding.name)}.`
@@ -94,7 +102,7 @@ export async function limitsCard(
             <div>
               <h3>{labelOf(name)}</h3>
               {shown.length === 0 && <p class="faint">No limit</p>}
-              {shown.map((meter) => barOf(meter, nowMs))}
+              {shown.map((meter) => barOf(meter, { words, nowMs }))}
             </div>
           );
         })}
@@ -108,16 +116,19 @@ export async function limitsCard(
   );
 }
 
-function barOf(meter: Meter, nowMs: number) {
+function barOf(
+  meter: Meter,
+  { words, nowMs }: { words: Words; nowMs: number },
+) {
   const { whose, name, limit, used } = meter;
   return (
     <div class="meter">
       <p class="between">
-        <span>{WHOSE[whose]}</span>
+        <span>{words[whose]}</span>
         <span class="num">{number(used)} of {number(limit)}</span>
       </p>
       <meter
-        aria-label={`${labelOf(name)}, ${WHOSE[whose].toLowerCase()}`}
+        aria-label={`${labelOf(name)}, ${words[whose].toLowerCase()}`}
         max={limit}
         low={WARN_SHARE * limit}
         high={limit - 0.5}

@@ -28,6 +28,7 @@ import { Page } from "../layout.tsx";
 import {
   address,
   type Column,
+  Order,
   Pager,
   PostForm,
   Search,
@@ -36,22 +37,23 @@ import {
   Tabs,
 } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
-import { keyName, labelOf, Moment, number, Time } from "../texts.tsx";
+import { Email, keyName, labelOf, Moment, number, Time } from "../texts.tsx";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
 import { behindPassword, EmailField } from "./sign_in_page.tsx";
 import { rangeOf, usageView } from "./usage_page.tsx";
 
-/**
- * The views by address. `top` names a total and its days: the owners who use most come
- * first.
- */
+/** The views by address. */
 const VIEWS = [
   ["/people", "Owners"],
-  ["/people?top=tokens-1", "Most tokens today"],
-  ["/people?top=requests-1", "Most requests today"],
-  ["/people?top=tokens-30", "Most tokens, 30 days"],
-  ["/people?top=requests-30", "Most requests, 30 days"],
   ["/people/keys", "All keys"],
+] as const;
+/** The orders of owners: a total and its days, where the largest come first. */
+const ORDERS = [
+  ["", "Newest first"],
+  ["tokens-1", "Most tokens today"],
+  ["requests-1", "Most requests today"],
+  ["tokens-30", "Most tokens in 30 days"],
+  ["requests-30", "Most requests in 30 days"],
 ] as const;
 const TOP = /^(tokens|requests)-(1|30)$/;
 
@@ -79,24 +81,13 @@ async function showView<Row>(
       c={c}
       title="People"
       lead="All owners, with usage and keys. Only operators see this."
+      actions={<a class="button primary" href="/people/new">Invite somebody</a>}
     >
-      <details class="card">
-        <summary>Invite somebody</summary>
-        <PostForm action="/people" submit="Create link">
-          <p class="lead">
-            You get a link that works once, within 3 days. Whoever opens it
-            first chooses the password.
-          </p>
-          <EmailField value="" />
-        </PostForm>
-      </details>
       <div class="row between">
-        <Tabs
-          label="View"
-          tabs={VIEWS}
-          current={address(path, { top })}
-          to={(view) => view}
-        />
+        <Tabs label="View" tabs={VIEWS} current={path} to={(view) => view} />
+        {path === "/people" && (
+          <Order action={path} name="top" orders={ORDERS} current={top} />
+        )}
         <Search action={path} search={search} placeholder={placeholder} />
       </div>
       <Table
@@ -138,11 +129,28 @@ const listKeys: Handler = (c) => {
           <p class="help">{key.id}</p>
         </>
       )],
-      ["Owner", (row) => <a href={`/people/${row.ownerId}`}>{row.email}</a>],
+      ["Owner", ({ ownerId, email }) => (
+        <a href={`/people/${ownerId}`}>
+          <Email>{email}</Email>
+        </a>
+      )],
       ...stateColumns(now()),
     ],
   });
 };
+
+const inviteForm: Handler = (c) => (
+  <Page
+    c={c}
+    title="Invite somebody"
+    lead="You get a link that works once, within 3 days. Whoever opens it first chooses the password."
+    isCard
+  >
+    <PostForm action="/people" submit="Create link" cancel="/people">
+      <EmailField value="" />
+    </PostForm>
+  </Page>
+);
 
 const invite: Handler = async (c) => {
   const email = parseEmail(parseForm(c, FORM.pick({ email: true })).email);
@@ -155,7 +163,9 @@ const ownerColumns = (nowMs: number, used: string): Column<OwnerRow>[] => [
   [
     "Owner",
     ({ account: { ownerId, email } }) => (
-      <a href={`/people/${ownerId}`}>{email || "First owner"}</a>
+      <a href={`/people/${ownerId}`}>
+        <Email>{email || "First owner"}</Email>
+      </a>
     ),
   ],
   [
@@ -329,6 +339,7 @@ const answerLink = (
 /** The routes for operators. */
 export const peopleRoutes: Routes = {
   "/people": { GET: listOwners, POST: behindPassword(invite) },
+  "/people/new": { GET: inviteForm },
   "/people/keys": { GET: listKeys },
   "/people/:id": {
     GET: (c: ConsoleContext) => showPerson(c),

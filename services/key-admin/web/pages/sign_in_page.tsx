@@ -265,8 +265,9 @@ async function showSignIn(
     <Page c={c} title="Sign in" error={error} status={status} isCard>
       {!isSetUp && (
         <p>
-          There are no accounts yet. The service prints a one-time set-up link
-          when it starts, and the command <code>owners set-up</code>{" "}
+          The console has not been set up yet. The service prints a one-time
+          set-up link when it starts, and the command <code>owners set-up</code>
+          {" "}
           prints a new one.
         </p>
       )}
@@ -282,14 +283,17 @@ async function showSignIn(
       >
         <EmailField value={email} />
         <PasswordField label="Password" autofocus={email !== ""} />
-        <Field
-          id="code"
-          label="Code"
-          help="Only for two-step sign-in: from your authenticator app, or a recovery code."
-          autocomplete="one-time-code"
-          spellcheck={false}
-          maxlength={40}
-        />
+        <details open={error !== undefined}>
+          <summary>I use two-step sign-in</summary>
+          <Field
+            id="code"
+            label="Code"
+            help="From your authenticator app, or a recovery code."
+            autocomplete="one-time-code"
+            spellcheck={false}
+            maxlength={40}
+          />
+        </details>
       </PostForm>
       {isSetUp && (
         <p class="help">
