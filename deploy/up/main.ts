@@ -184,6 +184,9 @@ async function startAll(
     nats_url: urls.natsUrl,
     redis_url: urls.redisUrl,
     models: idsOf(settings.catalog),
+    aliases: [...settings.catalog.values()]
+      .filter(({ aliases }) => aliases.length > 0)
+      .map(({ id, aliases }) => ({ id, aliases })),
     ...cluster.describe(),
   });
   return { firstKey, models: await modelsDescribed, describe };

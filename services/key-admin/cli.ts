@@ -15,6 +15,7 @@ import {
 } from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
+import { NamedModels } from "@gateway/shared/models/aliases";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { configFrom } from "./config.ts";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
@@ -32,6 +33,10 @@ const upFile = z.object({
   nats_url: z.string(),
   console_url: z.string(),
   models: z.array(z.string()).optional(),
+  /** The models with aliases. */
+  aliases: z.array(
+    z.object({ id: z.string(), aliases: z.array(z.string()) }),
+  ).default([]),
 });
 
 /** Runs a command with these variables, and returns what it prints. */
@@ -56,6 +61,7 @@ export async function run(
       }),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
+      findModel: (name) => cluster.named?.find(name),
       warn: printError,
     });
     return command.isJson ? JSON.stringify(answer.json) : outputText(answer);
@@ -74,13 +80,15 @@ function findCluster(environment: env.Env) {
     environment.REDIS_SENTINELS
   ) {
     const config = configFrom(environment, Deno.readTextFileSync);
-    return { ...config, models: config.catalog && idsOf(config.catalog) };
+    const { catalog } = config;
+    return { ...config, models: catalog && idsOf(catalog), named: catalog };
   }
-  const { redis_url, nats_url, console_url, models } = readUpFile();
+  const { redis_url, nats_url, console_url, models, aliases } = readUpFile();
   // The launcher has read the list of models: with `--models`, no variable names it.
   const found = { REDIS_URL: redis_url, NATS_URL: nats_url, MODELS_FILE: "" };
   const variables = { PUBLIC_URL: console_url, ...environment, ...found };
-  return { ...configFrom(variables, Deno.readTextFileSync), models };
+  const config = configFrom(variables, Deno.readTextFileSync);
+  return { ...config, models, named: new NamedModels(aliases) };
 }
 
 function readUpFile() {

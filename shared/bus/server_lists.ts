@@ -22,7 +22,7 @@ export const DISCOVERY_LIMITS = {
   tellMs: 5_000,
   /** A server that does not answer keeps its models for this long. */
   keepMs: 600_000,
-  /** A model that no worker has any more gets 503 for this long, then 404. */
+  /** A model whose last worker is gone gets 503 for this long, then 404. */
   awayMs: 60_000,
 } as const;
 

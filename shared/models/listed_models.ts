@@ -14,8 +14,9 @@ type Ids = Map<string, number | null>;
 
 /**
  * Keeps the catalog of a process up to date: it has what any living worker's servers
- * list, and for {@link DISCOVERY_LIMITS.awayMs} what no worker has any more, so that
- * clients try again when workers are replaced, and do not take their model for unknown.
+ * list, and for {@link DISCOVERY_LIMITS.awayMs} what the last worker to list it took
+ * with it, so that clients try again when workers are replaced, and do not take their
+ * model for unknown. A model that a server has stopped to list is unknown at once.
  */
 export class ListedModels {
   readonly #options: ListedModelsOptions;
@@ -32,7 +33,20 @@ export class ListedModels {
   told(workerId: string, lists: ServerLists): void {
     const before = this.#told.get(workerId);
     this.#told.set(workerId, lists);
-    if (before === undefined || !isSame(before, lists)) this.#update();
+    if (before !== undefined && isSame(before, lists)) return;
+    this.#forget(before ?? {});
+    this.#update();
+  }
+
+  /** Drops those of these models that no worker lists. */
+  #forget(before: ServerLists): void {
+    for (const [server, ids] of Object.entries(before)) {
+      const isListed = (id: string) =>
+        this.#told.values().some((lists) => lists[server]?.includes(id));
+      for (const id of ids) {
+        if (!isListed(id)) this.#known.get(server)?.delete(id);
+      }
+    }
   }
 
   /** A worker is gone, or was told to stop. */

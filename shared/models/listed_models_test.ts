@@ -37,10 +37,21 @@ Deno.test("an edge knows what any worker has told, and nothing before", () => {
   assert.equal(offered(), "x (y)");
 });
 
+Deno.test("what servers have stopped to list is unknown at once, unless another worker lists it", () => {
+  const { listed, offered } = setup();
+  listed.told("w1", { a: ["x"], b: ["x", "y", "z"] });
+  listed.told("w2", { b: ["z"] });
+  listed.told("w1", { a: [], b: ["x"] });
+  assert.equal(offered(), "x z");
+  listed.told("w2", { b: [] });
+  assert.equal(offered(), "x");
+});
+
 Deno.test("what no worker has is away for a minute, then unknown", () => {
   const { listed, offered, wait } = setup();
-  listed.told("w1", { a: ["x"], b: ["x", "y"] });
-  listed.told("w1", { a: [], b: ["x"] });
+  listed.told("w1", { a: ["x"] });
+  listed.told("w2", { a: ["x"], b: ["y"] });
+  listed.lost("w2");
   assert.equal(offered(), "x (y)");
   wait(DISCOVERY_LIMITS.awayMs - 1);
   assert.equal(offered(), "x (y)");

@@ -56,6 +56,32 @@ Deno.test("a key needs the scope 'embedding' for POST /v1/embeddings", async () 
   assert.equal(rig.server.requests.length, 1);
 });
 
+Deno.test("a key learns nothing of a model that it may not use, whatever is wrong with the request", async () => {
+  await using rig = await setup();
+  const key = await rig.gateway.addKey({
+    models: "embed",
+    scopes: "chat,embedding",
+  });
+  const messages = [{ role: "user", content: "Hi" }];
+  const bodies = [
+    { path: "messages", body: { max_tokens: "many" } },
+    { path: "messages", body: { max_tokens: 5, messages } },
+    { path: "messages/count_tokens", body: { messages } },
+    { path: "responses", body: { previous_response_id: "r", input: "a" } },
+    { path: "chat/completions", body: { messages, best_of: 2 } },
+    { path: "chat/completions", body: { messages: [] } },
+    { path: "embeddings", body: { input: "a" } },
+  ];
+  for (const { path, body } of bodies) {
+    const url = `${rig.gateway.baseUrl()}/${path}`;
+    const answer = await callApi(url, key.value, {
+      body: { model: "talk", ...body },
+    });
+    assert.equal(answer.status, 403, `${path}: ${await answer.text()}`);
+  }
+  assert.equal(rig.server.requests.length, 0);
+});
+
 Deno.test("embeddings cost the tokens that their server states, and have the limits of tokens", async () => {
   await using rig = await setup();
   const limits = { ...UNLIMITED, tokensPerMinute: 40 };

@@ -63,42 +63,66 @@ Deno.test("refusals of /v1/messages have Anthropic's form, except failed authent
   assert.equal(rig.servers[0]?.requests.length, 0);
 });
 
+const pictureAt = (url: string) =>
+  `,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"${url}"}}]}]`;
+const HISTORY =
+  ',"messages":[{"role":"assistant","content":[{"type":"tool_use",' +
+  '"input":{"image_url":"http://a"}}]},{"role":"user","content":"see \\"http://a\\""}]';
+/** Members of requests; null where their server fetches nothing. */
+const FETCHES = [
+  {
+    path: "messages",
+    more: pictureAt("http://10.0.0.1/a.png"),
+    param: "messages[0].content[0].source.url",
+  },
+  {
+    path: "messages",
+    more: pictureAt("data:image/png;base64,AAAA"),
+    param: null,
+  },
+  {
+    path: "messages",
+    more:
+      ',"messages":[{"content":[{"type":"image","source":{"url":"http://a"}}]}]',
+    param: "messages[0].content[0].source.url",
+  },
+  {
+    path: "messages",
+    more: ',"mcp_servers":[{"name":"a","url":"http://a"}]',
+    param: "mcp_servers[0].url",
+  },
+  { path: "messages", more: HISTORY, param: null },
+  {
+    path: "messages",
+    more: ',"tools":[{"name":"a","input_examples":[{"url":"http://a"}]}]',
+    param: null,
+  },
+  {
+    path: "responses",
+    more:
+      ',"input":[{"type":"web_search_call","action":{"type":"search","sources":[{"type":"url","url":"http://a"}]}}]',
+    param: null,
+  },
+  {
+    path: "responses",
+    more:
+      ',"input":[{"content":[{"type":"input_image","image_url":"https://x/a"}]}]',
+    param: "input[0].content[0].image_url",
+  },
+  {
+    path: "responses",
+    more: ',"tools":[{"type":"mcp","server_url":"http://a"}]',
+    param: "tools[0].server_url",
+  },
+];
+
 Deno.test("a request to fetch an address is refused, unless the model's server may", async () => {
-  const image = (url: string) =>
-    `,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"${url}"}}]}]`;
-  const history =
-    ',"messages":[{"role":"assistant","content":[{"type":"tool_use",' +
-    '"input":{"image_url":"http://a"}}]},{"role":"user","content":"see \\"http://a\\""}]';
-  const cases = [
-    {
-      path: "messages",
-      more: image("http://10.0.0.1/a.png"),
-      param: "messages[0].content[0].source.url",
-    },
-    {
-      path: "messages",
-      more: image("data:image/png;base64,AAAA"),
-      param: null,
-    },
-    { path: "messages", more: history, param: null },
-    {
-      path: "responses",
-      more:
-        ',"input":[{"content":[{"type":"input_image","image_url":"https://x/a"}]}]',
-      param: "input[0].content[0].image_url",
-    },
-    {
-      path: "responses",
-      more: ',"tools":[{"type":"mcp","server_url":"http://a"}]',
-      param: "tools[0].server_url",
-    },
-  ];
   await using closed = await setup(() => jsonResponse(MESSAGE));
   await using open = await setupWith(
     { model: { fetches_urls: true } },
     () => jsonResponse(MESSAGE),
   );
-  for (const { path, more, param } of cases) {
+  for (const { path, more, param } of FETCHES) {
     const refused = await closed.post(path, ask(more));
     assert.equal(refused.status, param === null ? 200 : 400, more);
     const text = await refused.text();

@@ -261,7 +261,10 @@ export class Run implements Waiting {
 
   /** Ends the run because it has found no worker. */
   giveUp(): void {
-    this.fail(this.#tools.bus.isConnected ? overloaded() : busUnavailable());
+    const { bus, workers } = this.#tools;
+    if (!bus.isConnected) return this.fail(busUnavailable());
+    const isBusy = workers.hasWorkerFor(this.job.model);
+    this.fail(isBusy ? overloaded() : noWorker());
   }
 
   #onEvent(offer: Offer, event: StreamEvent): void {

@@ -24,10 +24,17 @@ const ADDRESS_MEMBER = /^(image|audio|video|file|server)_url$/;
  */
 const MAY_HAVE_ADDRESS = /(?:_url|"url)"|\\u00/;
 
-/** Members whose content a model reads, and no server fetches: arguments, schemas. */
+/**
+ * Members whose content a model reads, and no server fetches: arguments, schemas, where
+ * something was found.
+ */
 const SPOKEN = new Set([
+  "action",
+  "annotations",
   "arguments",
+  "citations",
   "input",
+  "input_examples",
   "input_schema",
   "parameters",
   "text",
@@ -80,8 +87,9 @@ function addressBelow(
   for (const [name, member] of Object.entries(value)) {
     if (SPOKEN.has(name)) continue;
     const here = `${path}.${name}`;
-    // Anthropic's sources and servers of tools are of the type `url`.
-    const isUrl = name === "url" && value.type === "url";
+    // Anthropic's sources and servers of tools are of the type `url`, and some servers
+    // do not ask for the type.
+    const isUrl = name === "url" && (value.type ?? "url") === "url";
     const holds = ADDRESS_MEMBER.test(name) || isUrl;
     if (holds && isRefused(member, model)) return here;
     const where = addressBelow(member, here, model);

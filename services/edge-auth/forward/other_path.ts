@@ -3,6 +3,7 @@ import { readForwardBody, spanOf } from "@gateway/shared/forward/body";
 import { requestHeaders } from "@gateway/shared/forward/passed_headers";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ModelKind } from "@gateway/shared/models/kinds";
 import { fieldError } from "@gateway/shared/openai/error";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
@@ -28,13 +29,15 @@ export function forwardToPath(
   { wallNow, catalog }: { wallNow: WallNow; catalog: Catalog },
 ): Endpoint<ForwardRequest> {
   const kindOf = (id: string) => catalog.get(id)?.kind ?? "chat";
-  const first = catalog.values().find(({ backends }) =>
-    backends.some((each) => each.forward_paths.includes(path))
-  );
+  const kinds = kindsWith(path, catalog);
   return {
-    kind: kindOf(first?.id ?? ""),
+    kind: kinds[0] ?? "chat",
     isUnmetered: true,
     kindOf: ({ model }) => kindOf(model),
+    kindsFor(model) {
+      const named = model === null ? undefined : catalog.find(model)?.kind;
+      return named === undefined ? kinds : [named];
+    },
     decode: (bytes) => new DecodedBody(readForwardBody(bytes, SINGLE)),
     parse: (decoded, models) => ({
       ...readPathRequest(decoded, path, models),
@@ -50,6 +53,14 @@ export function forwardToPath(
         created: Math.floor(wallNow() / MS_PER_SECOND),
       }),
   };
+}
+
+/** The kinds of the models that have a server with such a path. */
+function kindsWith(path: string, catalog: Catalog): ModelKind[] {
+  const models = catalog.values().filter(({ backends }) =>
+    backends.some((each) => each.forward_paths.includes(path))
+  );
+  return [...new Set(models.map(({ kind }) => kind))];
 }
 
 function readPathRequest(

@@ -20,6 +20,8 @@ export interface Endpoint<Request extends JobRequest> {
   readonly isUnmetered?: boolean;
   /** The kind of the model of a request, where that may be another than `kind`. */
   kindOf?(request: Request, catalog: Catalog): ModelKind;
+  /** The kinds of models that a faulty request may be for, if not only `kind`. */
+  kindsFor?(model: string | null, catalog: Catalog): readonly ModelKind[];
   /** Reads the bytes of a body. Throws an `ApiError`. Absent: they are parsed as JSON. */
   decode?(bytes: Uint8Array): unknown;
   /**

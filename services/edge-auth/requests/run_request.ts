@@ -23,6 +23,7 @@ import type { Estimate } from "../limits/cost.ts";
 import { admit } from "./admit.ts";
 import type { AnswerOptions } from "./answer.ts";
 import { conversationOf } from "./affinity.ts";
+import { requireRights } from "./rights.ts";
 import {
   ANSWERED,
   type AuthenticatedCall,
@@ -94,9 +95,10 @@ export async function runRequest<Request extends JobRequest>(
     if (read.type === "checked") return await runChecked(call, read, deps);
     if (read.type !== "refused") return read;
     model = read.model;
-    // A key that may not use the endpoint at all gets the error for that instead.
+    // What a key may not use at all gets the error for that instead.
     if (read.error instanceof ApiError) {
-      await admission.modelsOf(principal, scopeOf(endpoint.kind));
+      const kinds = endpoint.kindsFor?.(model, deps.catalog) ?? [endpoint.kind];
+      await requireRights(principal, { kinds, model }, deps);
     }
     return read;
   } catch (error) {
@@ -209,14 +211,11 @@ async function runChecked(
 async function takeCount(
   { exchange, principal }: AuthenticatedCall,
   { kind, model }: RunFacts,
-  { admission, countLimit, dispatcher, now }: RunRequestDependencies,
+  deps: RunRequestDependencies,
 ): Promise<(() => void) | null> {
+  const { countLimit, dispatcher, now } = deps;
   const askedAtMs = now();
-  const allowed = await admission.modelsOf(principal, scopeOf(kind));
-  if (allowed.length > 0 && !allowed.includes(model)) {
-    const message = "You have no access to this model.";
-    throw new ApiError("forbidden", message);
-  }
+  await requireRights(principal, { kinds: [kind], model }, deps);
   if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) throw keyRevoked();
   if (exchange.socket.destroyed) return null;
   return countLimit.take(principal.keyId);

@@ -2,9 +2,11 @@
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { scopeOf } from "@gateway/shared/models/kinds";
+import { ApiError } from "@gateway/shared/openai/error";
 import { Form, type FormFields } from "../http/read_form.ts";
 import { type AuthenticatedCall, type CallEnd, refused } from "./call.ts";
 import type { UploadEndpoint } from "./endpoint.ts";
+import { requireRights } from "./rights.ts";
 import { left, type RunRequestDependencies } from "./run_request.ts";
 import { UploadRun } from "./upload_run.ts";
 
@@ -34,7 +36,11 @@ export async function runUpload<Request extends JobRequest>(
     const model = modelFor(form, endpoint, deps);
     return await new UploadRun(call, { endpoint, form, model }, deps).handle();
   } catch (error) {
-    return refused(error, form.fields.model);
+    const { model } = form.fields;
+    if (typeof model === "string" && error instanceof ApiError) {
+      await requireRights(principal, { kinds: [kind], model }, deps);
+    }
+    return refused(error, model);
   } finally {
     form.stop();
   }

@@ -51,6 +51,8 @@ export interface CommandDeps extends Stores {
    * accepted.
    */
   models: readonly string[] | undefined;
+  /** The model that requests call by a name: its id, or an alias. */
+  findModel(name: string): { readonly id: string } | undefined;
   /** Tells the operator something in addition to the answer. */
   warn: (text: string) => void;
 }

@@ -28,7 +28,8 @@ async function run(
   assert.ok(typeof command !== "string", "a command, not a help page");
   const models = ["small-1", "large-1"];
   const warn = (text: string) => assert.fail(text);
-  const answer = await command.run({ models, warn, ...deps });
+  const findModel = () => undefined;
+  const answer = await command.run({ models, findModel, warn, ...deps });
   const printed: KeyJson & Record<string, unknown> = JSON.parse(
     JSON.stringify(answer.json),
   );
@@ -71,6 +72,24 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
     assert.deepEqual((await run(site, "keys", "show", made.id)).json, json);
     before = json;
   }
+});
+
+Deno.test("keys create names the model that it stores for an alias", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const said: string[] = [];
+  const deps = {
+    ...site.deps,
+    findModel: (name: string) =>
+      name.startsWith("gpt-") ? { id: "small-1" } : undefined,
+    warn: (text: string) => void said.push(text),
+  };
+  const args = ["keys", "create", "--description", "Ci", "--models"];
+  const { json } = await run({ deps }, ...args, "gpt-4o,large-1,gpt-5,small-1");
+  assert.deepEqual(json.models, ["small-1", "large-1"]);
+  assert.deepEqual(said, [
+    "'gpt-4o' is an alias: the key may use the model 'small-1'",
+    "'gpt-5' is an alias: the key may use the model 'small-1'",
+  ]);
 });
 
 Deno.test("keys create accepts any model, with a warning, while the list of models is not known", async () => {

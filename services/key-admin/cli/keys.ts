@@ -183,10 +183,12 @@ const keyOwner = (invocation: Invocation): Promise<string> =>
  * option stay as in `before`.
  */
 function changedSettings(
-  { options, now, models: existing, warn }: Invocation,
+  invocation: Invocation,
   before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
-  const { description, scopes, models, expires: expiresAtMs } = options;
+  const { options, now, models: existing, warn } = invocation;
+  const { description, scopes, expires: expiresAtMs } = options;
+  const models = options.models && idsOf(options.models, invocation);
   if (expiresAtMs && expiresAtMs <= now()) {
     throw new UsageError(
       "--expires: The time is in the past. Give a later one, or never",
@@ -202,6 +204,21 @@ function changedSettings(
   }
   const limits = limitsFrom(options, before.limits);
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
+}
+
+/** The ids of models that may be named by aliases; says which id an alias stands for. */
+function idsOf(
+  names: readonly string[],
+  { findModel, warn }: Invocation,
+): string[] {
+  const ids = names.map((name) => {
+    const id = findModel(name)?.id ?? name;
+    if (id !== name) {
+      warn(`'${name}' is an alias: the key may use the model '${id}'`);
+    }
+    return id;
+  });
+  return [...new Set(ids)];
 }
 
 /** The commands on keys. */
