@@ -1,22 +1,29 @@
 #!/bin/sh
 # Replaces the data of Redis with a copy that backup.sh made:
 #   deploy/restore.sh redis-2026-11-20.rdb
-# Requests get 503 meanwhile. The previous data stays in the volume as
-# appendonlydir.before until the next restore, and in use if this one fails.
+# The file is copied and checked while Redis runs; then requests get 503 until the data
+# is loaded. The previous data stays in the volume as appendonlydir.before until the
+# next restore, and in use if this one fails.
 set -eu
 file=${1:?Usage: deploy/restore.sh FILE}
 cd "$(dirname "$0")/.."
 case $file in /*) ;; *) file=${INIT_CWD:-$OLDPWD}/$file ;; esac
 [ -s "$file" ] || { echo "$file is missing or empty" >&2; exit 1; }
 
+check='
+set -eu
+cd /data
+rm -rf restoring && mkdir restoring
+trap "[ -e /tmp/valid ] || rm -rf restoring" EXIT
+cat >restoring/dump.rdb
+redis-check-rdb restoring/dump.rdb >/tmp/check || { cat /tmp/check >&2; exit 1; }
+touch /tmp/valid
+'
 # With appendonly on, Redis ignores an RDB file and starts empty. So a temporary
 # server with appendonly off loads it and then writes the append-only files.
 load='
 set -eu
 cd /data
-rm -rf restoring && mkdir restoring
-cat >restoring/dump.rdb
-redis-check-rdb restoring/dump.rdb >/tmp/check || { cat /tmp/check >&2; rm -r restoring; exit 1; }
 redis-server --port 0 --unixsocket /tmp/redis.sock --dir restoring --save "" >/tmp/log &
 trap "kill $! 2>/dev/null || true; rm -rf restoring" EXIT
 redis() { redis-cli -s /tmp/redis.sock "$@"; }
@@ -41,6 +48,13 @@ rm -rf appendonlydir.before
 [ ! -e appendonlydir ] || mv appendonlydir appendonlydir.before
 mv restoring/appendonlydir .
 '
+in_redis() {
+  docker compose run --rm -T --no-deps --entrypoint sh redis -c "$1"
+}
+in_redis "$check" <"$file" || {
+  echo "$file cannot be restored; Redis still runs with its data" >&2
+  exit 1
+}
 # All containers of Redis: one, or six with compose.cluster.yaml. Removing the files
 # that hold their roles makes the restored server the master that the others copy.
 stores=$(docker compose config --services | grep '^redis')
@@ -49,7 +63,7 @@ stores=$(docker compose config --services | grep '^redis')
 docker compose stop $stores
 # shellcheck disable=SC2086
 trap 'docker compose start $stores' EXIT
-docker compose run --rm -T --no-deps --entrypoint sh redis -c "$load" <"$file"
+in_redis "$load" </dev/null
 for store in $stores; do
   docker compose run --rm -T --no-deps --entrypoint rm "$store" \
     -f /data/node.conf /data/sentinel.conf </dev/null

@@ -11,25 +11,34 @@ case "$*" in ${pattern}) exit 1 ;; esac
 PATH=\${PATH#*:} exec ${command} "$@"
 `;
 
+/** The parts of `restore.sh`. */
+const CHECK = /^check='([^']*)'/m;
+const LOAD = /^load='([^']*)'/m;
+
 /**
- * The part of a script that runs in the container of Redis, with folders of a test
+ * The parts of a script that run in the container of Redis, with folders of a test
  * instead of its own.
  */
-async function startContainer(script: string, part: RegExp) {
+async function startContainer(script: string) {
   await using starting = new AsyncDisposableStack();
   const { path } = starting.use(await makeTempDir());
   const [data, bin] = [`${path}/data`, `${path}/bin`];
   for (const each of [data, bin]) await Deno.mkdir(each);
   const text = await Deno.readTextFile(`deploy/${script}`);
-  const [, inner = assert.fail(script)] = part.exec(text) ?? [];
-  const here = inner.replaceAll("/tmp/", `${path}/`).replaceAll("/data", data);
+  const here = (part: RegExp) => {
+    const [, inner = assert.fail(script)] = part.exec(text) ?? [];
+    return inner.replaceAll("/tmp/", `${path}/`).replaceAll("/data", data);
+  };
   const env = { PATH: `${bin}:${Deno.env.get("PATH")}` };
   const running = starting.move();
   return {
     data,
-    run: (before: string, change = (text: string) => text) =>
+    run: (
+      part: RegExp,
+      { before = "", change = (text: string) => text } = {},
+    ) =>
       new Deno.Command("sh", {
-        args: ["-c", `${before}\n${change(here)}`],
+        args: ["-c", `${before}\n${change(here(part))}`],
         env,
       }).output(),
     /** Puts a command in front of the real one. */
@@ -48,33 +57,53 @@ Deno.test("a restore replaces the data, and one that fails does not", async () =
   await using world = await startRedisWorld();
   await world.command("SET", "restored", "1");
   await world.command("SAVE");
-  await using redis = await startContainer("restore.sh", /^load='([^']*)'/m);
+  await using redis = await startContainer("restore.sh");
   await Deno.mkdir(`${redis.data}/appendonlydir/old`, { recursive: true });
-  const input = `exec <${world.redis.directory}/dump.rdb`;
-  const { stdout } = await redis.run(input);
+  const copy = () =>
+    redis.run(CHECK, {
+      before: `exec <${world.redis.directory}/dump.rdb`,
+    });
+  assert.equal((await copy()).code, 0);
+  assert.deepEqual(await redis.files(), ["appendonlydir", "restoring"]);
+  const { stdout } = await redis.run(LOAD);
   assert.match(new TextDecoder().decode(stdout), /Restored 2 entries/);
   const both = ["appendonlydir", "appendonlydir.before"];
   assert.deepEqual(await redis.files(), both);
   assert.deepEqual(await redis.files("/appendonlydir.before"), ["old"]);
   // As if Redis could not write its files.
   await redis.fail("redis-cli", "*appendonly*");
-  assert.equal((await redis.run(input)).code, 1);
+  await copy();
+  assert.equal((await redis.run(LOAD)).code, 1);
   assert.deepEqual(await redis.files(), both);
   assert.deepEqual(await redis.files("/appendonlydir.before"), ["old"]);
+});
+
+Deno.test("a copy that cannot be restored is found before Redis is stopped, and leaves nothing", async () => {
+  const script = await Deno.readTextFile("deploy/restore.sh");
+  const checksAt = script.indexOf('in_redis "$check"');
+  assert.ok(checksAt > 0 && checksAt < script.indexOf("compose stop"));
+  await using redis = await startContainer("restore.sh");
+  for (const content of ["printf REDIS0011", "printf nonsense"]) {
+    const { code, stderr } = await redis.run(CHECK, {
+      before: `exec <<E\n$(${content})\nE`,
+    });
+    assert.equal(code, 1);
+    assert.notEqual(stderr.length, 0);
+    assert.deepEqual(await redis.files(), []);
+  }
 });
 
 Deno.test("a backup leaves nothing beside the data, whether it succeeds or fails", async () => {
   await using world = await startRedisWorld({
     config: ["repl-diskless-sync-delay 0"],
   });
-  await using redis = await startContainer("backup.sh", /sh -c '([^']*)'/);
+  await using redis = await startContainer("backup.sh");
   const backup = () =>
-    redis.run(
-      "",
-      (text) =>
+    redis.run(/sh -c '([^']*)'/, {
+      change: (text) =>
         text.replace(/REDISCLI_AUTH=.*\s+export REDISCLI_AUTH/, "true")
           .replace("--user operator", `-p ${world.redis.port}`),
-    );
+    });
   const { stdout } = await backup();
   assert.match(new TextDecoder().decode(stdout), /^REDIS/);
   assert.deepEqual(await redis.files(), []);
