@@ -47,13 +47,15 @@ const GROUP_FILES_MAX = 8;
 /** Started first, so that the run does not wait for them at the end. */
 const SLOW = new RegExp([
   "key-admin/(browser|cli_test|domain/sign_in/oidc|web/every_route)",
-  "limits/limiter_pressure",
+  "limits/(limiter_pressure|nothing_left)",
   "tests/deploy/proxy",
-  "tests/e2e/(console_test|faults_process|faults_bus|videos_faults)",
-  "tests/hostile/costs",
+  "tests/e2e/(console_|faults_process|faults_bus|videos_faults)",
+  "tests/hostile/(costs|large_bodies)",
   "tests/observability",
   "tests/up/up_test",
 ].join("|"));
+/** They run whole gateways: what they import is little of what they cost. */
+const ALONE = /^tests\/(compat|conformance|deploy|e2e|limits|run|up)\//;
 /** What files import that try less in the usual run. */
 const AMOUNTS = "/support/amount.ts";
 const SOAK_MINUTES = "0.5";
@@ -181,6 +183,7 @@ function longParts(): Part[] {
       run: (signal) =>
         testFiles(inGroups(findTests(AMOUNTS), 1), {
           signal,
+          jobsPerCore: 1,
           env: { TEST_AMOUNTS: "full" },
         }),
     },
@@ -277,9 +280,9 @@ function findTests(contained = ""): string[] {
     .sort().sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
 }
 
-/** The slow files, each by itself, before the others in groups. */
+/** The files that compute or wait much, each by itself, before the others in groups. */
 function groupsOf(files: readonly string[]): TestGroup[] {
-  const slow = files.filter((file) => SLOW.test(file));
-  const others = files.filter((file) => !SLOW.test(file));
-  return [...inGroups(slow, 1), ...inGroups(others, GROUP_FILES_MAX)];
+  const alone = files.filter((file) => ALONE.test(file) || SLOW.test(file));
+  const others = files.filter((file) => !alone.includes(file));
+  return [...inGroups(alone, 1), ...inGroups(others, GROUP_FILES_MAX)];
 }
