@@ -13,7 +13,7 @@ import {
   LIMIT_VARIABLES,
 } from "./domain/keys/settings.ts";
 import { parseEmail } from "./domain/owners/email.ts";
-import type { OidcConfig } from "./domain/sign_in/oidc.ts";
+import { type OidcConfig, REAUTHENTICATIONS } from "./domain/sign_in/oidc.ts";
 import { isSafeUrl } from "./domain/sign_in/safe_url.ts";
 
 const DEFAULT_PORT = 8081;
@@ -66,6 +66,10 @@ export const CONSOLE_VARIABLES = {
   OIDC_ALLOWED: env.list("a list of e-mail addresses and @domains", allowedOf)
     .default([])
     .describe("E-mail addresses and @domains that may sign in"),
+  OIDC_REAUTHENTICATION: env.choice(REAUTHENTICATIONS).default("checked")
+    .describe(
+      "How somebody proves who they are after an hour: `checked`, the provider must say in `auth_time` that it asked just now; `trusted`, coming back from it is enough, for Google, which says no `auth_time`",
+    ),
   OIDC_NAME: env.text().default("your organisation")
     .describe("Name of the provider on the sign-in page"),
   ...LIMIT_VARIABLES,
@@ -161,6 +165,7 @@ function oidcOf(
     clientId: OIDC_CLIENT_ID,
     clientSecret: OIDC_CLIENT_SECRET,
     allowed: OIDC_ALLOWED,
+    reauthentication: values.OIDC_REAUTHENTICATION,
     name,
   };
 }

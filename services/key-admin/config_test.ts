@@ -30,6 +30,7 @@ Deno.test("configFrom() starts on this machine without any variable, and applies
       .map((address) => ({ address, bits: 32 })),
     oidc: {
       allowed: ["ada@example.org", "@corp.test"],
+      reauthentication: "checked",
       clientSecret: "s3cret",
     },
   });
@@ -102,6 +103,7 @@ Deno.test("configFrom() reports every mistake at once, without secrets", () => {
     [{ ...OIDC, OIDC_ISSUER: "http://id.example.org" }, /OIDC_ISSUER/],
     [{ ...OIDC, OIDC_ISSUER: "http://127.0.0.1.evil.test" }, /OIDC_ISSUER/],
     [{ ...OIDC, OIDC_ALLOWED: "corp.test" }, /OIDC_ALLOWED/],
+    [{ ...OIDC, OIDC_REAUTHENTICATION: "off" }, /OIDC_REAUTHENTICATION/],
     [{ ...OIDC, OIDC_ALLOWED: "a\u200Bb@corp.test" }, /OIDC_ALLOWED/],
     [{ REDIS_URL: "http://u:s3cret@x" }, /^(?![^]*s3cret)[^]*REDIS_URL/],
   ];

@@ -4,6 +4,13 @@ import { parseStatedEmail } from "../owners/email.ts";
 import type { Identity } from "../owners/owner_store.ts";
 import { isSafeUrl } from "./safe_url.ts";
 
+/**
+ * How somebody proves again who they are: the provider's `auth_time` is checked, or
+ * coming back from the provider is trusted. Google states no `auth_time`:
+ * https://developers.google.com/identity/openid-connect/openid-connect, 2026.
+ */
+export const REAUTHENTICATIONS = ["checked", "trusted"] as const;
+
 /** How the console reaches a provider, and whom of its users it lets in. */
 export interface OidcConfig {
   /** `https:`, or `http:` on this machine: see {@link isSafeUrl}. */
@@ -12,6 +19,7 @@ export interface OidcConfig {
   clientSecret: string;
   /** Addresses and `@domains` that may sign in, all in lower case. */
   allowed: readonly string[];
+  reauthentication: typeof REAUTHENTICATIONS[number];
   /** Its name on the button: "Continue with …". */
   name: string;
 }
@@ -87,8 +95,7 @@ export class OidcClient {
       code_challenge_method: "S256",
       state,
       nonce,
-      // With `max_age` the provider must say when it asked (OpenID Connect Core, 2).
-      ...mustProve && { prompt: "login", max_age: "0" },
+      ...mustProve && this.#proof(),
     });
     const mark = mustProve ? ".again" : "";
     return { url, flow: [verifier, state, nonce].join(".") + mark };
@@ -118,17 +125,29 @@ export class OidcClient {
     const claims = tokens.claims();
     if (claims === undefined) throw new NotAllowed(NOBODY);
     const identity = this.#identityOf(claims);
+    if (this.#isTrusted) return { identity, provedAtMs: nowMs };
     const provedAtMs = (claims.auth_time ?? 0) * 1_000;
     if (mark !== undefined) checkProved(provedAtMs, nowMs);
     return { identity, provedAtMs: Math.min(provedAtMs, nowMs) };
   }
 
+  get #isTrusted(): boolean {
+    return this.#config.reauthentication === "trusted";
+  }
+
+  /** What asks the provider to make somebody prove again who they are. */
+  #proof(): Record<string, string> {
+    if (this.#isTrusted) return { prompt: "select_account" };
+    // With `max_age` the provider must say when it asked (OpenID Connect Core, 2).
+    return { prompt: "login", max_age: "0" };
+  }
+
   #identityOf(claims: oidc.IDToken): Identity {
-    const { iss: issuer, sub: subject, email, email_verified } = claims;
+    const { iss: issuer, sub: subject, email } = claims;
     if (subject === "" || subject.length > SUBJECT_CHARS_MAX) {
       throw new NotAllowed(NOBODY);
     }
-    if (typeof email !== "string" || email_verified !== true) {
+    if (typeof email !== "string" || !isVerified(claims)) {
       throw new NotAllowed("The provider has not verified an e-mail address");
     }
     const address = parseStatedEmail(email);
@@ -162,6 +181,18 @@ export class OidcClient {
     const options = { timeout: TIMEOUT_SECONDS, execute };
     return oidc.discovery(issuer, clientId, clientSecret, undefined, options);
   }
+}
+
+/**
+ * Whether the provider vouches for the address. Entra ID has no `email_verified`; its
+ * `xms_edov` says that the owner of the address' domain was verified:
+ * https://learn.microsoft.com/entra/identity-platform/optional-claims-reference, 2026.
+ */
+function isVerified({ email_verified, xms_edov }: oidc.IDToken): boolean {
+  const words: unknown[] = [true, "true", 1, "1"];
+  return email_verified === undefined
+    ? words.includes(xms_edov)
+    : email_verified === true || email_verified === "true";
 }
 
 const NOBODY = "The provider returned no identity";

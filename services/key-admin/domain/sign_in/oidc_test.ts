@@ -201,6 +201,44 @@ Deno.test("ASVS 7.5.3: a session from an old sign-in at the provider creates no 
   }
 });
 
+Deno.test("a provider that states no auth_time is enough where it is trusted", async () => {
+  await using provider = new TestProvider({ reauthentication: "trusted" });
+  await using site = await startConsole({ oidc: provider.client });
+  const client = site.client();
+  assert.equal((await comeBack(provider, client)).status, 303);
+  const form = keyForm("New", { nonce: "n".repeat(43) });
+  assert.equal((await client.post("/keys/new", form)).status, 201);
+  const url = await begin(client, "/sign-in/oidc?again=1");
+  assert.equal(url.searchParams.get("prompt"), "select_account");
+  assert.equal(url.searchParams.get("max_age"), null);
+  const back = provider.authorize(url);
+  assert.equal((await client.get(pathOf(back))).status, 303);
+});
+
+Deno.test("an address counts as verified if the provider says so in its way", async () => {
+  await using provider = new TestProvider();
+  await using site = await startConsole({ oidc: provider.client });
+  const none = { email_verified: undefined };
+  const cases: { name: string; claims: object; status: number }[] = [
+    { name: "as a text", claims: { email_verified: "true" }, status: 303 },
+    { name: "Entra", claims: { ...none, xms_edov: true }, status: 303 },
+    { name: "Entra, a number", claims: { ...none, xms_edov: 1 }, status: 303 },
+    { name: "Entra, a text", claims: { ...none, xms_edov: "1" }, status: 303 },
+    { name: "Entra, not", claims: { ...none, xms_edov: false }, status: 403 },
+    { name: "not said", claims: none, status: 403 },
+    {
+      name: "denied by one",
+      claims: { email_verified: false, xms_edov: true },
+      status: 403,
+    },
+  ];
+  for (const [at, { name, claims, status }] of cases.entries()) {
+    provider.claims = { ...claims };
+    const client = site.client(`203.0.113.${at}`);
+    assert.equal((await comeBack(provider, client)).status, status, name);
+  }
+});
+
 Deno.test("a provider's claims are refused unless they name a person and an address", async () => {
   await using provider = new TestProvider();
   await using site = await startConsole({ oidc: provider.client });

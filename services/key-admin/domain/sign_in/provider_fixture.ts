@@ -1,6 +1,6 @@
 /** An OpenID Connect provider for tests, whose answers they set. */
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
-import { OidcClient } from "./oidc.ts";
+import { OidcClient, type OidcConfig } from "./oidc.ts";
 
 const CLIENT_ID = "gateway-console";
 const KEY_ID = "k1";
@@ -31,7 +31,9 @@ export class TestProvider implements AsyncDisposable {
   #nonce = "";
   #challenge = "";
 
-  constructor() {
+  constructor({ reauthentication = "checked" }: Partial<
+    Pick<OidcConfig, "reauthentication">
+  > = {}) {
     this.#server = Deno.serve(
       { hostname: "127.0.0.1", port: 0, onListen: () => {} },
       (request) => this.#answer(request),
@@ -42,6 +44,7 @@ export class TestProvider implements AsyncDisposable {
       clientId: CLIENT_ID,
       clientSecret: "client secret for tests",
       allowed: ["ada@example.org", "@corp.test"],
+      reauthentication,
       name: "Example",
     });
   }
