@@ -6,7 +6,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { type Controls, withoutControls } from "../serving/controls.ts";
 import { planCalls, runCalls, schemaOfTool } from "./calls.ts";
 import { GivenValues } from "./given_values.ts";
-import { checkSchema, type NamedSchema } from "./json_schema.ts";
+import { checkSchema, type NamedSchema, objectOf } from "./json_schema.ts";
 import {
   hashText,
   type Random,
@@ -23,7 +23,12 @@ import {
 } from "./request.ts";
 import { valueFor } from "./schema_value.ts";
 import type { Step } from "./step.ts";
-import { asksForJson, writtenSchema } from "./written_schema.ts";
+import { markedFields, withMarks } from "./marked_fields.ts";
+import {
+  asksForJson,
+  withoutInstructions,
+  writtenSchema,
+} from "./written_schema.ts";
 
 /** Which of several answers to a request it is. */
 export interface ChoiceOptions {
@@ -97,6 +102,11 @@ function planText(
     const tokens = tokenize(JSON.stringify(value));
     return { opening: tokens, tokensWanted: tokens.length };
   }
+  const marked = markedText(request, asked, random);
+  if (marked !== null) {
+    const tokens = tokenize(marked);
+    return { opening: tokens, tokensWanted: tokens.length };
+  }
   // A text that has to break off is planned one token longer than that.
   const tokensWanted = exactTokens ?? (fault ? fault.afterTokens + 1 : null);
   return { opening: tokenize(opening), tokensWanted };
@@ -121,6 +131,24 @@ interface TextParts {
   random: Random;
 }
 
+/** The fields that the question asks for between marks; null if it asks for none. */
+function markedText(
+  request: ChatRequest,
+  asked: string,
+  random: Random,
+): string | null {
+  const fields = markedFields(request, asked);
+  if (fields === null) return null;
+  const given = new GivenValues(withoutInstructions(asked));
+  try {
+    return withMarks(objectOf(valueFor(fields, random, { given })));
+  } catch (error) {
+    // What is no more than written in a prompt cannot be wrong.
+    if (!(error instanceof ApiError)) throw error;
+    return null;
+  }
+}
+
 /** A value for the schema of the request, or for what its prompt asks for. */
 function jsonValue(
   request: ChatRequest,
@@ -132,7 +160,10 @@ function jsonValue(
   if (named !== null) return valueFor(named, random, { given });
   const written = writtenSchema(request);
   try {
-    if (written !== null) return valueFor(written, random, { given });
+    if (written !== null) {
+      const given = new GivenValues(withoutInstructions(asked));
+      return valueFor(written, random, { given });
+    }
   } catch (error) {
     // What is no more than written in a prompt cannot be wrong.
     if (!(error instanceof ApiError)) throw error;

@@ -20,8 +20,29 @@ const QUOTED_WORD = /["'`]([\p{L}_][\p{L}\p{N}_-]{0,63})["'`]/gu;
 const TYPES: readonly [form: RegExp, type: string][] = [
   [/\b(?:int|integer)\b/, "integer"],
   [/\b(?:float|number)\b/, "number"],
-  [/\bbool(?:ean)?\b/, "boolean"],
+  [/\bbool(?:ean)?\b|\bTrue or False\b/, "boolean"],
 ];
+/** `must exactly match one of: red; green`. */
+const ONE_OF = /\bmatch\b.* one of: (.+)$/;
+/** `must adhere to the JSON schema: {"type": "array"}`. */
+const OF_SCHEMA = /\bJSON schema: (\{.+\})/;
+/** What tells a model how to answer, not about what. */
+const INSTRUCTION = /^Respond with .*$|\[\[ ## \w+ ## \]\]/gm;
+
+/** A question without the names of the members that its answer must have. */
+export const withoutInstructions = (asked: string): string =>
+  asked.replace(INSTRUCTION, "");
+
+/** The schema of a value that a note describes, by default of a text. */
+export function schemaOfNote(note: string): Schema {
+  const [, schema = ""] = OF_SCHEMA.exec(note) ?? [];
+  const written = parsed(schema);
+  if (written !== undefined) return written;
+  const [, values = ""] = ONE_OF.exec(note) ?? [];
+  if (values !== "") return { enum: values.split(";").map((it) => it.trim()) };
+  const type = TYPES.find(([form]) => form.test(note))?.[1];
+  return { type: type ?? "string" };
+}
 
 /** The schema of what the messages ask for, the last of them first. */
 export function writtenSchema({ messages }: ChatRequest): NamedSchema | null {
@@ -109,8 +130,7 @@ function schemaOfExample(value: unknown, depth: number): Schema {
     const properties = Object.fromEntries(members);
     return { type: "object", properties, required: Object.keys(value) };
   }
-  const type = TYPES.find(([form]) => form.test(String(value)))?.[1];
-  return { type: type ?? "string" };
+  return schemaOfNote(String(value));
 }
 
 /** `JSON with 'setup' and 'punchline' keys`. */

@@ -47,9 +47,7 @@ export function embed(received: Received): Planned {
         : numbers;
       return { object: "embedding", index, embedding };
     });
-    const prompt_tokens = Math.ceil(
-      inputs.reduce((sum, words) => sum + textTokens(words), 0),
-    );
+    const prompt_tokens = tokensOf(input);
     const usage = controls.isUsageMissing
       ? undefined
       : { prompt_tokens, total_tokens: prompt_tokens };
@@ -71,6 +69,18 @@ function inputsOf(input: z.output<typeof embeddingRequest>["input"]): string[] {
   return input.map((each) =>
     typeof each === "string" ? each : [each].flat().join(" ")
   );
+}
+
+/** Those of all inputs: each text has at least one. */
+function tokensOf(input: z.output<typeof embeddingRequest>["input"]): number {
+  if (typeof input === "string") return Math.ceil(textTokens(input));
+  return input.reduce((sum: number, each) => {
+    if (typeof each === "number") return sum + 1;
+    const own = typeof each === "string"
+      ? Math.ceil(textTokens(each))
+      : each.length;
+    return sum + own;
+  }, 0);
 }
 
 /** The words of a text, without regard to their case and order. */

@@ -45,6 +45,22 @@ Deno.test("the simulator's vectors are the same as numbers and in base64", async
   assert.deepEqual(read, numbers);
 });
 
+Deno.test("the simulator counts the tokens of all inputs", async () => {
+  await using simulator = startAsked();
+  const cases = [
+    { input: "a", tokens: 1 },
+    { input: ["a", "b", "c"], tokens: 3 },
+    { input: [1, 2, 3], tokens: 3 },
+    { input: [[1, 2, 3], [100_000]], tokens: 4 },
+  ];
+  for (const { input, tokens } of cases) {
+    const body = { model: EMBEDDING, input };
+    const answer = await simulator.post("/embeddings", body);
+    const { usage } = await answer.json();
+    assert.deepEqual(usage, { prompt_tokens: tokens, total_tokens: tokens });
+  }
+});
+
 Deno.test("the simulator puts documents first that share words with the query", async () => {
   await using simulator = startAsked();
   const body = {
