@@ -83,6 +83,7 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
   foreign: [[
     ...DENO_TEST,
     "tests/foreign/official_sdks.ts",
+    "tests/foreign/openid_provider.ts",
     "tests/foreign/command_lines.ts",
     "tests/foreign/model_servers.ts",
   ]],
