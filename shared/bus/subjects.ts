@@ -53,6 +53,13 @@ export const subjects = {
   allBackends: "gw.v1.backends.worker.*",
   /** A wish of key-admin that all workers tell of their backends now. */
   backendsWanted: "gw.v1.backends.wanted",
+  /**
+   * What one worker uses of model servers with limits, for the others: see
+   * `server_limits/report.ts`.
+   */
+  use: (workerId: string) => `gw.v1.use.worker.${workerId}`,
+  /** What all workers use of such servers. */
+  allUse: "gw.v1.use.worker.*",
   /** Beats of one edge, without a payload. */
   edgeBeat: (edgeId: string) => `gw.v1.beat.edge.${edgeId}`,
   /** Beats of all edges. */

@@ -107,6 +107,78 @@ const FORWARD_PATH = /^(?=.{1,100}$)(\/[A-Za-z0-9_][A-Za-z0-9._-]*){1,6}$/;
 const OWN_PATH =
   /^\/(v1(\/(chat|messages|responses|completions|embeddings|rerank|audio|images|videos|models)(\/.*)?)?|healthz?|openapi\.json)$/i;
 
+const variableName = textOf(
+  /^[A-Za-z_][A-Za-z0-9_]*$/,
+  `the name of an environment variable, not the key: ${KEY_REMEDY}`,
+);
+
+/** More than any provider permits, and exact in sums. */
+const LIMIT_MAX = 1_000_000_000;
+/** In `key_limits`: every key that is not named there. */
+const ANY_KEY = "*";
+
+const limit = (what: string) =>
+  positive.max(LIMIT_MAX).optional().describe(what);
+
+const limitMembers = {
+  requests_per_minute: limit(
+    "Requests that all workers together send in a minute. Default: unlimited.",
+  ),
+  tokens_per_minute: limit(
+    "Tokens of prompts and answers, of all workers together in a minute. What a request costs is known at its end, and estimated until then. Default: unlimited.",
+  ),
+  concurrency: limit(
+    "Requests of all workers together that run at once. Default: unlimited.",
+  ),
+};
+
+const keyLimits = members(limitMembers);
+
+/** The limits of a server or of one of its keys, by what they bound. */
+const boundsOf = (
+  { requests_per_minute, tokens_per_minute, concurrency }: z.output<
+    typeof keyLimits
+  >,
+) => ({
+  requests: requests_per_minute,
+  tokens: tokens_per_minute,
+  inFlight: concurrency,
+});
+
+/** The keys of a server, and what bounds their use. */
+interface GivenKeys {
+  api_key_env?: string | undefined;
+  api_key_envs?: string[] | undefined;
+  key_limits?: Record<string, z.output<typeof keyLimits>> | undefined;
+}
+
+const variablesOf = (
+  { api_key_env, api_key_envs = [] }: GivenKeys,
+): string[] => api_key_env === undefined ? api_key_envs : [api_key_env];
+
+/** Reports what is wrong with the keys of a server as a whole. */
+export function checkKeys(given: GivenKeys, context: z.RefinementCtx): void {
+  const { api_key_env, api_key_envs = [], key_limits = {} } = given;
+  const refuse = (message: string, ...path: (string | number)[]) =>
+    context.addIssue(mistake(message, path));
+  if (api_key_env !== undefined && api_key_envs.length > 0) {
+    refuse("use api_key_env or api_key_envs, not both", "api_key_envs");
+  }
+  for (const [index, name] of api_key_envs.entries()) {
+    if (api_key_envs.indexOf(name) === index) continue;
+    refuse(`'${name}' is in the list twice`, "api_key_envs", index);
+  }
+  const variables = variablesOf(given);
+  for (const name of Object.keys(key_limits)) {
+    if (variables.includes(name)) continue;
+    if (name === ANY_KEY && variables.length > 0) continue;
+    const hint = variables.length === 0
+      ? ", which has none: set the limit beside key_limits"
+      : didYouMean(name, variables);
+    refuse(`'${name}' is no key of this server${hint}`, "key_limits", name);
+  }
+}
+
 /** Any server with OpenAI's API. Several are tried in order of preference. */
 export const backend = members({
   type: z.literal("openai"),
@@ -114,12 +186,21 @@ export const backend = members({
     "Name in logs and metrics, unique within the model. Default: its type and position, such as openai-1.",
   ),
   base_url: baseUrlSchema,
-  api_key_env: textOf(
-    /^[A-Za-z_][A-Za-z0-9_]*$/,
-    `the name of an environment variable, not the key: ${KEY_REMEDY}`,
-  ).optional().describe(
+  api_key_env: variableName.optional().describe(
     "Environment variable of the worker that holds the API key. If absent, no key is sent.",
   ),
+  api_key_envs: z.array(variableName).min(1).max(64).optional().describe(
+    "Environment variables of the worker with several API keys, of which each request gets one that may be used now. In place of api_key_env.",
+  ),
+  key_limits: z.record(
+    z.string().regex(/^(\*|[A-Za-z_][A-Za-z0-9_]*)$/, {
+      error: "expected the name of a variable with a key, or '*'",
+    }),
+    keyLimits,
+  ).optional().describe(
+    "The limits of single keys, by the names of their variables; * stands for every key that is not named.",
+  ),
+  ...limitMembers,
   model: z.string().min(1).regex(/^\P{Cc}*$/u, {
     error: "control characters are not allowed",
   }).describe("The model's name at that server."),
@@ -153,7 +234,7 @@ export const backend = members({
   ).max(32).optional().meta({ default: [] }).describe(
     "Further paths of the server to which POST requests are forwarded as they are, such as /tokenize or /v1/moderations.",
   ),
-}).describe("Any server with OpenAI's API.");
+}).describe("Any server with OpenAI's API.").superRefine(checkKeys);
 
 /** A server of a model, as the file has it. */
 export type GivenBackend = z.output<typeof backend>;
@@ -162,12 +243,24 @@ export type GivenBackend = z.output<typeof backend>;
 export const namedBackend = (
   given: Omit<GivenBackend, "model">,
   name: string,
+  /** Whether its limits are those of one model there, or of all together. */
+  limits_of: "model" | "server" = "model",
 ) => ({
   ...given,
   name,
+  limits_of,
   dialect: dialectOf(given),
   /** The name of the dialect, for messages to operators. */
   dialect_name: given.dialect ?? DIALECT_DEFAULT,
+  /** What all its keys together may do. */
+  bounds: boundsOf(given),
+  /** Its keys, by their variables; none: it wants no key. */
+  keys: variablesOf(given).map((variable) => ({
+    variable,
+    bounds: boundsOf(
+      given.key_limits?.[variable] ?? given.key_limits?.[ANY_KEY] ?? {},
+    ),
+  })),
   drop_tool_types: given.drop_tool_types ?? [],
   forward_paths: given.forward_paths ?? [],
 });

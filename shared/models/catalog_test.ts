@@ -48,6 +48,9 @@ Deno.test("parseCatalog() fills in the defaults", () => {
       },
       dialect: DIALECTS.dashscope,
       dialect_name: "dashscope",
+      bounds: { requests: undefined, tokens: undefined, inFlight: undefined },
+      keys: [],
+      limits_of: "model",
       drop_tool_types: [],
       forward_paths: [],
     }],
@@ -92,6 +95,31 @@ Deno.test("parseCatalog() keeps what is given, and overrides members of a dialec
       dialect: { ...DIALECTS["llama.cpp"], ...dialect },
     }],
   });
+});
+
+Deno.test("parseCatalog() knows the keys of a server and what bounds each", () => {
+  const catalog = parseCatalog({
+    models: [{
+      id: "m",
+      backends: [{
+        ...openai,
+        api_key_envs: ["A", "B"],
+        concurrency: 9,
+        key_limits: {
+          "*": { requests_per_minute: 60, tokens_per_minute: 7 },
+          B: { concurrency: 2 },
+        },
+      }, { ...openai, api_key_env: "C" }],
+    }],
+  });
+  const [pool, single] = catalog.get("m")?.backends ?? [];
+  const none = { requests: undefined, tokens: undefined, inFlight: undefined };
+  assert.deepEqual(pool?.bounds, { ...none, inFlight: 9 });
+  assert.deepEqual(pool.keys, [
+    { variable: "A", bounds: { ...none, requests: 60, tokens: 7 } },
+    { variable: "B", bounds: { ...none, inFlight: 2 } },
+  ]);
+  assert.deepEqual(single?.keys, [{ variable: "C", bounds: none }]);
 });
 
 const model = (fields: object) => ({ models: [{ ...minimal, ...fields }] });
@@ -181,6 +209,45 @@ const WRONG_BACKEND: Row[] = [
   [
     { api_key_env: "sk-abc" },
     ".api_key_env: expected the name of an environment variable, not the key: put the key in an environment variable",
+  ],
+  [{ api_key_envs: [] }, ".api_key_envs: expected at least 1 element"],
+  [
+    { api_key_envs: ["A", "sk-abc"] },
+    ".api_key_envs[1]: expected the name of an environment variable, not the key",
+  ],
+  [
+    { api_key_envs: ["A", "B", "A"] },
+    ".api_key_envs[2]: 'A' is in the list twice",
+  ],
+  [
+    { api_key_env: "A", api_key_envs: ["B"] },
+    ".api_key_envs: use api_key_env or api_key_envs, not both",
+  ],
+  ...["requests_per_minute", "tokens_per_minute", "concurrency"].flatMap((
+    name,
+  ): Row[] => [
+    [{ [name]: 0 }, `.${name}: expected a value >= 1`],
+    [{ [name]: 1.5 }, `.${name}: expected an integer, got a dec`],
+    [
+      { api_key_env: "A", key_limits: { A: { [name]: 0 } } },
+      `.key_limits.A.${name}: expected a value >= 1`,
+    ],
+  ]),
+  [
+    { api_key_envs: ["KEY_ONE", "B"], key_limits: { KEY_OEN: {} } },
+    ".key_limits.KEY_OEN: 'KEY_OEN' is no key of this server, did you mean 'KEY_ONE'?",
+  ],
+  [
+    { key_limits: { "*": { concurrency: 1 } } },
+    ".key_limits: '*' is no key of this server, which has none",
+  ],
+  [
+    { api_key_env: "A", key_limits: { "a b": {} } },
+    ".key_limits: expected the name of a variable with a key, or '*'",
+  ],
+  [
+    { api_key_env: "A", key_limits: { A: { requests_per_minut: 1 } } },
+    ".key_limits.A: unknown member 'requests_per_minut', did you mean 'requests_per_minute'?",
   ],
   [{ model: "" }, ".model: expected at least 1 character"],
   [{ weight: 0 }, ".weight: expected a value >= 1"],

@@ -64,6 +64,7 @@ const FORWARDED_KINDS: readonly ModelKind[] = [
 /** The kinds of models that a member is for, unless it is for all. */
 const KINDS_OF_MEMBER = new Map<string, readonly ModelKind[]>([
   ["context_tokens", TOKEN_KINDS],
+  ["tokens_per_minute", TOKEN_KINDS],
   ["dialect", FORWARDED_KINDS],
   ["refuse_fields", FORWARDED_KINDS],
   ["only_known_fields", FORWARDED_KINDS],

@@ -7,6 +7,7 @@ import { REQUEST_LIMITS } from "../limits.ts";
 import {
   backend,
   backendName,
+  checkKeys,
   members,
   namedBackend,
   positive,
@@ -55,14 +56,14 @@ export const serverSchema = members({
   name: backendName.describe("Name in logs and metrics, unique in the list."),
   discover,
   kinds,
-}).transform(({ discover, kinds, ...server }) => ({
+}).superRefine(checkKeys).transform(({ discover, kinds, ...server }) => ({
   name: server.name,
   prefix: discover.prefix,
   everyMs: discover.every_seconds * MS_PER_SECOND,
   kinds,
   prices: discover.prices ?? {},
   /** A backend without its model. */
-  template: namedBackend(server, server.name),
+  template: namedBackend(server, server.name, "server"),
   /**
    * A model of the file that stands for the first chat model of the list, unless the
    * list has the name that it has there; null: none does.

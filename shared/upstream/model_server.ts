@@ -43,13 +43,15 @@ export interface ModelServerOptions {
   config: BackendConfig;
   /** The model's name for callers. */
   publicModel: string;
-  /** The value of `config.api_key_env`; if null, no credential is sent. */
+  /** The value of one of `config.keys`; if null, no credential is sent. */
   apiKey: string | null;
   now: MonotonicNow;
   /** Opens connections. Default: to `config.base_url`. */
   connect?: Connect;
   /** The proxies that may lead to the server. */
   proxies?: ProxyVariables;
+  /** Called with the head of each response. Must not throw. */
+  onHead?: (head: ResponseHead) => void;
 }
 
 /**
@@ -105,6 +107,7 @@ export class ModelServer {
   readonly #baseUrl: URL;
   readonly #credential: { readonly [header: string]: string };
   readonly #client: HttpClient;
+  readonly #onHead: ModelServerOptions["onHead"];
   readonly #deadlines;
 
   /** Throws an Error if the key cannot be sent, without showing it. */
@@ -114,6 +117,7 @@ export class ModelServer {
     }
     this.config = config;
     this.now = options.now;
+    this.#onHead = options.onHead;
     // Exact: callers wait, and other backends are tried only afterwards.
     this.#deadlines = new Deadlines(options.now, 0);
     this.#baseUrl = new URL(config.base_url);
@@ -222,6 +226,7 @@ export class ModelServer {
         else deadlines.rest();
         head = await connection.exchange(encode(body, call), deadlines);
       }
+      this.#onHead?.(head);
       if (statuses !== "all" && !statuses.includes(head.status)) {
         deadlines.arm("betweenTokens", connect_ms);
         throw await readErrorResponse(head, connection, {

@@ -4,13 +4,20 @@ import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Usage } from "../openai/completion.ts";
 import { roundMs } from "../process/log.ts";
+import { seedOf } from "../models/affinity.ts";
+import { inOrder, type Place, waitAfter, waitBefore } from "./candidates.ts";
+import { DISPATCH_LIMITS } from "../limits.ts";
+import type {
+  Keyring,
+  KeyState,
+  Lease,
+  RingKey,
+} from "../server_limits/keyring.ts";
 import {
-  type Candidate,
-  distanceOf,
-  fullOf,
-  seedOf,
-} from "../models/affinity.ts";
-import { UpstreamError, type UpstreamFault } from "./http/errors.ts";
+  SaturatedError,
+  UpstreamError,
+  type UpstreamFault,
+} from "./http/errors.ts";
 import type { Oddity } from "./oddities.ts";
 
 const ATTEMPTS_MAX = 3;
@@ -78,6 +85,8 @@ export interface AttemptProgress {
 export interface AttemptReport {
   requestId: string;
   backend: string;
+  /** The variable with the key that was used, where there are several or limits. */
+  key?: string | undefined;
   /** `internal`: an error of this worker. */
   outcome: "success" | "aborted" | "internal" | UpstreamFault;
   /** How long it took from the request to the end of the answer, or to the failure. */
@@ -100,6 +109,8 @@ export interface OddityReport {
 /** What a {@link BackendPool} needs; tests pass their own clock and chance. */
 export interface BackendPoolOptions<Backend extends PoolBackend> {
   backends: readonly Backend[];
+  /** The keys of those that have limits or several keys, in the order of `backends`. */
+  keyrings?: readonly (Keyring<Backend> | null)[];
   now: MonotonicNow;
   random: () => number;
   /** Resolves after `ms`, or rejects if the signal aborts first. */
@@ -124,36 +135,42 @@ export interface BackendState {
   limitedMs: number;
 }
 
-const NONE: ReadonlySet<unknown> = new Set();
-
-interface Slot<Backend> extends Candidate {
+interface Slot<Backend extends PoolBackend> extends Place {
   backend: Backend;
+  keyring: Keyring<Backend> | null;
   breaker: CircuitBreaker;
-  /**
-   * The time until which the server asked not to be called, because of a limit or
-   * overload.
-   */
   limitedUntilMs: number;
   running: number;
-  /** Its place among backends of the same preference, found anew for each request. */
-  arrival: number;
+}
+
+/** A request on its way through the backends, and what has come of it. */
+interface Trial<Backend, Result> {
+  call: BackendCall;
+  attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>;
+  /** What failed, and may work with another backend. */
+  failures: UpstreamError[];
+  /** What failed because of the key that was used, and may work with another key. */
+  keyFailures: UpstreamError[];
 }
 
 /**
  * The backends of one model. If an attempt fails before the client has received any
  * of it, the next one is tried or, if there is only one, the same again after a
  * moment, within the retry budget. If all circuit breakers are open,
- * `service_unavailable`. Those that reported a limit are tried last.
+ * `service_unavailable`. Those that reported a limit are tried last. If all are at
+ * limits of theirs, the request waits as long as one waits for a worker.
  */
 export class BackendPool<Backend extends PoolBackend> {
   readonly #slots: readonly Slot<Backend>[];
   #retriesLeft = RETRIES_MAX;
 
   constructor(readonly options: BackendPoolOptions<Backend>) {
-    this.#slots = options.backends.map((backend) => ({
+    this.#slots = options.backends.map((backend, index) => ({
       backend,
+      keyring: options.keyrings?.[index] ?? null,
       breaker: new CircuitBreaker(options.now),
       limitedUntilMs: -Infinity,
+      isLimited: false,
       running: 0,
       seed: seedOf(backend.config.name),
       weight: backend.config.weight,
@@ -171,18 +188,41 @@ export class BackendPool<Backend extends PoolBackend> {
   /** The state of each backend, in the order of the list. */
   states(): BackendState[] {
     const nowMs = this.options.now();
-    return this.#slots.map(({ backend, breaker, weight, limitedUntilMs }) => ({
+    return this.#slots.map(({ backend, breaker, weight, ...slot }) => ({
       name: backend.config.name,
       preference: backend.config.preference,
       weight,
       breaker: breaker.state,
       openMs: breaker.state === "open" ? breaker.waitMs : 0,
-      limitedMs: Math.max(0, limitedUntilMs - nowMs),
+      limitedMs: Math.max(
+        slot.keyring?.waitMs() ?? 0,
+        slot.limitedUntilMs - nowMs,
+        0,
+      ),
     }));
   }
 
+  /** The keys of the backends that have limits or several keys. */
+  *keyStates(): Generator<[backend: string, state: KeyState]> {
+    for (const { backend, keyring } of this.#slots) {
+      for (const state of keyring?.states() ?? []) {
+        yield [backend.config.name, state];
+      }
+    }
+  }
+
+  /**
+   * How long a request must wait at least until a backend may take it; 0: it need not.
+   */
+  saturatedMs(): number {
+    return waitBefore(this.#slots);
+  }
+
   close(): void {
-    for (const { backend } of this.#slots) backend.close();
+    for (const { backend, keyring } of this.#slots) {
+      if (keyring === null) backend.close();
+      else for (const each of keyring.backends) each.close();
+    }
   }
 
   /**
@@ -194,46 +234,103 @@ export class BackendPool<Backend extends PoolBackend> {
     attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
     isFit: (backend: Backend) => boolean = () => true,
   ): Promise<Result> {
-    const { random, sleep } = this.options;
+    const { now, random, sleep } = this.options;
     call.signal.throwIfAborted();
     const retries = this.#retriesLeft + RETRIES_PER_REQUEST;
     this.#retriesLeft = Math.min(RETRIES_MAX, retries);
-    const failures: UpstreamError[] = [];
-    let failed: Slot<Backend> | null = null;
-    for (const slot of this.#candidates(call, isFit)) {
-      if (failures.length === ATTEMPTS_MAX) break;
-      const done = await this.#attempt(slot, { call, attempt, failures });
-      if (done !== null) return done.result;
-      if (failures.length === 1) failed ??= slot;
+    const trial: Trial<Backend, Result> = {
+      call,
+      attempt,
+      failures: [],
+      keyFailures: [],
+    };
+    const { failures } = trial;
+    const { session } = call;
+    const startedAtMs = now();
+    let left = this.#slots.filter(({ backend }) => isFit(backend));
+    for (;;) {
+      let failed: Slot<Backend> | null = null;
+      for (const slot of inOrder(left, { session, nowMs: now(), random })) {
+        if (failures.length === ATTEMPTS_MAX) break;
+        const before = failures.length;
+        const done = await this.#tryWithKeys(slot, trial);
+        if (done !== null) return done.result;
+        if (failures.length === 1) failed ??= slot;
+        if (failures.length > before) left = left.filter((one) => one !== slot);
+      }
+      const canRetry = failures.length === 1 && failures[0]?.remedy === "again";
+      if (failed !== null && canRetry && this.#retriesLeft >= 1) {
+        this.#retriesLeft -= 1;
+        // Jitter: requests that failed together must not be retried together.
+        const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
+        await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
+        const done = await this.#tryWithKeys(failed, trial);
+        if (done !== null) return done.result;
+      }
+      const wasLimited = trial.keyFailures.some(isOfLimit);
+      const waitMs = waitAfter(left, wasLimited);
+      if (waitMs === 0) throw this.#errorOf(trial);
+      const untilMs = now() - startedAtMs + waitMs;
+      if (untilMs > DISPATCH_LIMITS.queueWaitMs) {
+        throw new SaturatedError(waitMs);
+      }
+      await sleep(waitMs, call.signal);
+      trial.keyFailures = [];
     }
-    const canRetry = failures.length === 1 && failures[0]?.remedy === "again";
-    if (failed !== null && canRetry && this.#retriesLeft >= 1) {
-      this.#retriesLeft -= 1;
-      // Jitter: requests that failed together must not be retried together.
-      const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
-      await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
-      const done = await this.#attempt(failed, { call, attempt, failures });
-      if (done !== null) return done.result;
-    }
+  }
+
+  /** The error of a request that no backend can take any more. */
+  #errorOf({ failures, keyFailures }: Trial<Backend, unknown>): UpstreamError {
     // The error of a limit says when to retry; otherwise the last error is returned.
-    const limit = failures.find(({ remedy }) => remedy === "later");
-    throw limit ?? failures.at(-1) ?? this.#unavailable();
+    const limit = failures.find(isOfLimit);
+    const last = failures.at(-1) ?? keyFailures.at(-1);
+    return limit ?? last ?? this.#unavailable();
+  }
+
+  #tryWithKeys<Result>(
+    slot: Slot<Backend>,
+    trial: Trial<Backend, Result>,
+  ): Promise<{ result: Result } | null> {
+    const { keyring } = slot;
+    return keyring === null
+      ? this.#attempt(slot, null, trial)
+      : this.#tryKeys(slot, keyring, trial);
+  }
+
+  /**
+   * Tries a backend with one of its keys after the other, while only the key is at
+   * fault. Returns as {@link #attempt}.
+   */
+  async #tryKeys<Result>(
+    slot: Slot<Backend>,
+    keyring: Keyring<Backend>,
+    trial: Trial<Backend, Result>,
+  ): Promise<{ result: Result } | null> {
+    const tried = new Set<RingKey<Backend>>();
+    for (;;) {
+      if (slot.breaker.waitMs > 0) return null;
+      const lease = keyring.take(trial.call.session, tried);
+      if (lease === null) return null;
+      tried.add(lease.key);
+      const before = trial.keyFailures.length;
+      const done = await this.#attempt(slot, lease, trial);
+      if (done !== null || trial.keyFailures.length === before) return done;
+    }
   }
 
   /**
    * Tries a backend. Returns null if its breaker is open, or if another attempt may
-   * help, then with the error in `failures`; throws any other error. Reports to the
-   * breaker only at the end, because an answer that breaks off is a failure.
+   * help, then with the error in `failures` or `keyFailures`; throws any other error.
+   * Reports to the breaker only at the end, because an answer that breaks off is a
+   * failure.
    */
   async #attempt<Result>(
     slot: Slot<Backend>,
-    { call, attempt, failures }: {
-      call: BackendCall;
-      attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>;
-      failures: UpstreamError[];
-    },
+    lease: Lease<Backend> | null,
+    { call, attempt, failures, keyFailures }: Trial<Backend, Result>,
   ): Promise<{ result: Result } | null> {
-    const { backend, breaker } = slot;
+    const { breaker, keyring } = slot;
+    const backend = lease?.key.backend ?? slot.backend;
     const enteredAtMs = breaker.enter();
     if (enteredAtMs === null) return null;
     const { now, onStart, onAttempt, onOddity } = this.options;
@@ -249,6 +346,7 @@ export class BackendPool<Backend extends PoolBackend> {
     };
     let outcome: AttemptReport["outcome"] = "success";
     let error: unknown = null;
+    let isOfKey = false;
     slot.running += 1;
     onStart?.(backend.config.name);
     call.onBackend?.(backend.config.name);
@@ -261,19 +359,23 @@ export class BackendPool<Backend extends PoolBackend> {
         throw thrown;
       }
       outcome = thrown.fault;
-      if (thrown.remedy === "later") {
+      isOfKey = lease !== null && keyring?.onFault(lease.key, outcome) === true;
+      if (thrown.remedy === "later" && !isOfKey) {
         slot.limitedUntilMs = now() + (thrown.retryAfterMs ?? 0);
       }
       if (progress.hasSent || thrown.remedy === "none") throw thrown;
-      failures.push(thrown);
+      (isOfKey ? keyFailures : failures).push(thrown);
       return null;
     } finally {
       slot.running -= 1;
-      breaker.end(enteredAtMs, outcome);
+      lease?.end(progress, error !== null);
+      // A key that is refused says nothing about the health of its server.
+      breaker.end(enteredAtMs, isOfKey ? "rate_limited" : outcome);
       const durationMs = roundMs(now() - enteredAtMs);
       onAttempt({
         requestId: call.requestId,
         backend: backend.config.name,
+        ...lease && { key: lease.key.variable },
         outcome,
         durationMs,
         firstTokenMs,
@@ -281,50 +383,6 @@ export class BackendPool<Backend extends PoolBackend> {
         error,
       });
     }
-  }
-
-  /**
-   * Those that are fit, in the order in which to try them: those with a limit last, then
-   * by preference, and among equals by the session, or at random by weight.
-   */
-  #candidates(
-    { session }: Pick<BackendCall, "session">,
-    isFit: (backend: Backend) => boolean,
-  ): readonly Slot<Backend>[] {
-    const fit = this.#slots.filter(({ backend }) => isFit(backend));
-    if (fit.length < 2) return fit;
-    const { now, random } = this.options;
-    const nowMs = now();
-    for (const slot of fit) {
-      slot.arrival = session === undefined
-        // Exponentially distributed arrival times: the smallest of them is that of i
-        // with probability weight_i / sum, and so on for the rest.
-        ? -Math.log(1 - random()) / slot.weight
-        : distanceOf(session, slot);
-    }
-    const full = session === undefined ? NONE : this.#full(fit, nowMs);
-    return fit.toSorted((a, b) =>
-      Number(nowMs < a.limitedUntilMs) - Number(nowMs < b.limitedUntilMs) ||
-      a.backend.config.preference - b.backend.config.preference ||
-      Number(full.has(a)) - Number(full.has(b)) ||
-      a.arrival - b.arrival
-    );
-  }
-
-  /** The slots that have more than their share of what backends like them run. */
-  #full(
-    slots: readonly Slot<Backend>[],
-    nowMs: number,
-  ): ReadonlySet<unknown> {
-    const open = slots.filter(({ breaker, limitedUntilMs }) =>
-      breaker.waitMs === 0 && nowMs >= limitedUntilMs
-    );
-    const equals = Map.groupBy(
-      open,
-      ({ backend }) => backend.config.preference,
-    );
-    const full = equals.values().flatMap((each) => fullOf(each).values());
-    return new Set(full);
   }
 
   #unavailable(): UpstreamError {
@@ -336,3 +394,5 @@ export class BackendPool<Backend extends PoolBackend> {
     });
   }
 }
+
+const isOfLimit = ({ remedy }: UpstreamError): boolean => remedy === "later";

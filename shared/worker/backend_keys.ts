@@ -25,19 +25,33 @@ export function backendKeys(
 ): BackendKeys {
   const backends = models.flatMap(({ backends }) => backends);
   const templates = servers.map(({ template }) => template);
-  const names = [...backends, ...templates].map((each) => each.api_key_env)
-    .filter((name) => name !== undefined);
+  const pools = [...backends, ...templates].map(({ keys }) =>
+    keys.map(({ variable }) => variable)
+  );
   const mistakes: string[] = [];
   const keys = new Map<string, string>();
-  for (const name of new Set(names)) {
+  for (const name of new Set(pools.flat())) {
     try {
       keys.set(name, readKey(name, places));
     } catch (error) {
       mistakes.push(errorMessage(error));
     }
   }
+  for (const pool of pools) mistakes.push(...sameKeys(pool, keys));
   if (mistakes.length > 0) throw new ConfigError("the environment", mistakes);
   return keys;
+}
+
+/** The keys of a server that are one and the same, whose limits would count twice. */
+function sameKeys(pool: readonly string[], keys: BackendKeys): string[] {
+  return pool.flatMap((name, index) => {
+    const value = keys.get(name);
+    const same = pool.slice(0, index)
+      .find((other) => value !== undefined && keys.get(other) === value);
+    return same === undefined
+      ? []
+      : [`${same} and ${name} hold the same key: name one of them`];
+  });
 }
 
 /** The key of a variable. Throws an Error with a message for the operator. */

@@ -10,6 +10,7 @@ import {
   histogram,
   type MetricRegistry,
 } from "../process/metrics.ts";
+import type { KeyState } from "../server_limits/keyring.ts";
 import { ODDITIES } from "../upstream/oddities.ts";
 import type { BreakerState } from "../backends/breaker.ts";
 import type { AttemptReport, OddityReport } from "../upstream/pool.ts";
@@ -91,6 +92,21 @@ export const WORKER_METRICS = {
     }.`,
     labels: ["model", "backend", "kind"],
   }),
+  keyInFlight: gauge("gateway_server_key_in_flight", {
+    help:
+      "Requests of this worker that run with a key of a model server that has limits or several keys. `key`: its variable.",
+    labels: ["model", "backend", "key"],
+  }),
+  keyResting: gauge("gateway_server_key_resting", {
+    help:
+      "1 while such a key rests: `why` is `limit` (its server has asked for that) or `dead` (its server does not accept it); else 0.",
+    labels: ["model", "backend", "key", "why"],
+  }),
+  keyRefusals: counter("gateway_server_key_refusals_total", {
+    help:
+      "Times that a model server has made such a key rest: `why` is `limit` or `dead`.",
+    labels: ["model", "backend", "key", "why"],
+  }),
   breaker: gauge("gateway_backend_breaker", {
     help:
       "Circuit breaker of a backend: 0 closed, 0.5 half-open (the next request is a probe), 1 open (no requests).",
@@ -166,6 +182,14 @@ export class WorkerMetrics {
     cachedTokens.with(model, backend).add(cached);
   }
 
+  /** A server has refused a key, so that it rests. */
+  keyRefused(
+    { model, backend, key }: { model: string; backend: string; key: string },
+    why: "limit" | "dead",
+  ): void {
+    this.#recorders.keyRefusals.with(model, backend, key, why).add();
+  }
+
   /** Something was undone or skipped in an answer of a backend of `model`. */
   odd(model: string, { backend, oddity, count }: OddityReport): void {
     this.#recorders.oddities.with(model, backend, oddity).add(count);
@@ -180,7 +204,10 @@ export interface ObservedWorker {
   backends: Iterable<
     readonly [
       model: string,
-      pool: { breakerStates(): ReadonlyMap<string, BreakerState> },
+      pool: {
+        breakerStates(): ReadonlyMap<string, BreakerState>;
+        keyStates(): Iterable<[backend: string, state: KeyState]>;
+      },
     ]
   >;
 }
@@ -194,6 +221,22 @@ export function observeWorker(
   registry.gauge(table.slots, () => slots);
   registry.gauge(table.inFlight, () => worker.inFlight);
   registry.gauge(table.draining, () => worker.isDraining ? 1 : 0);
+  registry.gauge(table.keyInFlight, function* () {
+    for (const [model, pool] of backends) {
+      for (const [backend, { variable, inFlight }] of pool.keyStates()) {
+        yield [[model, backend, variable], inFlight];
+      }
+    }
+  });
+  registry.gauge(table.keyResting, function* () {
+    for (const [model, pool] of backends) {
+      for (const [backend, state] of pool.keyStates()) {
+        const { variable, isCooling, isDead } = state;
+        yield [[model, backend, variable, "limit"], isCooling ? 1 : 0];
+        yield [[model, backend, variable, "dead"], isDead ? 1 : 0];
+      }
+    }
+  });
   registry.gauge(table.breaker, function* () {
     for (const [model, pool] of backends) {
       for (const [backend, state] of pool.breakerStates()) {

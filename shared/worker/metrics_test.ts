@@ -92,12 +92,20 @@ Deno.test("gauges show slots, running jobs, and breakers", () => {
     backends: new Map([["m", {
       breakerStates: () =>
         new Map([["a", "open"], ["b", "half-open"], ["c", "closed"]] as const),
+      keyStates: () => [["a", {
+        variable: "KEY",
+        inFlight: 2,
+        isCooling: true,
+        isDead: false,
+      }]],
     }]]),
   });
   assert.deepEqual(samples(registry), [
     "worker_slots 8",
     "worker_in_flight 3",
     "worker_draining 1",
+    'server_key_in_flight{model="m",backend="a",key="KEY"} 2',
+    'server_key_resting{model="m",backend="a",key="KEY",why="limit"} 1',
     'backend_breaker{model="m",backend="a"} 1',
     'backend_breaker{model="m",backend="b"} 0.5',
   ]);

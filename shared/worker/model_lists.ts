@@ -2,7 +2,9 @@
 import { DISCOVERY_LIMITS } from "../bus/server_lists.ts";
 import { isJsonObject } from "../process/error_text.ts";
 import { newRequestId } from "../process/ids.ts";
-import { invalidAnswer } from "../upstream/http/errors.ts";
+import { invalidAnswer, UpstreamError } from "../upstream/http/errors.ts";
+import type { BackendConfig } from "../models/catalog.ts";
+import type { ListingServer } from "./discovery.ts";
 import { parseJson } from "../upstream/json.ts";
 import type { ModelServer } from "../upstream/model_server.ts";
 
@@ -29,6 +31,35 @@ export function askModels(
     if (names === null) throw invalidAnswer("Not a list of models");
     return names;
   });
+}
+
+/**
+ * Opens a server to be asked for its models, by each of its keys until it accepts one.
+ */
+export function openListing(
+  { keys }: Pick<BackendConfig, "keys">,
+  open: (apiKey: string | null) => ModelServer,
+  values: ReadonlyMap<string, string>,
+): ListingServer {
+  const named = keys.map(({ variable }) => values.get(variable) ?? null);
+  const servers = (named.length > 0 ? named : [null]).map(open);
+  return {
+    async ask(signal) {
+      let refusal: unknown;
+      for (const server of servers) {
+        try {
+          return await askModels(server, signal);
+        } catch (error) {
+          const isOfKey = error instanceof UpstreamError &&
+            error.fault === "credentials";
+          if (!isOfKey) throw error;
+          refusal = error;
+        }
+      }
+      throw refusal;
+    },
+    close: () => servers.forEach((server) => server.close()),
+  };
 }
 
 /**

@@ -2,6 +2,7 @@
 import type { BackendConfig, ModelConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { BackendPool, PoolBackend } from "../upstream/pool.ts";
+import { isCounted } from "./server_limits/keyrings.ts";
 
 /**
  * How long a model that was taken out of the list still runs: for edges that have not
@@ -33,7 +34,10 @@ export interface ModelPool<Backend extends PoolBackend>
   readonly id: string;
 }
 
-/** The pools of a worker: each is opened by its first request. */
+/**
+ * The pools of a worker: each is opened by its first request, but those with limits at
+ * once, because they follow what other workers use.
+ */
 export class ModelPools<Backend extends PoolBackend> {
   readonly #options: ModelPoolsOptions<Backend>;
   readonly #entries = new Map<string, Entry<Backend>>();
@@ -109,7 +113,11 @@ export class ModelPools<Backend extends PoolBackend> {
     const known = this.#entries.get(id);
     const isSame = known?.identity === identity;
     if (!isSame) known?.pool?.close();
-    const pool = isSame ? known.pool : null;
+    const pool = isSame
+      ? known.pool
+      : backends.some(isCounted)
+      ? this.#options.open(id, backends)
+      : null;
     this.#entries.set(id, { backends, identity, pool, endsAtMs: Infinity });
   }
 

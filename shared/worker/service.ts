@@ -28,14 +28,15 @@ import {
   type BackendReporterOptions,
   countAttempt,
 } from "./backend_reporter.ts";
-import type { BackendKeys } from "./backend_keys.ts";
 import type { WorkerConfig } from "./config.ts";
 import type { JobEnvironment, RunRequest } from "./job.ts";
 import { type AnswerMemory, type JobMemory, WorkerMemory } from "./memory.ts";
-import { askModels } from "./model_lists.ts";
+import { openListing } from "./model_lists.ts";
 import type { ModelPools } from "./model_pools.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { OddityLog } from "./oddity_log.ts";
+import { type Keyrings, logKeyEvent } from "./server_limits/keyrings.ts";
+import { UseSharing } from "./server_limits/use_sharing.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 import { type WorkerList, WorkerModels } from "./worker_models.ts";
 
@@ -84,13 +85,11 @@ async function startWorker<Backend extends PoolBackend>(
   const catalog = new ModelCatalog([]);
   const metrics = new WorkerMetrics(registry, catalog);
   const statistics = new BackendTable(monotonicNow);
-  const models = createModels(family, {
-    catalog,
-    config,
-    createBackend,
-    log,
-    counters: { metrics, statistics },
-  });
+  const sharing = startSharing(bus, { workerId, log, metrics });
+  const { keyrings } = sharing;
+  const counters = { metrics, statistics, keyrings };
+  const tools = { catalog, config, createBackend, log, counters };
+  const models = createModels(family, tools);
   const { pools } = models;
   await follow(models, config.list.value, log);
   const memory = new WorkerMemory(config.heldBytesMax);
@@ -116,7 +115,8 @@ async function startWorker<Backend extends PoolBackend>(
     statistics,
     subject: subjects.backends(workerId),
   });
-  const ticker = startTicking([worker, models, reporter]);
+  const ticker = startTicking([worker, models, reporter, sharing]);
+  await sharing.join();
   await worker.start();
   observeWorker(registry, { worker, slots: config.slots, backends: pools });
   return {
@@ -125,6 +125,7 @@ async function startWorker<Backend extends PoolBackend>(
     async stop() {
       await worker.drain(config.drainMs);
       clearInterval(ticker);
+      sharing.stop();
       models.close();
       await bus.drain();
     },
@@ -189,6 +190,29 @@ function schedule(run: () => void, waitMs: number): void {
   else setTimeout(run, waitMs);
 }
 
+/** Shares the limits of model servers with the other workers. Must be ticked. */
+function startSharing(
+  bus: BusLink,
+  { metrics, log, workerId }: {
+    metrics: WorkerMetrics;
+    log: Log;
+    workerId: string;
+  },
+): UseSharing {
+  return new UseSharing({
+    bus,
+    workerId,
+    log,
+    schedule,
+    now: monotonicNow,
+    random: Math.random,
+    onEvent(place, event) {
+      metrics.keyRefused(place, event.what);
+      logKeyEvent(log, place, event);
+    },
+  });
+}
+
 /** Advances the time of parts of a worker, in this order. */
 function startTicking(parts: readonly { tick(): void }[]) {
   return setInterval(
@@ -219,11 +243,15 @@ function createModels<Backend extends PoolBackend>(
     config: WorkerConfig;
     createBackend: WorkerService<Backend>["createBackend"];
     log: Log;
-    counters: { metrics: WorkerMetrics; statistics: BackendTable };
+    counters: {
+      metrics: WorkerMetrics;
+      statistics: BackendTable;
+      keyrings: Keyrings;
+    };
   },
 ): WorkerModels<Backend> {
   const oddityLog = new OddityLog(log, monotonicNow);
-  const { metrics, statistics } = counters;
+  const { metrics, statistics, keyrings } = counters;
   const common = { now: monotonicNow, proxies: config.proxies };
   const sleep = (ms: number, signal: AbortSignal) =>
     delay(ms, undefined, { signal });
@@ -236,14 +264,13 @@ function createModels<Backend extends PoolBackend>(
     openPool: (id, backends, keys) =>
       new BackendPool({
         ...clocks,
-        backends: backends.map((backend) =>
-          createBackend({
-            ...common,
-            publicModel: id,
-            apiKey: keyOf(backend, keys),
-            config: backend,
-          }, config)
-        ),
+        ...keyrings.open(id, backends, {
+          keys,
+          create: (server, credential) => {
+            const access = { ...common, ...credential, publicModel: id };
+            return createBackend({ ...access, config: server }, config);
+          },
+        }),
         onStart: (backend) => statistics.begin(id, backend),
         onAttempt: (report) => {
           countAttempt(statistics, id, report);
@@ -256,24 +283,16 @@ function createModels<Backend extends PoolBackend>(
         },
       }),
     openServer({ name, template }, keys) {
-      const server = new ModelServer({
-        ...common,
-        config: { ...template, model: name },
-        publicModel: name,
-        apiKey: keyOf(template, keys),
-      });
-      return {
-        ask: (signal) => askModels(server, signal),
-        close: () => server.close(),
-      };
+      const config = { ...template, model: name };
+      return openListing(
+        config,
+        (apiKey) =>
+          new ModelServer({ ...common, config, publicModel: name, apiKey }),
+        keys,
+      );
     },
   });
 }
-
-const keyOf = (
-  { api_key_env: name = "" }: { readonly api_key_env?: string | undefined },
-  keys: BackendKeys,
-): string | null => keys.get(name) ?? null;
 
 function logAttempt(log: Log, model: string, report: AttemptReport): void {
   const { error, ...rest } = report;

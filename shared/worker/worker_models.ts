@@ -119,11 +119,10 @@ export class WorkerModels<Backend extends PoolBackend> {
     this.pools.follow([...named, ...listed], gone);
   }
 
-  /** All that counts of a server: with another key, it is another one. */
+  /** All that counts of a server: with other keys, it is another one. */
   #identify(server: BackendConfig | ServerConfig): string {
-    const { api_key_env = "" } = "template" in server
-      ? server.template
-      : server;
-    return JSON.stringify([server, this.#keys.get(api_key_env)]);
+    const { keys } = "template" in server ? server.template : server;
+    const values = keys.map(({ variable }) => this.#keys.get(variable));
+    return JSON.stringify([server, values]);
   }
 }

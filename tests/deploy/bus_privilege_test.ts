@@ -28,6 +28,7 @@ const SUBJECTS: Record<string, string> = {
   keyChanged: "gw.v1.key.changed",
   backends: "gw.v1.backends.worker.W1",
   backendsWanted: "gw.v1.backends.wanted",
+  use: "gw.v1.use.worker.W1",
   edgeEcho: "_INBOX_edge.X.echo",
   edgeReply: "_INBOX_edge.X.1",
   workerEcho: "_INBOX_worker.X.echo",
@@ -63,13 +64,13 @@ const USERS = {
   ],
   "chat-worker": [
     "worker",
-    "frames workerBeat backends workerEcho",
-    "job body control edgeBeat backendsWanted workerEcho workerReply",
+    "frames workerBeat backends use workerEcho",
+    "job body control edgeBeat backendsWanted use workerEcho workerReply",
   ],
   "media-worker": [
     "media",
-    "frames workerBeat backends mediaEcho",
-    "mediaJob mediaBody mediaControl edgeBeat backendsWanted mediaEcho mediaReply",
+    "frames workerBeat backends use mediaEcho",
+    "mediaJob mediaBody mediaControl edgeBeat backendsWanted use mediaEcho mediaReply",
   ],
   "key-admin": [
     "admin",

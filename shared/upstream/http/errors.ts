@@ -132,3 +132,12 @@ export const unsupportedAnswer = (detail: string): UpstreamError =>
 /** The error of an answer cut short; `detail` says where, for the log. */
 export const truncatedAnswer = (detail: string): UpstreamError =>
   new UpstreamError("truncated", { cause: new Error(detail) });
+
+/** All servers that a request could be sent to are at their limits, for `waitMs` at least. */
+export class SaturatedError extends UpstreamError {
+  constructor(readonly waitMs: number) {
+    const message = "The model servers have reached their limits, " +
+      "try again later";
+    super("rate_limited", { message, retryAfterMs: Math.ceil(waitMs) });
+  }
+}

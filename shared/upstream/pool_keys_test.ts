@@ -1,0 +1,227 @@
+/**
+ * Promise: a request that one key of a server cannot take goes on with the next key, the
+ * next server, and then waits; no limit counts against the health of a server.
+ */
+import assert from "node:assert/strict";
+import { type KeyEvent, Keyring } from "../server_limits/keyring.ts";
+import type { Bounds } from "../server_limits/rule.ts";
+import { UseTable } from "../server_limits/use_table.ts";
+import {
+  SaturatedError,
+  UpstreamError,
+  type UpstreamFault,
+} from "./http/errors.ts";
+import {
+  type AttemptReport,
+  BackendPool,
+  type BackendPoolOptions,
+  type PoolBackend,
+} from "./pool.ts";
+
+interface FakeKey extends PoolBackend {
+  readonly key: string;
+}
+
+interface FakeServer {
+  readonly name: string;
+  readonly keys: readonly string[];
+  readonly keyBounds?: Bounds;
+  readonly bounds?: Bounds;
+  readonly preference?: number;
+}
+
+/** What a key's server does: answers, or fails with this fault. */
+type Acts = Map<string, UpstreamFault>;
+
+/** Model servers with keys, and a clock that only sleeps move. */
+class Rig {
+  nowMs = 1_000_000;
+  readonly acts: Acts = new Map();
+  readonly asked: string[] = [];
+  readonly events: [key: string, event: KeyEvent["what"]][] = [];
+  readonly reports: AttemptReport[] = [];
+  readonly sleeps: number[] = [];
+  readonly table = new UseTable(() => this.nowMs);
+  readonly pool: BackendPool<FakeKey>;
+
+  constructor(...servers: FakeServer[]) {
+    const opened = servers.map((server) => this.#open(server));
+    this.pool = new BackendPool({
+      backends: opened.map(({ first }) => first),
+      keyrings: opened.map(({ keyring }) => keyring),
+      now: () => this.nowMs,
+      random: () => 0,
+      sleep: (ms) => {
+        this.sleeps.push(ms);
+        this.nowMs += ms;
+        return Promise.resolve();
+      },
+      onAttempt: (report) => this.reports.push(report),
+      onOddity() {},
+    });
+  }
+
+  /** Runs a request; `held` keeps it from ending. */
+  run(held?: Promise<void>): Promise<string> {
+    const { signal } = new AbortController();
+    const call = { requestId: "r", signal };
+    return this.pool.run(call, async ({ key }, progress) => {
+      this.asked.push(key);
+      await held;
+      const fault = this.acts.get(key);
+      if (fault !== undefined) throw new UpstreamError(fault);
+      progress.usage = {
+        prompt_tokens: 50,
+        completion_tokens: 50,
+        total_tokens: 100,
+      };
+      return key;
+    });
+  }
+
+  #open({ name, keys, preference = 0, ...limits }: FakeServer) {
+    const config = { name, preference, weight: 1 };
+    const backends = keys.map((key): FakeKey => ({ key, config, close() {} }));
+    const [first = assert.fail("no key")] = backends;
+    const useOf = (variable: string | null) =>
+      this.table.useOf({ baseUrl: name, model: "m", variable });
+    const { bounds = {}, keyBounds = {} } = limits;
+    const keyring = new Keyring<FakeKey>({
+      keys: backends.map((backend) => ({
+        variable: backend.key,
+        use: useOf(backend.key),
+        bounds: keyBounds,
+        backend,
+      })),
+      server: { use: useOf(null), bounds },
+      random: () => 0,
+      onEvent: (key, { what }) => this.events.push([key, what]),
+    });
+    return { first, keyring };
+  }
+}
+
+Deno.test("a key that meets a limit rests, and the next one answers the same request", async () => {
+  const t = new Rig({ name: "a", keys: ["one", "two", "three"] });
+  t.acts.set("one", "rate_limited");
+  for (let each = 0; each < 20; each += 1) {
+    assert.notEqual(await t.run(), "one");
+  }
+  assert.deepEqual(t.asked.filter((key) => key === "one"), ["one"]);
+  assert.deepEqual(t.events, [["one", "limit"]]);
+  assert.deepEqual(t.sleeps, []);
+  assert.equal(t.pool.breakerStates().get("a"), "closed");
+  assert.deepEqual(
+    t.reports.slice(0, 2).map(({ key, outcome }) => `${key} ${outcome}`),
+    ["one rate_limited", "two success"],
+  );
+});
+
+Deno.test("refusals of keys open no breaker and use up no retry", async () => {
+  const t = new Rig({ name: "a", keys: ["one"] });
+  t.acts.set("one", "rate_limited");
+  for (let each = 0; each < 30; each += 1) {
+    await assert.rejects(t.run(), SaturatedError);
+    t.nowMs += 60_000;
+  }
+  assert.equal(t.pool.breakerStates().get("a"), "closed");
+  t.acts.set("one", "server_error");
+  t.asked.splice(0);
+  await assert.rejects(t.run(), UpstreamError);
+  assert.deepEqual(t.asked, ["one", "one"], "there is still a retry");
+});
+
+Deno.test("a key that its server does not know is left alone while others serve", async () => {
+  const t = new Rig({ name: "a", keys: ["dead", "good"] });
+  t.acts.set("dead", "credentials");
+  for (let each = 0; each < 50; each += 1) assert.equal(await t.run(), "good");
+  assert.equal(t.asked.filter((key) => key === "dead").length, 1);
+  assert.deepEqual(t.events, [["dead", "dead"]]);
+  assert.equal(t.pool.breakerStates().get("a"), "closed");
+  t.nowMs += 60_001;
+  t.acts.delete("dead");
+  for (let each = 0; each < 5; each += 1) await t.run();
+  assert.ok(t.asked.slice(-5).includes("dead"), "it is tried again");
+});
+
+Deno.test("if a server knows none of its keys, each request says so at once", async () => {
+  const t = new Rig({ name: "a", keys: ["one", "two"] });
+  for (const key of ["one", "two"]) t.acts.set(key, "credentials");
+  for (let each = 0; each < 3; each += 1) {
+    await assert.rejects(
+      t.run(),
+      (error) =>
+        error instanceof UpstreamError && error.fault === "credentials",
+    );
+  }
+  assert.equal(t.asked.length, 6);
+  assert.deepEqual(t.sleeps, []);
+});
+
+Deno.test("a server at its limit is followed by the next server, then by a wait", async () => {
+  const t = new Rig(
+    { name: "a", keys: ["a"], bounds: { inFlight: 1 } },
+    { name: "b", keys: ["b"], bounds: { inFlight: 1 }, preference: 1 },
+  );
+  const { promise: held, resolve: end } = Promise.withResolvers<void>();
+  const running = [t.run(held), t.run(held)];
+  assert.deepEqual(t.asked, ["a", "b"]);
+  assert.ok(t.pool.saturatedMs() > 0);
+  const waiting = t.run();
+  end();
+  await Promise.all([...running, waiting]);
+  assert.equal(t.asked.length, 3);
+  assert.ok(t.sleeps.length > 0 && t.sleeps.length < 10, `${t.sleeps}`);
+  assert.equal(t.pool.saturatedMs(), 0);
+});
+
+Deno.test("who must wait for longer than for a worker is told when to come again", async () => {
+  const t = new Rig({ name: "a", keys: ["one"], keyBounds: { requests: 2 } });
+  await t.run();
+  await t.run();
+  await assert.rejects(t.run(), (error) => {
+    assert.ok(error instanceof SaturatedError);
+    assert.equal(error.code, "upstream_rate_limited");
+    const { retryAfterMs } = error;
+    return retryAfterMs !== null && retryAfterMs > 50_000;
+  });
+  assert.deepEqual(t.sleeps, []);
+  t.nowMs += 62_000;
+  assert.equal(await t.run(), "one");
+});
+
+Deno.test("tokens count as soon as a request begins, and as stated when it has ended", async () => {
+  const t = new Rig({ name: "a", keys: ["one"], keyBounds: { tokens: 1_000 } });
+  // Before any has ended, each is expected to cost 1,000.
+  const { promise: held, resolve: end } = Promise.withResolvers<void>();
+  const first = t.run(held);
+  assert.ok(t.pool.saturatedMs() > 0);
+  end();
+  await first;
+  for (let each = 0; each < 9; each += 1) {
+    assert.equal(t.pool.saturatedMs(), 0, `${each}`);
+    await t.run();
+  }
+  await assert.rejects(t.run(), SaturatedError);
+});
+
+Deno.test("a server without limits and with one key is asked without any count", async () => {
+  const server: FakeKey = {
+    key: "k",
+    config: { name: "a", preference: 0, weight: 1 },
+    close() {},
+  };
+  const options: BackendPoolOptions<FakeKey> = {
+    backends: [server],
+    now: () => 0,
+    random: () => 0,
+    sleep: () => Promise.resolve(),
+    onAttempt: ({ key }) => assert.equal(key, undefined),
+    onOddity() {},
+  };
+  const pool = new BackendPool(options);
+  const { signal } = new AbortController();
+  await pool.run({ requestId: "r", signal }, () => Promise.resolve());
+  assert.deepEqual([...pool.keyStates()], []);
+  assert.equal(pool.saturatedMs(), 0);
+});

@@ -1,0 +1,187 @@
+// Promise: several keys of one model server are used within their limits by all workers
+// together, and what one key is refused reaches no caller.
+import assert from "node:assert/strict";
+import { callApi } from "../support/chat_request.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../support/gateway/launched.ts";
+import {
+  jsonResponse,
+  streamResponse,
+} from "../support/model_servers/model_answers.ts";
+import {
+  startScriptedServer,
+  type WholeRequest,
+} from "../support/model_servers/scripted_server.ts";
+import { makeTempDir } from "../support/process.ts";
+
+const KEYS = {
+  KEY_ONE: "first-key-of-the-server",
+  KEY_TWO: "second-key-of-the-server",
+  KEY_THREE: "third-key-of-the-server",
+  KEY_DEAD: "key-that-nobody-knows",
+};
+type Variable = keyof typeof KEYS;
+const VARIABLES = new Map(
+  Object.entries(KEYS).map(([name, value]) => [`Bearer ${value}`, name]),
+);
+const USAGE = { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 };
+const WORDS = [
+  { choices: [{ index: 0, delta: { content: "Hello" } }] },
+  { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] },
+  { choices: [], usage: USAGE },
+];
+const WHOLE = {
+  id: "c",
+  object: "chat.completion",
+  created: 1,
+  model: "m",
+  choices: [{
+    index: 0,
+    message: { role: "assistant", content: "Hello" },
+    finish_reason: "stop",
+  }],
+  usage: USAGE,
+};
+const LIMITED_BODY = { error: { message: "Slow down", code: "rate_limit" } };
+const UNKNOWN_BODY = { error: { message: "Incorrect API key provided" } };
+
+/** What a server has seen of one key. */
+class KeyRecord {
+  requests = 0;
+  refused = 0;
+  running = 0;
+  runningMax = 0;
+}
+
+/**
+ * A server with keys of which one is unknown and one has a limit: of its requests in a
+ * second, only the first few are answered.
+ */
+function startProvider(
+  { perSecond = Infinity, lastsMs = 5 }: {
+    /** The bound of KEY_TWO. */
+    perSecond?: number;
+    lastsMs?: number;
+  },
+) {
+  const records = new Map<string, KeyRecord>();
+  const recordOf = (variable: Variable) => {
+    const record = records.get(variable) ?? new KeyRecord();
+    records.set(variable, record);
+    return record;
+  };
+  let second = 0;
+  let inSecond = 0;
+  async function* reply(request: WholeRequest) {
+    if (request.body === "") return yield* jsonResponse({ data: [] });
+    const given = request.headers.get("authorization") ?? "";
+    const variable = VARIABLES.get(given);
+    const record = recordOf(variable as Variable);
+    record.requests += 1;
+    if (variable === "KEY_DEAD") {
+      record.refused += 1;
+      return yield* jsonResponse(UNKNOWN_BODY, { status: 401 });
+    }
+    if (variable === "KEY_TWO") {
+      const now = Math.floor(performance.now() / 1_000);
+      if (now !== second) [second, inSecond] = [now, 0];
+      inSecond += 1;
+      if (inSecond > perSecond) {
+        record.refused += 1;
+        const headers = { "retry-after": "1" };
+        return yield* jsonResponse(LIMITED_BODY, { status: 429, headers });
+      }
+    }
+    record.running += 1;
+    record.runningMax = Math.max(record.runningMax, record.running);
+    yield { pauseMs: lastsMs };
+    record.running -= 1;
+    const { stream } = JSON.parse(request.body);
+    yield* stream ? streamResponse(WORDS) : jsonResponse(WHOLE);
+  }
+  return { server: startScriptedServer({ reply }), recordOf };
+}
+
+/** Sends requests, some at a time, and counts the answers by their status. */
+async function flood(
+  gateway: LaunchedGateway,
+  { model, requests, atOnce }: {
+    model: string;
+    requests: number;
+    atOnce: number;
+  },
+): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  let sent = 0;
+  const client = async () => {
+    while (sent < requests) {
+      sent += 1;
+      const messages = [{ role: "user", content: `Hi ${sent}` }];
+      const body = { model, messages, stream: sent % 2 === 0 };
+      const url = `${gateway.baseUrl()}/chat/completions`;
+      const answer = await callApi(url, gateway.state.api_key, { body });
+      const text = await answer.text();
+      const isWhole = answer.status === 200 && text.includes("Hello") &&
+        (!body.stream || text.includes("[DONE]"));
+      const outcome = isWhole ? "200" : `${answer.status} ${text}`;
+      counts[outcome] = (counts[outcome] ?? 0) + 1;
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, client));
+  return counts;
+}
+
+async function startPooled(
+  workers: number,
+  models: readonly object[],
+): Promise<AsyncDisposable & { gateway: LaunchedGateway }> {
+  await using stack = new AsyncDisposableStack();
+  const { path } = stack.use(await makeTempDir());
+  const file = `${path}/models.json`;
+  await Deno.writeTextFile(file, JSON.stringify({ models }));
+  const env = { MODELS_FILE: file, ...KEYS };
+  const gateway = stack.use(await startGateway("launched", { workers, env }));
+  const owned = stack.move();
+  return { gateway, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+const modelOf = (id: string, backend: object) => ({
+  id,
+  backends: [{ type: "openai", model: id, ...backend }],
+});
+
+Deno.test("nobody notices that of the keys of a server one is refused again and again, or is dead", async () => {
+  const { server, recordOf } = startProvider({ perSecond: 5 });
+  await using _server = server;
+  const base_url = server.baseUrl;
+  await using pooled = await startPooled(2, [
+    modelOf("three", {
+      base_url,
+      api_key_envs: ["KEY_ONE", "KEY_TWO", "KEY_THREE"],
+    }),
+    modelOf("half-dead", {
+      base_url,
+      api_key_envs: ["KEY_DEAD", "KEY_ONE"],
+    }),
+  ]);
+  const { gateway } = pooled;
+  const counts = await flood(gateway, {
+    model: "three",
+    requests: 1_000,
+    atOnce: 40,
+  });
+  assert.deepEqual(counts, { 200: 1_000 });
+  const limited = recordOf("KEY_TWO");
+  assert.ok(limited.refused > 0, "the limit was met");
+  assert.ok(
+    limited.refused < 100,
+    `${limited.refused} of ${limited.requests} refused`,
+  );
+  const dead = await flood(gateway, {
+    model: "half-dead",
+    requests: 200,
+    atOnce: 10,
+  });
+  assert.deepEqual(dead, { 200: 200 });
+  assert.ok(recordOf("KEY_DEAD").requests <= 20, "it is left alone");
+});
