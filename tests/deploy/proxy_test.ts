@@ -6,6 +6,7 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
 import { text } from "node:stream/consumers";
+import { connect } from "node:tls";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { amountOf } from "../support/amount.ts";
@@ -15,7 +16,12 @@ import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { simulates } from "../support/gateway/simulator.ts";
 import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
 import { freePort } from "../support/servers/local_server.ts";
-import { canRun, leaveOut } from "../support/process.ts";
+import {
+  canRun,
+  leaveOut,
+  makeTempDir,
+  runProcess,
+} from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const PROXY_ADDRESS = "127.0.0.1";
@@ -250,6 +256,47 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
   );
 }
 
-const NAME = "API and console behind the front proxy";
-if (await canRun("caddy", "version")) Deno.test(NAME, testProxy);
-else leaveOut(NAME, "caddy");
+/** Makes a certificate for both names, and its key. */
+async function makeCertificate(folder: string) {
+  const certificate = `${folder}/cert.pem`;
+  const key = `${folder}/key.pem`;
+  const names = `subjectAltName=DNS:localhost,DNS:${CONSOLE}`;
+  const kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"];
+  const named = ["-subj", "/CN=localhost", "-addext", names];
+  const files = ["-keyout", key, "-out", certificate];
+  await runProcess("openssl", ["req", ...kind, ...named, ...files]);
+  return { certificate, key };
+}
+
+/** As docs/install.md has it: a pair of files in place of Caddy's authority. */
+async function testOwnCertificate(): Promise<void> {
+  await using folder = await makeTempDir();
+  const tls = await makeCertificate(folder.path);
+  const httpsPort = freePort();
+  await using proxy = await startFrontProxy({
+    httpsPort,
+    edgePort: freePort(),
+    edgeReadyPort: freePort(),
+    consolePort: freePort(),
+    tls,
+  });
+  for (const servername of ["localhost", CONSOLE]) {
+    const address = { host: PROXY_ADDRESS, port: httpsPort };
+    const socket = connect({ ...address, servername, ca: proxy.ca });
+    await once(socket, "secureConnect");
+    assert.ok(socket.authorized, `${socket.authorizationError}`);
+    const closed = once(socket, "close");
+    socket.destroy();
+    await closed;
+  }
+}
+
+const TESTS = {
+  "API and console behind the front proxy": testProxy,
+  "the front proxy with a certificate of one's own": testOwnCertificate,
+};
+const hasCaddy = await canRun("caddy", "version");
+for (const [name, test] of Object.entries(TESTS)) {
+  if (hasCaddy) Deno.test(name, test);
+  else leaveOut(name, "caddy");
+}

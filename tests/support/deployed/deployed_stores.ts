@@ -213,6 +213,8 @@ export async function startFrontProxy(ports: {
   edgePort: number;
   edgeReadyPort: number;
   consolePort: number;
+  /** Files of a certificate and its key, in place of Caddy's own authority. */
+  tls?: { certificate: string; key: string };
 }) {
   const server = await startLocalServer({
     command: "env",
@@ -226,6 +228,7 @@ export async function startFrontProxy(ports: {
       `EDGE_PORT=${ports.edgePort}`,
       `EDGE_READY_PORT=${ports.edgeReadyPort}`,
       `CONSOLE_UPSTREAM=127.0.0.1:${ports.consolePort}`,
+      ...ports.tls ? [`TLS=${ports.tls.certificate} ${ports.tls.key}`] : [],
       "caddy",
       "run",
       "--adapter",
@@ -236,6 +239,7 @@ export async function startFrontProxy(ports: {
     isReady: async ({ port }) =>
       (await askPort(port, "GET /healthz HTTP/1.0\r\n\r\n")).includes(" 200 "),
   });
-  const root = `${server.directory}/caddy/pki/authorities/local/root.crt`;
+  const root = ports.tls?.certificate ??
+    `${server.directory}/caddy/pki/authorities/local/root.crt`;
   return { ...server, ca: await Deno.readTextFile(root) };
 }
