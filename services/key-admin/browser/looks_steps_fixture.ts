@@ -36,15 +36,19 @@ async function inspectTables(
     const description = word.repeat(200 / word.length);
     await storedKey(site, ownerId, { description });
   }
-  await countUse(site, { ownerId, keyId: key.id }, {
-    atMs: site.clock.nowMs,
-    counts: {
-      requests: 123_456_789,
-      errors: 0,
-      promptTokens: 123_456_789_012,
-      completionTokens: 12_345_678_901,
-    },
-  });
+  for (const endpoint of ["chat", "messages", "embeddings"] as const) {
+    await countUse(site, { ownerId, keyId: key.id }, {
+      atMs: site.clock.nowMs,
+      endpoint,
+      counts: {
+        requests: 123_456_789,
+        errors: 0,
+        promptTokens: 123_456_789_012,
+        completionTokens: 12_345_678_901,
+        cachedTokens: 12_345_678_901,
+      },
+    });
+  }
   const { page: plain } = await openWindow(visit, {
     javaScriptEnabled: false,
     storageState: await owner.context().storageState(),

@@ -4,6 +4,7 @@ import {
   type FailedRequest,
   FAILURE_REASONS,
   type FailureReason,
+  type UsageEndpoint,
 } from "@gateway/shared/keys/limiter_state";
 import {
   type KeyRecord,
@@ -143,10 +144,23 @@ async function countDay(site: TestConsole, key: Principal): Promise<void> {
   for (let hoursAgo = 22; hoursAgo >= 0; hoursAgo -= 2) {
     const atMs = Date.now() - hoursAgo * HOUR_MS;
     for (const [model, counts] of Object.entries(useOfHour(hoursAgo))) {
-      await countUse(site, key, { atMs, model, counts });
+      const endpoint = endpointOf(model, hoursAgo);
+      await countUse(site, key, { atMs, model, endpoint, counts });
     }
   }
 }
+
+/** The endpoints of models of other kinds. */
+const ENDPOINTS: { readonly [model: string]: UsageEndpoint } = {
+  "simulated-image-1": "images",
+  "simulated-speech-1": "speech",
+  "simulated-transcription-1": "transcriptions",
+  "simulated-video-1": "videos",
+};
+
+/** Where the requests of an hour were sent: those of agents in every other one. */
+const endpointOf = (model: string, hoursAgo: number): UsageEndpoint =>
+  ENDPOINTS[model] ?? (hoursAgo % 4 === 0 ? "messages" : "chat");
 
 /** What was used in an hour, by model. */
 function useOfHour(hoursAgo: number): Record<string, UseCounts> {

@@ -99,11 +99,14 @@ async function conversation(page: Page, { site }: Visit): Promise<void> {
   assert.match(copied, /client\.chat\.completions\.create/);
 }
 
-/** A chat is sent as other endpoints have it, and chat completions stream again then. */
+/** A chat is sent as other endpoints have it, and its text arrives piece by piece. */
 async function otherForms(page: Page, { site }: Visit): Promise<void> {
   await follow(page, "Chat");
-  await messageOf(page).fill("Hello");
+  await page.getByText("Parameters", { exact: true }).click();
+  await page.getByLabel("Thinking").selectOption("On");
+  await messageOf(page).fill("[simulator: 120 tokens, 40 tokens per second]");
   const sentAs = page.getByLabel("Sent as");
+  const content = part(page, "content");
   const cases = [
     { endpoint: "responses", finish: "completed" },
     { endpoint: "messages", finish: "end_turn" },
@@ -112,8 +115,12 @@ async function otherForms(page: Page, { site }: Visit): Promise<void> {
     await sentAs.selectOption(endpoint);
     await page.locator("#code-curl").getByText(`/v1/${endpoint}`).waitFor();
     await press(page, "Send");
+    await until(async () => (await content.innerText()).length > 10);
+    assert.equal(await part(page, "finish").innerText(), "");
+    assert.match(await part(page, "thinking").innerText(), /^The user says/);
     await part(page, "finish").getByText(finish).waitFor();
-    assert.match(await part(page, "content").innerText(), /^I am the gateway/);
+    assert.match(await content.innerText(), /^I am the gateway/);
+    assert.match(await part(page, "output").innerText(), /^\d{3}$/);
     assert.match(
       site.requests.at(-1)?.request.url ?? "",
       /(responses|messages)$/,
@@ -259,7 +266,7 @@ const STEPS: Step[] = [
   { name: "streamed text, and Stop", step: streams },
   { name: "a mistake in a field", step: mistake },
   { name: "code, and a conversation", step: conversation },
-  { name: "responses and messages", step: otherForms, isShownWithout: true },
+  { name: "responses and messages", step: otherForms },
   { name: "embeddings", step: embeddings, isShownWithout: true },
   { name: "images", step: images },
   { name: "speech", step: speech, isShownWithout: true },

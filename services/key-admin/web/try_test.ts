@@ -59,16 +59,14 @@ Deno.test("a chat is sent as responses and messages, too; texts show their vecto
       type: "function",
       function: { name: "look_up", parameters: { type: "object" } },
     }]);
-    for (const path of ["/try", "/try/stream"]) {
-      const form = tryForm("Hi", { endpoint, thinking: "on" });
-      const { text } = await client.post(path, form);
-      assert.ok(site.requests.at(-1)?.request.url.endsWith(`/v1/${endpoint}`));
-      assert.match(text, /data-part="thinking">The user says/);
-      assert.match(text, /data-part="content">I am the gateway/);
-      assert.match(text, /data-part="finish">(completed|end_turn)</);
-      assert.match(text, /data-part="input">\d+</);
-      assert.match(text, new RegExp(`client\\.${endpoint}\\.create`));
-    }
+    const form = tryForm("Hi", { endpoint, thinking: "on" });
+    const { text: shown } = await client.post("/try", form);
+    assert.ok(site.requests.at(-1)?.request.url.endsWith(`/v1/${endpoint}`));
+    assert.match(shown, /data-part="thinking">The user says/);
+    assert.match(shown, /data-part="content">I am the gateway/);
+    assert.match(shown, /data-part="finish">(completed|end_turn)</);
+    assert.match(shown, /data-part="input">\d+</);
+    assert.match(shown, new RegExp(`client\\.${endpoint}\\.create`));
     const called = await client.post(
       "/try",
       tryForm("Use look_up", { endpoint, tools }),
@@ -129,6 +127,16 @@ Deno.test("Try it passes the API's stream and refusals on, and stops a request w
   const { headers, text } = await client.post("/try/stream", tryForm("Hi"));
   assert.equal(headers.get("content-type"), "text/event-stream; charset=utf-8");
   assert.match(text, /^data: \{.*"usage":\{.*data: \[DONE\]\n\n$/s);
+  const lasts = {
+    responses: /^event: response\.completed\n.*"usage":\{/m,
+    messages: /^event: message_stop\n/m,
+  };
+  for (const [endpoint, last] of Object.entries(lasts)) {
+    const form = tryForm("Hi", { endpoint, thinking: "on" });
+    const stream = await client.post("/try/stream", form);
+    assert.match(stream.headers.get("content-type") ?? "", /event-stream/);
+    assert.match(stream.text, last);
+  }
   const broken = tryForm("[simulator: error 503]");
   const refused = await client.post("/try/stream", broken);
   assert.equal(refused.status, 503);

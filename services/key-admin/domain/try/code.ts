@@ -26,15 +26,28 @@ for chunk in stream:
   },
   responses: {
     curl: "CALL",
-    TypeScript: `const response = await client.responses.create(FIELDS);
-console.log(response.output_text);`,
-    Python: `print(client.responses.create(FIELDS).output_text)`,
+    TypeScript: `const stream = await client.responses.create(FIELDS);
+for await (const event of stream) {
+  if (event.type === "response.output_text.delta") {
+    process.stdout.write(event.delta);
+  }
+}`,
+    Python: `stream = client.responses.create(FIELDS)
+for event in stream:
+    if event.type == "response.output_text.delta":
+        print(event.delta, end="", flush=True)`,
   },
   messages: {
     curl: "CALL",
-    TypeScript: `const message = await client.messages.create(FIELDS);
-console.log(message.content);`,
-    Python: `print(client.messages.create(FIELDS).content)`,
+    TypeScript: `const stream = await client.messages.create(FIELDS);
+for await (const event of stream) {
+  if (event.type !== "content_block_delta") continue;
+  if (event.delta.type === "text_delta") process.stdout.write(event.delta.text);
+}`,
+    Python: `stream = client.messages.create(FIELDS)
+for event in stream:
+    if event.type == "content_block_delta" and event.delta.type == "text_delta":
+        print(event.delta.text, end="", flush=True)`,
   },
   embedding: {
     curl: "CALL",

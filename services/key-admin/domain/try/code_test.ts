@@ -68,3 +68,17 @@ Deno.test("the code of messages is for Anthropic's packages, which add /v1 thems
   }
   assert.match(codeOf("responses", request, API).Python, /OpenAI\(/);
 });
+
+Deno.test("the code of other forms of a chat prints the text as it arrives", () => {
+  const request = { model: "m", stream: true };
+  const responses = codeOf("responses", request, API);
+  const messages = codeOf("messages", request, API);
+  for (const { curl, TypeScript, Python } of [responses, messages]) {
+    assert.match(curl, /^curl -N /);
+    assert.match(TypeScript, /for await \(const event of stream\)/);
+    assert.match(Python, /^for event in stream:$/m);
+    assert.match(Python, /^ {2}stream=True,$/m);
+  }
+  assert.match(responses.TypeScript, /response\.output_text\.delta/);
+  assert.match(messages.TypeScript, /text_delta/);
+});

@@ -29,13 +29,14 @@ interface AskedEndpoint {
   streamed?: TryRequest;
 }
 
-/** What the values of a form are sent to. Only chat completions are streamed. */
+/** What the values of a form are sent to. Only chats are streamed. */
 export function endpointOf(kind: TryKind, values: TryValues): AskedEndpoint {
   const { endpoint = "" } = values;
   if (kind === "chat" && isChatForm(endpoint)) {
     const toRequest: Kind["toRequest"] = (read, errors) =>
       CHAT_FORMS[endpoint](chatRequest(read, errors), errors);
-    return { name: endpoint, path: `/${endpoint}`, toRequest };
+    const streamed = { stream: true };
+    return { name: endpoint, path: `/${endpoint}`, toRequest, streamed };
   }
   const { path, toRequest, streamed } = TRY_KINDS[kind];
   return {

@@ -18,6 +18,8 @@ const POLL_MS = 2_000;
 let running = null;
 /** The message that was sent, and what has arrived of the answer. */
 let sent = "";
+/** Its endpoint; empty for chat completions. */
+let sentAs = "";
 let answer = {};
 
 const part = (name) => box.querySelector(`[data-part=${name}]`);
@@ -49,38 +51,130 @@ const post = (path, { show = "", signal } = {}) => {
   return fetch(path + search, { method: "POST", body, signal });
 };
 
-const fail = ({ code, message }, status) =>
-  show("error", `${code ?? status}: ${message}`);
+const fail = ({ code, type, message }, status) =>
+  show("error", `${code ?? type ?? status}: ${message}`);
 
-/** Adds what a chunk brings. Pieces of a tool call are joined. */
-function add({ error, usage, choices: [choice] = [] }, startMs) {
+/** What a chunk of chat completions brings. */
+function ofChunk({ error, usage, choices: [choice] = [] }) {
+  const { delta = {}, finish_reason: finish } = choice ?? {};
+  const { content, reasoning_content: thinking, tool_calls = [] } = delta;
+  return {
+    error,
+    input: usage?.prompt_tokens,
+    output: usage?.completion_tokens,
+    finish,
+    content,
+    thinking,
+    calls: tool_calls.map(({ index, ...call }) => ({
+      index,
+      start: { ...call, function: { ...call.function, arguments: "" } },
+      text: call.function?.arguments,
+    })),
+  };
+}
+
+/** What an event of `/v1/responses` brings. */
+function ofResponses({ type, delta, item, output_index: index, response }) {
+  const { status, usage, error } = response ?? {};
+  switch (type) {
+    case "response.output_text.delta":
+      return { content: delta };
+    case "response.reasoning_text.delta":
+    case "response.reasoning_summary_text.delta":
+      return { thinking: delta };
+    case "response.output_item.done":
+      return item.type === "function_call"
+        ? { calls: [{ index, start: item }] }
+        : {};
+    case "response.completed":
+    case "response.incomplete":
+    case "response.failed":
+      return {
+        error,
+        input: usage?.input_tokens,
+        output: usage?.output_tokens,
+        finish: status,
+        isLast: true,
+      };
+    default:
+      return {};
+  }
+}
+
+/** What an event of `/v1/messages` brings. */
+function ofMessages({ type, message, index, content_block, delta, ...event }) {
+  const { stop_reason: finish, text, thinking, partial_json } = delta ?? {};
+  switch (type) {
+    case "message_start":
+      return { input: inputOf(message.usage) };
+    case "content_block_start":
+      return content_block.type === "tool_use"
+        ? { calls: [{ index, start: { ...content_block, input: "" } }] }
+        : {};
+    case "content_block_delta":
+      return partial_json === undefined
+        ? { content: text, thinking }
+        : { calls: [{ index, text: partial_json }] };
+    case "message_delta":
+      return { finish, output: event.usage?.output_tokens };
+    default:
+      return { isLast: type === "message_stop" };
+  }
+}
+
+/** Anthropic's input does not contain what concerns the cache. */
+const inputOf = (usage) =>
+  (usage?.input_tokens ?? 0) + (usage?.cache_read_input_tokens ?? 0) +
+  (usage?.cache_creation_input_tokens ?? 0);
+
+/** What an event brings, whichever endpoint has sent it. */
+function piecesIn({ type, ...event }) {
+  if (type === undefined) return ofChunk(event);
+  if (type === "error") return { error: event.error ?? event };
+  return type.startsWith("response.")
+    ? ofResponses({ type, ...event })
+    : ofMessages({ type, ...event });
+}
+
+/** Joins the pieces of a call of a tool. */
+function addCall({ index, start, text = "" }) {
+  answer.tool_calls[index] ??= start;
+  const call = answer.tool_calls[index];
+  if (call.function) call.function.arguments += text;
+  else if (text !== "") call.input += text;
+}
+
+/** Adds what an event brings. */
+function add(event, startMs) {
+  const pieces = piecesIn(event);
+  const { error, content = "", thinking = "", calls = [] } = pieces;
   if (error) fail(error, "error");
-  if (usage) {
-    show("input", usage.prompt_tokens.toLocaleString("en-US"));
-    show("output", usage.completion_tokens.toLocaleString("en-US"));
+  for (const name of ["input", "output"]) {
+    const tokens = pieces[name];
+    if (tokens !== undefined) show(name, tokens.toLocaleString("en-US"));
   }
-  const { delta = {}, finish_reason } = choice ?? {};
-  if (finish_reason) show("finish", finish_reason);
-  const { content, reasoning_content, tool_calls = [] } = delta;
+  if (pieces.finish) show("finish", pieces.finish);
   answer.content += content ?? "";
-  answer.reasoning_content += reasoning_content ?? "";
-  for (const { index, ...piece } of tool_calls) {
-    answer.tool_calls[index] ??= {
-      ...piece,
-      function: { ...piece.function, arguments: "" },
-    };
-    const call = answer.tool_calls[index];
-    call.function.arguments += piece.function?.arguments ?? "";
-  }
+  answer.reasoning_content += thinking ?? "";
+  calls.forEach(addCall);
   show("content", answer.content);
   show("thinking", answer.reasoning_content);
-  const calls = answer.tool_calls;
-  if (calls.length > 0) show("calls", JSON.stringify(calls, null, 2));
-  const hasToken = content || reasoning_content || tool_calls.length > 0;
+  // Without the holes that other parts of an answer leave.
+  const called = answer.tool_calls.filter(() => true);
+  if (called.length > 0) show("calls", JSON.stringify(called, null, 2));
+  const hasToken = content || thinking || calls.length > 0;
   if (hasToken && part("first").textContent === "") {
     show("first", seconds(startMs));
     show("state", "");
   }
+  if (pieces.isLast && !error) endWhole();
+}
+
+/** The answer is whole: a chat may go on, but calls only in the form they came in. */
+function endWhole() {
+  if (sentAs !== "") answer.reasoning_content = "";
+  continueButton().hidden = sentAs !== "" && answer.tool_calls.length > 0;
+  answer.isWhole = true;
 }
 
 /** The data of each event of a stream. */
@@ -120,10 +214,10 @@ async function receive(response, startMs) {
   show("status", response.status);
   if (response.ok) {
     for await (const data of eventsOf(response.body)) {
-      if (data === "[DONE]") continueButton().hidden = false;
+      if (data === "[DONE]") endWhole();
       else add(JSON.parse(data), startMs);
     }
-    const isLost = continueButton().hidden && part("error").textContent === "";
+    const isLost = !answer.isWhole && part("error").textContent === "";
     if (isLost) show("error", LOST);
   } else fail((await response.json()).error, response.status);
   show("state", "");
@@ -136,11 +230,13 @@ async function send(path = isChat ? "/try/stream" : "/try") {
   running = new AbortController();
   const { signal } = running;
   sent = form.elements.message?.value ?? "";
+  sentAs = form.elements.endpoint?.value ?? "";
   answer = {
     role: "assistant",
     content: "",
     reasoning_content: "",
     tool_calls: [],
+    isWhole: false,
   };
   for (const shown of box.querySelectorAll("[data-part]")) {
     if (shown !== part("again")) shown.replaceChildren();
@@ -187,7 +283,8 @@ function continueConversation() {
   const { history, message } = form.elements;
   const messages = JSON.parse(history.value.trim() || "[]");
   if (sent.trim() !== "") messages.push({ role: "user", content: sent });
-  const members = Object.entries(answer)
+  const { isWhole: _, ...said } = answer;
+  const members = Object.entries(said)
     .filter(([name, value]) => name === "content" || value.length > 0);
   messages.push(Object.fromEntries(members));
   history.value = JSON.stringify(messages, null, 2);
