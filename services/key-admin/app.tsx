@@ -23,6 +23,7 @@ import { baseHeaders, checkHost, checkNoKey, checkSite } from "./web/guards.ts";
 import { keyFormRoutes, operatorKeyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes, operatorKeyRoutes } from "./web/pages/keys_page.tsx";
 import { Page } from "./web/layout.tsx";
+import { modelRoutes } from "./web/pages/models_page.tsx";
 import { behindSignIn, forOperators, recognize } from "./web/session.ts";
 import { signInRoutes } from "./web/pages/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
@@ -61,6 +62,7 @@ const ROUTES: Routes = {
 /** Routes that exist only for operators. */
 const OPERATOR_ROUTES: Routes = {
   ...peopleRoutes,
+  ...modelRoutes,
   ...operatorKeyFormRoutes,
   ...operatorKeyRoutes,
   ...operatorUsageRoutes,
@@ -157,7 +159,7 @@ const OUR_FAULT =
   "Something went wrong on our side. Try again. If it happens again, give your operator the request id below";
 
 const SECTION =
-  /^(\/(?:account|audit|keys|people|sign-in|try))(\/\w{3}_\w+(?:\/keys\/key_\w+)?)?/;
+  /^(\/(?:account|audit|keys|models|people|sign-in|try))(\/\w{3}_\w+(?:\/keys\/key_\w+)?)?/;
 
 /**
  * Shows why a request was refused, with a link to the page of its key or owner or to

@@ -1,6 +1,8 @@
 /**
- * `deno task keys …` and `deno task owners …`: commands over the stores of the console.
+ * `deno task keys …`, `owners …` and `models …`: commands over the stores of the console.
  */
+import { setTimeout as delay } from "node:timers/promises";
+import { BusUnavailableError } from "@gateway/shared/bus/link";
 import { wallNow } from "@gateway/shared/process/clock";
 import * as env from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -8,19 +10,23 @@ import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { z } from "zod";
 import {
+  type AskedWorkers,
   CommandRefused,
+  type Output,
   outputText,
   parseCommand,
   UsageError,
 } from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
+import { MODELS } from "./cli/models.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { NamedModels } from "@gateway/shared/models/aliases";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
-import { configFrom } from "./config.ts";
+import { configFrom, type ConsoleConfig } from "./config.ts";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
+import { allTold, followWorkers } from "./domain/models/worker_follower.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
@@ -44,12 +50,15 @@ export async function run(
   args: string[],
   variables: env.Env,
 ): Promise<string> {
-  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
+  const areas = { keys: KEYS, owners: OWNERS, models: MODELS };
+  const command = parseCommand(areas, args);
   if (typeof command === "string") return command;
   const cluster = findCluster(variables);
   const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
+  const textOf = (output: Output) =>
+    command.isJson ? JSON.stringify(output.json) : outputText(output);
   try {
     const stores = { redis, writer: redis, randomBytes, now: wallNow };
     const answer = await command.run({
@@ -62,12 +71,30 @@ export async function run(
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
       findModel: (name) => cluster.named?.find(name),
+      catalog: cluster.catalog,
+      askWorkers: () => askWorkers(cluster),
       warn: printError,
+      show: (output) => print(`${CLEAR}${textOf(output)}`),
+      pause: (ms) => delay(ms),
     });
-    return command.isJson ? JSON.stringify(answer.json) : outputText(answer);
+    return textOf(answer);
   } finally {
     await redis.close();
   }
+}
+
+/** What the workers tell on the bus: the same that the console hears. */
+async function askWorkers(
+  { bus: access, catalog }: Pick<ConsoleConfig, "bus" | "catalog">,
+): Promise<AskedWorkers> {
+  const workers = followWorkers({ access, catalog, log: silentLog });
+  try {
+    await allTold(workers);
+  } catch (error) {
+    await workers.stop();
+    throw error;
+  }
+  return { ...workers, [Symbol.asyncDispose]: () => workers.stop() };
 }
 
 /**
@@ -110,6 +137,7 @@ const EXIT_CODES = [
   [UsageError, 2],
   [BadCursor, 2],
   [NotDurable, 69],
+  [BusUnavailableError, 69],
   [env.ConfigError, env.EXIT_CONFIG],
 ] as const;
 
@@ -133,14 +161,23 @@ function describeFailure(error: unknown): [code: number, text: string] {
   return [code, text];
 }
 
-function printError(text: string): void {
-  Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
+const lineOf = (text: string) => new TextEncoder().encode(`${text}\n`);
+
+function print(text: string): void {
+  Deno.stdout.writeSync(lineOf(text));
 }
+
+function printError(text: string): void {
+  Deno.stderr.writeSync(lineOf(text));
+}
+
+/** On a terminal, what is shown again replaces what was shown before. */
+const CLEAR = Deno.stdout.isTerminal() ? "\x1b[H\x1b[2J" : "";
 
 if (import.meta.main) {
   try {
     const text = await run(Deno.args, Deno.env.toObject());
-    await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
+    await Deno.stdout.write(lineOf(text));
   } catch (error) {
     const [code, text] = describeFailure(error);
     Deno.exitCode = code;

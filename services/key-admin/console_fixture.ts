@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import type { Hono } from "hono";
 import { TOTP } from "otpauth";
+import { BackendReports } from "@gateway/shared/backends/reports";
 import {
   type KeyRecord,
   type Principal,
@@ -195,6 +196,10 @@ export async function startConsole(
     askApi: createAskApi(api.url, log),
     isSimulated: false,
     catalog: catalogOfIds([...MODELS, ...MEDIA_MODELS]),
+    workers: {
+      backends: new BackendReports(now),
+      follower: { workers: 2 },
+    },
     ...replaced,
   };
   return new TestConsole({ deps, server, administrator, api, clock, recorded });

@@ -56,6 +56,7 @@ async function start(
     apiUrl,
     isSimulated,
     catalog,
+    workers,
     sendStop: createStopSender({ access: config.bus, writer, log }),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),

@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import { codeOf } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { PASSWORD } from "../forms_fixture.ts";
+import { tell } from "../reports_fixture.ts";
 import { EMAIL, OPERATOR_EMAIL, type Stage } from "./stage_fixture.ts";
 
 /** A page, or a state of one. */
@@ -110,6 +111,10 @@ export const SCENES: readonly Scene[] = [
     click: "summary >> text=Remove second factor",
     shows: "Make sure",
   }),
+  at("models", (stage) => {
+    tellOfModels(stage);
+    return "/models";
+  }, OPERATOR),
   at("factor-removed", async ({ site: { deps: { owners } }, ownerId }) => {
     await owners.disableTotp(ownerId, OPERATOR_EMAIL);
     return "/usage";
@@ -146,6 +151,37 @@ export const SCENES: readonly Scene[] = [
   ),
   { name: "unavailable", play: unavailable },
 ];
+
+/** Two workers tell of servers in all states. */
+function tellOfModels({ site }: Stage): void {
+  const used = {
+    requests: 12_345,
+    failures: 678,
+    inFlight: 17,
+    firstTokens: [[8, 90], [12, 10]] as [number, number][],
+    rates: [[14, 90], [9, 10]] as [number, number][],
+  };
+  const text =
+    "The model server failed: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 79.15 GiB total capacity; 77.90 GiB already allocated)";
+  const model = "neutral-3.7-plus";
+  tell(site, "w1", [
+    { model, backend: "openai-1", ...used },
+    {
+      model,
+      backend: "gpu-rack-2-with-a-long-name",
+      ...used,
+      state: "open",
+      openMs: 12_000,
+      error: { text, ageMs: 90_000 },
+    },
+    { model: "small-1", ...used, state: "half-open" },
+    { model: "large-1", limitedMs: 20_000, requests: 3 },
+    { model: "phi-4", isDrained: true, inFlight: 3 },
+    { model: "kimi-k2", isDrained: true },
+    { model: "only-workers-have-it" },
+  ]);
+  tell(site, "w2", [{ model, backend: "openai-1", ...used }]);
+}
 
 async function createLink({ operator }: Stage): Promise<Page> {
   await operator.locator("#email").fill("new@example.org");

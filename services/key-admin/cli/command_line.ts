@@ -17,7 +17,9 @@ import {
 } from "../domain/keys/key_page.ts";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
+import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
 import * as settings from "../domain/keys/settings.ts";
 import { parseEmail } from "../domain/owners/email.ts";
 import type { Stores } from "../domain/stores.ts";
@@ -53,9 +55,20 @@ export interface CommandDeps extends Stores {
   models: readonly string[] | undefined;
   /** The model that requests call by a name: its id, or an alias. */
   findModel(name: string): { readonly id: string } | undefined;
+  /** All models; undefined if the list is not known here. */
+  catalog: Catalog | undefined;
+  /** What workers tell, once all that live have; to be disposed of. */
+  askWorkers: () => Promise<AskedWorkers>;
   /** Tells the operator something in addition to the answer. */
   warn: (text: string) => void;
+  /** Shows something before the answer, which may never come. */
+  show: (output: Output) => void;
+  pause: (ms: number) => Promise<void>;
 }
+
+/** What workers tell, as long as the command runs. */
+export interface AskedWorkers
+  extends Pick<FollowedWorkers, "backends" | "follower">, AsyncDisposable {}
 
 /** One run of a command, with its arguments checked. */
 export interface Invocation extends CommandDeps {
@@ -81,6 +94,8 @@ export interface Area {
   /** What all of its commands take. */
   options?: readonly OptionName[];
   commands: readonly Command[];
+  /** The command that runs where none is named. */
+  usual?: string;
   notes: string;
 }
 
@@ -126,6 +141,7 @@ const OPTIONS = z.object({
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
   force: option("", "accept models that are not configured (yet)", flag),
   stopRunning: option("", "also stop requests that are running now", flag),
+  watch: option("", "show it again every two seconds", flag),
   json: option("", "print one JSON object", flag),
 });
 const GIVEN_OPTIONS = OPTIONS.partial();
@@ -194,11 +210,12 @@ export function parseCommand(
     .showHelpAfterError("(--help lists commands and options)")
     .addHelpText("afterAll", `\n${EXIT_CODES_HELP}`);
   for (const [areaName, area] of Object.entries(areas)) {
-    const { title, notes, options: common = [], commands } = area;
+    const { title, notes, options: common = [], commands, usual } = area;
     const group = program.command(areaName).version(...version)
       .description(title).addHelpText("after", `\n${notes}`);
     for (const [usage, help, run, options = []] of commands) {
-      const command = group.command(usage).description(help);
+      const isDefault = usage === usual;
+      const command = group.command(usage, { isDefault }).description(help);
       for (const option of [...common, ...options, "json"] as const) {
         const { title, description } = OPTIONS.shape[option].meta() ?? {};
         command.option(`${flagOf(option)} ${title}`, description);

@@ -29,7 +29,15 @@ async function run(
   const models = ["small-1", "large-1"];
   const warn = (text: string) => assert.fail(text);
   const findModel = () => undefined;
-  const answer = await command.run({ models, findModel, warn, ...deps });
+  const answer = await command.run({
+    models,
+    findModel,
+    warn,
+    askWorkers: () => assert.fail("nobody asks the workers"),
+    show: () => assert.fail("nothing is shown"),
+    pause: () => assert.fail("nothing waits"),
+    ...deps,
+  });
   const printed: KeyJson & Record<string, unknown> = JSON.parse(
     JSON.stringify(answer.json),
   );

@@ -7,6 +7,7 @@ import type { HtmlEscapedString } from "hono/utils/html";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { Actor } from "../domain/audit/audit_log.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
+import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
 import type { Operator } from "../domain/operators/operators.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
 import type { OidcClient } from "../domain/sign_in/oidc.ts";
@@ -33,6 +34,8 @@ export interface ConsoleDeps extends Stores {
   askApi: AskApi;
   /** Whether the model simulator answers, for the banner. */
   isSimulated: boolean;
+  /** What the workers tell of their model servers. */
+  workers: Pick<FollowedWorkers, "backends" | "follower">;
   /** The models that keys may be limited to. */
   catalog: Catalog;
 }

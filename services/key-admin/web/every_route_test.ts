@@ -36,7 +36,7 @@ async function validRequest(
   route: string,
   owner: RouteOwner,
 ): Promise<ValidRequest> {
-  const isForOperators = /^\w+ \/people/.test(route);
+  const isForOperators = /^\w+ \/(people|models)/.test(route);
   if (isForOperators) await site.deps.owners.giveRole(owner.ownerId);
   site.clock.nowMs += 1_000;
   const make = VALID_REQUESTS[route] ??

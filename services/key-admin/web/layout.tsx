@@ -36,7 +36,7 @@ const SIMULATED =
 
 /**
  * The pages in the navigation. Their names begin the paths of all pages of a section.
- * The last one is for operators.
+ * The last ones are for operators.
  */
 const SECTIONS = [
   ["keys", "API keys"],
@@ -46,7 +46,9 @@ const SECTIONS = [
   ["reference", "Reference"],
   ["account", "Account"],
   ["people", "People"],
+  ["models", "Models"],
 ] as const;
+const SECTIONS_FOR_OPERATORS = 2;
 
 interface Props {
   c: ConsoleContext;
@@ -120,7 +122,10 @@ export async function Page(
               <>
                 <Tabs
                   label="Main"
-                  tabs={SECTIONS.slice(0, isOperator ? undefined : -1)}
+                  tabs={SECTIONS.slice(
+                    0,
+                    isOperator ? undefined : -SECTIONS_FOR_OPERATORS,
+                  )}
                   current={c.req.path.split("/")[1]}
                   to={(name) => `/${name}`}
                 />

@@ -152,7 +152,7 @@ export class RouteCheck {
   /** Neither a stranger nor another owner nor an API key gets in. */
   async refusesOthers(): Promise<void> {
     const { other, keyValue, isPrivate } = this.#parts;
-    const isForOperators = this.#pattern.startsWith("/people");
+    const isForOperators = /^\/(people|models)/.test(this.#pattern);
     if (isForOperators || this.#pattern.startsWith("/keys/:id")) {
       const answer = await this.#ask(other.client);
       refuses(answer, 404, "another owner");

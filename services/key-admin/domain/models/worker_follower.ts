@@ -2,10 +2,11 @@
  * What workers tell: which models their servers list, on their beats, which edges read,
  * too, and what they have seen of their backends.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { decodeReport } from "@gateway/shared/backends/report";
 import { BackendReports } from "@gateway/shared/backends/reports";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
-import { FlowWatch } from "@gateway/shared/bus/link";
+import { BusUnavailableError, FlowWatch } from "@gateway/shared/bus/link";
 import { BusLink } from "@gateway/shared/bus/link_nats";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -17,6 +18,7 @@ import {
   SteadyClock,
 } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
+import { settlesWithin } from "@gateway/shared/process/lifecycle/serve";
 import {
   type BusAccess,
   INBOX_PREFIXES,
@@ -104,6 +106,34 @@ export interface FollowedWorkers {
   readonly bus: BusLink;
   /** Follows them no more. */
   stop(): Promise<void>;
+}
+
+/** A command waits for the bus this long. */
+const CONNECT_MS = 2_000;
+/** Long enough for two beats of each worker. */
+const ANSWER_MS = 600;
+/** Some may be of an older version, and tell nothing. */
+const ANSWER_MS_MAX = 1_500;
+const LOOK_MS = 50;
+
+/**
+ * Resolves when all workers that live have told of their backends. Throws a
+ * {@link BusUnavailableError} if the bus cannot be reached.
+ */
+export async function allTold(
+  { bus, follower, backends }: FollowedWorkers,
+): Promise<void> {
+  if (!await settlesWithin(bus.first.promise, CONNECT_MS)) {
+    throw new BusUnavailableError("NATS does not answer");
+  }
+  const startedAtMs = monotonicNow();
+  for (let waitedMs = 0; waitedMs < ANSWER_MS_MAX;) {
+    await delay(LOOK_MS);
+    waitedMs = monotonicNow() - startedAtMs;
+    const haveAll = follower.workers > 0 &&
+      backends.workers >= follower.workers;
+    if (waitedMs >= ANSWER_MS && haveAll) return;
+  }
 }
 
 /**

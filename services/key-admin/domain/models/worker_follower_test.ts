@@ -7,7 +7,12 @@ import { encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { parseCatalog } from "@gateway/shared/models/catalog";
-import { WorkerFollower } from "./worker_follower.ts";
+import type { BusLink } from "@gateway/shared/bus/link_nats";
+import { silentLog } from "@gateway/shared/process/log";
+import { connectTestLink } from "../../../../tests/support/servers/bus_link.ts";
+import { startNatsServer } from "../../../../tests/support/servers/nats_server.ts";
+import { until } from "../../../../tests/support/wait_for.ts";
+import { allTold, followWorkers, WorkerFollower } from "./worker_follower.ts";
 
 const TICK_MS = 100;
 
@@ -105,3 +110,51 @@ Deno.test("a report that cannot be read counts for nothing, and is no sign of li
   assert.equal(told(), "");
   assert.equal(follower.workers, 0);
 });
+
+Deno.test("whoever begins to follow is told at once by all workers, and later by one that starts late", async () => {
+  await using nats = await startNatsServer();
+  const server = [nats.server];
+  await using first = await connectTestLink(server);
+  await using second = await connectTestLink(server);
+  await using late = await connectTestLink(server);
+  startWorker(first.link, "w1");
+  startWorker(second.link, "w2");
+  await Promise.all([first.link.flush(), second.link.flush()]);
+  const workers = followWorkers({
+    access: { servers: server },
+    catalog: undefined,
+    log: silentLog,
+  });
+  try {
+    await allTold(workers);
+    assert.equal(workers.backends.read()[0]?.workers, 2);
+    startWorker(late.link, "w3");
+    late.link.publish(subjects.backendsWanted, new Uint8Array(0));
+    await until(() => workers.backends.read()[0]?.workers === 3);
+  } finally {
+    await workers.stop();
+  }
+});
+
+Deno.test("without a bus, whoever asks is told so", async () => {
+  const workers = followWorkers({
+    access: { servers: ["127.0.0.1:9"] },
+    catalog: undefined,
+    log: silentLog,
+  });
+  try {
+    await assert.rejects(allTold(workers), /NATS does not answer/);
+  } finally {
+    await workers.stop();
+  }
+});
+
+/** Tells of one backend whenever somebody wants to know. */
+function startWorker(link: BusLink, workerId: string): void {
+  const [report = new Uint8Array(0)] = encodeReports("chat", [
+    { model: "m", backend: "a", preference: 0, weight: 1, state: "closed" },
+  ]);
+  link.subscribe(subjects.backendsWanted, () => {
+    link.publish(subjects.backends(workerId), report);
+  });
+}

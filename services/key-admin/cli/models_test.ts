@@ -1,0 +1,114 @@
+/** The commands on models without a process around them. */
+import assert from "node:assert/strict";
+import { parseCatalog } from "@gateway/shared/models/catalog";
+import { startConsole, type TestConsole } from "../console_fixture.ts";
+import { tell } from "../reports_fixture.ts";
+import {
+  type CommandDeps,
+  type Output,
+  outputText,
+  parseCommand,
+} from "./command_line.ts";
+import { MODELS } from "./models.ts";
+
+const CATALOG = parseCatalog({
+  models: [{
+    id: "qwen",
+    backends: ["gpu-1", "gpu-2"].map((name) => ({
+      type: "openai",
+      name,
+      base_url: `http://${name}:8000/v1`,
+      model: "q",
+    })),
+  }],
+});
+
+/** Runs a command, and says whether it has let go of the workers. */
+async function run(
+  { deps }: Pick<TestConsole, "deps">,
+  args: readonly string[],
+  changed: Partial<CommandDeps> = {},
+) {
+  const command = parseCommand({ models: MODELS }, ["models", ...args]);
+  assert.ok(typeof command !== "string", "a command, not a help page");
+  let isDisposed = false;
+  const answer = await command.run({
+    ...deps,
+    models: undefined,
+    findModel: () => undefined,
+    warn: assert.fail,
+    askWorkers: () =>
+      Promise.resolve({
+        ...deps.workers,
+        [Symbol.asyncDispose]() {
+          isDisposed = true;
+          return Promise.resolve();
+        },
+      }),
+    show: () => assert.fail("nothing is shown before the answer"),
+    pause: () => assert.fail("nothing waits"),
+    ...changed,
+  });
+  assert.ok(isDisposed);
+  const json: Record<string, unknown> = JSON.parse(JSON.stringify(answer.json));
+  return { json, text: outputText(answer) };
+}
+
+Deno.test("models shows every server, with and without --json", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  tell(site, "w1", [{
+    model: "qwen",
+    backend: "gpu-1",
+    state: "open",
+    openMs: 2_500,
+    inFlight: 3,
+    requests: 20,
+    failures: 5,
+    firstTokens: [[8, 15]],
+    rates: [[14, 15]],
+    error: { text: `refused ${"x".repeat(100)}`, ageMs: 0 },
+  }]);
+  const { text, json } = await run(site, []);
+  const [head, first, second, note] = text.split("\n");
+  assert.match(head ?? "", /^MODEL +SERVER +STATE +IN FLIGHT +REQUESTS/);
+  assert.match(
+    first ?? "",
+    /^qwen +gpu-1 +Open \(tried again in 3 s\) +3 +20 +5 +1\d\d ms \/ 1\d\d ms +5\d \/ 6\d +refused x+…$/,
+  );
+  assert.match(second ?? "", /^qwen +gpu-2 +Not reported \(No worker has it\)/);
+  assert.equal(note, "Figures of the last hour, from 2 workers.");
+  assert.equal(json.workers, 2);
+  assert.match(
+    JSON.stringify(json.models),
+    /"name":"gpu-1","address":"http:..gpu-1:8000","preference":0,"weight":1,"state":"open"/,
+  );
+  assert.match(JSON.stringify(json.models), /"state":"not_reported"/);
+});
+
+Deno.test("models also works where the list of models is not known", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  tell(site, "w1", [{ model: "qwen", backend: "gpu-1" }]);
+  const { text } = await run(site, ["list"], { catalog: undefined });
+  assert.match(text, /qwen +gpu-1 +Closed/);
+  assert.ok(!text.includes("gpu-2"));
+});
+
+Deno.test("models --watch shows it again and again", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const shown: Output[] = [];
+  const enough = new Error("Enough");
+  const watching = run(site, ["--watch"], {
+    show: (output) => shown.push(output),
+    pause: () => shown.length < 3 ? Promise.resolve() : Promise.reject(enough),
+  });
+  await assert.rejects(watching, enough);
+  assert.equal(shown.length, 3);
+});
+
+Deno.test("models without a worker says so", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const { deps } = site;
+  const workers = { ...deps.workers, follower: { workers: 0 } };
+  const { text } = await run({ deps: { ...deps, workers } }, []);
+  assert.match(text, /No worker has told anything/);
+});

@@ -1,0 +1,169 @@
+/** Models and their servers, as the console and the command line show them. */
+import type { BackendView } from "@gateway/shared/backends/reports";
+import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
+import type { ModelKind } from "@gateway/shared/models/kinds";
+
+/** One server of a model. */
+export interface ServerView extends BackendView {
+  /** `http://vllm:8000`; null: the list that is known here does not have it. */
+  address: string | null;
+}
+
+/** A model with its servers. */
+export interface ModelView {
+  id: string;
+  aliases: readonly string[];
+  /** Null: the list that is known here does not have it. */
+  kind: ModelKind | null;
+  servers: readonly ServerView[];
+}
+
+/**
+ * The models of the list, in its order, with what workers tell of their servers; then
+ * those that only workers have, because their list is another one.
+ */
+export function modelViews(
+  catalog: Pick<Catalog, "values"> | undefined,
+  reports: readonly BackendView[],
+): ModelView[] {
+  const told = Map.groupBy(reports, ({ model }) => model);
+  const models = [...catalog?.values() ?? []].map((model) => {
+    const rows = told.get(model.id) ?? [];
+    told.delete(model.id);
+    return viewOf(model, rows);
+  });
+  const others = [...told].map(([id, rows]): ModelView => ({
+    id,
+    aliases: [],
+    kind: null,
+    servers: rows.map(unknownServer).sort(byPreference),
+  }));
+  return [...models, ...others];
+}
+
+function viewOf(
+  { id, aliases, kind, backends }: ModelConfig,
+  rows: readonly BackendView[],
+): ModelView {
+  const left = new Map(rows.map((row) => [row.backend, row]));
+  const known = backends.map(({ name, preference, weight, base_url: url }) => {
+    const row = left.get(name) ?? silentServer(id, name);
+    left.delete(name);
+    const configured = row.workers > 0 ? {} : { preference, weight };
+    return { ...row, ...configured, address: new URL(url).origin };
+  });
+  const servers = [...known, ...left.values().map(unknownServer)];
+  return { id, aliases, kind, servers: servers.sort(byPreference) };
+}
+
+/** A server of which no worker has told. */
+const silentServer = (model: string, backend: string): BackendView => ({
+  model,
+  backend,
+  preference: 0,
+  weight: 1,
+  workers: 0,
+  state: "closed",
+  stateWorkers: 0,
+  openMs: null,
+  limitedMs: null,
+  drainedWorkers: 0,
+  inFlight: 0,
+  requests: 0,
+  failures: 0,
+  firstTokenMs: null,
+  tokensPerSecond: null,
+  error: null,
+});
+
+const unknownServer = (row: BackendView): ServerView => ({
+  ...row,
+  address: null,
+});
+
+const byPreference = (a: ServerView, b: ServerView): number =>
+  a.preference - b.preference;
+
+/** The models whose id, alias or server has all of the words. */
+export function search(
+  models: readonly ModelView[],
+  words: string,
+): readonly ModelView[] {
+  const wanted = words.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  return models.filter(({ id, aliases, servers }) => {
+    const names = servers.map(({ backend, address }) =>
+      `${backend} ${address ?? ""}`
+    );
+    const text = [id, ...aliases, ...names].join(" ").toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  });
+}
+
+/** How a server does, in one word, and what more there is to say. */
+export interface ServerState {
+  word:
+    | "Not reported"
+    | "Draining"
+    | "Drained"
+    | "Open"
+    | "Half-open"
+    | "Limited"
+    | "Closed";
+  note: string;
+}
+
+/** The state of a server: what an operator has done counts before all else. */
+export function stateOf(server: BackendView): ServerState {
+  const { workers, drainedWorkers, inFlight, state, limitedMs } = server;
+  if (workers === 0) return { word: "Not reported", note: "No worker has it" };
+  if (drainedWorkers > 0) {
+    return {
+      word: inFlight > 0 ? "Draining" : "Drained",
+      note: on(server, drainedWorkers),
+    };
+  }
+  if (state === "open") {
+    const waits = server.openMs === null
+      ? ""
+      : `tried again in ${seconds(server.openMs)}`;
+    return { word: "Open", note: joined(on(server), waits) };
+  }
+  if (state === "half-open") {
+    return {
+      word: "Half-open",
+      note: joined(on(server), "the next request decides"),
+    };
+  }
+  if (limitedMs !== null) {
+    return {
+      word: "Limited",
+      note: `the server asked for a pause of ${seconds(limitedMs)}`,
+    };
+  }
+  return { word: "Closed", note: "" };
+}
+
+/** `for 1 of 3 workers`; empty: for all of them. */
+function on(
+  { workers, stateWorkers }: BackendView,
+  count: number = stateWorkers,
+): string {
+  return count === workers ? "" : `for ${count} of ${workers} workers`;
+}
+
+const joined = (...parts: readonly string[]): string =>
+  parts.filter((part) => part !== "").join(", ");
+
+const MS_PER_SECOND = 1_000;
+const seconds = (ms: number): string => `${Math.ceil(ms / MS_PER_SECOND)} s`;
+
+/** `85 ms`, `1.2 s`, `14 s`: a time to compare with others. */
+export function shortTime(ms: number): string {
+  if (ms < MS_PER_SECOND) return `${Math.round(ms)} ms`;
+  const inSeconds = ms / MS_PER_SECOND;
+  return `${inSeconds < 10 ? inSeconds.toFixed(1) : Math.round(inSeconds)} s`;
+}
+
+/** `48`, `3.2`: a rate to compare with others. */
+export const shortRate = (rate: number): string =>
+  rate < 10 ? rate.toFixed(1) : String(Math.round(rate));

@@ -1,0 +1,30 @@
+/** What workers tell of backends, for tests of the console. */
+import assert from "node:assert/strict";
+import {
+  type BackendRowInput,
+  decodeReport,
+  encodeReports,
+} from "@gateway/shared/backends/report";
+import type { TestConsole } from "./console_fixture.ts";
+
+/** A row of which nothing is known but its model. */
+export const ROW = {
+  backend: "openai-1",
+  preference: 0,
+  weight: 1,
+  state: "closed",
+} as const satisfies Partial<BackendRowInput>;
+
+/** A worker tells this of its backends, as a message of the bus has it. */
+export function tell(
+  { deps }: Pick<TestConsole, "deps">,
+  workerId: string,
+  rows: readonly (Partial<BackendRowInput> & { model: string })[],
+): void {
+  const all = rows.map((row) => ({ ...ROW, ...row }));
+  for (const message of encodeReports("chat", all)) {
+    const report = decodeReport(message);
+    assert.ok(report !== null);
+    deps.workers.backends.told(workerId, report);
+  }
+}

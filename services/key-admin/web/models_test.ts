@@ -1,0 +1,194 @@
+/** The page "Models". */
+import assert from "node:assert/strict";
+import { parseCatalog } from "@gateway/shared/models/catalog";
+import { threadMs } from "../../../tests/support/wait_for.ts";
+import { startConsole, type TestConsole } from "../console_fixture.ts";
+import { tell } from "../reports_fixture.ts";
+
+const OPERATOR = "op@example.org";
+/** What an operator waits for without noticing. */
+const PAGE_MS_MAX = 300;
+const [CELL_160_MS, CELL_64] = [8, 14];
+
+const CATALOG = parseCatalog({
+  models: [
+    {
+      id: "qwen",
+      aliases: ["gpt-4o"],
+      backends: ["gpu-1", "gpu-2"].map((name, preference) => ({
+        type: "openai",
+        name,
+        base_url: `http://${name}:8000/v1`,
+        model: "q",
+        preference,
+      })),
+    },
+    {
+      id: "voice",
+      kind: "speech",
+      backends: [{ type: "openai", base_url: "http://tts/v1", model: "v" }],
+    },
+  ],
+});
+
+async function operatorAt(site: TestConsole) {
+  const browser = await site.signedIn(OPERATOR);
+  const ownerId = await site.deps.owners.ensure(OPERATOR);
+  await site.deps.owners.giveRole(ownerId);
+  return browser;
+}
+
+/** The text of a page, without its tags. */
+const textOf = (html: string): string =>
+  html.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
+
+Deno.test("the page shows each model with its servers, and who may use it", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  const page = await browser.get("/models");
+  assert.equal(page.status, 200);
+  const text = textOf(page.text);
+  assert.match(text, /2 models, 3 servers, 2 workers/);
+  assert.match(text, /qwen \(also gpt-4o\).*permission Chat/);
+  assert.match(text, /gpu-1 http:\/\/gpu-1:8000 Preference 0, weight 1/);
+  assert.match(text, /voice.*permission Speech and transcription/);
+  assert.match(text, /Not reported No worker has it/);
+});
+
+Deno.test("the page shows what workers tell of a server, added up", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  const row = { model: "qwen", backend: "gpu-1" };
+  tell(site, "w1", [{
+    ...row,
+    state: "open",
+    openMs: 4_000,
+    inFlight: 1_234,
+    requests: 3_000,
+    failures: 30,
+    firstTokens: [[CELL_160_MS, 10]],
+    rates: [[CELL_64, 10]],
+    error: { text: "CUDA out of memory", ageMs: 1_000 },
+  }]);
+  tell(site, "w2", [{ ...row, requests: 1 }]);
+  const { text } = await browser.get("/models");
+  const [, ofServer = ""] = /gpu-1 (http.*?)gpu-2/.exec(textOf(text)) ?? [];
+  assert.match(ofServer, /Open for 1 of 2 workers, tried again in [34] s/);
+  assert.match(ofServer, /1,234 3,001 30 \(1%\)/);
+  assert.match(ofServer, /1\d\d ms \/ 1\d\d ms 5\d \/ 6\d/);
+  assert.match(ofServer, /CUDA out of memory/);
+});
+
+for (
+  const { name, row, shown } of [
+    { name: "closed", row: {}, shown: /Closed/ },
+    {
+      name: "half-open",
+      row: { state: "half-open" },
+      shown: /Half-open the next request decides/,
+    },
+    {
+      name: "limited",
+      row: { limitedMs: 20_000 },
+      shown: /Limited the server asked for a pause of 20 s/,
+    },
+    {
+      name: "draining",
+      row: { isDrained: true, inFlight: 2 },
+      shown: /Draining/,
+    },
+    { name: "drained", row: { isDrained: true }, shown: /Drained/ },
+  ] as const
+) {
+  Deno.test(`the page says when a server is ${name}`, async () => {
+    await using site = await startConsole({ catalog: CATALOG });
+    const browser = await operatorAt(site);
+    tell(site, "w1", [{ model: "qwen", backend: "gpu-1", ...row }]);
+    assert.match(textOf((await browser.get("/models")).text), shown);
+  });
+}
+
+Deno.test("the words of a server are shown as text", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  const text = `<script>alert("x")</script><img src=x onerror=y>`;
+  tell(site, "w1", [
+    { model: "qwen", backend: "gpu-1", error: { text, ageMs: 0 } },
+    { model: "<b>x</b>", backend: "<i>y</i>" },
+  ]);
+  const page = await browser.get("/models");
+  assert.ok(!/<script>|<img src=x|<b>x|<i>y/.test(page.text));
+  assert.match(page.text, /&lt;script&gt;alert/);
+});
+
+Deno.test("a model that only workers have is shown as such", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  tell(site, "w1", [
+    { model: "newer", backend: "gpu-9" },
+    { model: "qwen", backend: "gpu-3" },
+  ]);
+  const text = textOf((await browser.get("/models")).text);
+  assert.match(text, /newer Only workers have it/);
+  assert.match(text, /gpu-3 Not in the console&#39;s list/);
+});
+
+Deno.test("a search finds models by their ids, aliases and servers", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  for (
+    const { words, found } of [
+      { words: "qw", found: ["Servers of qwen"] },
+      { words: "GPT-4o", found: ["Servers of qwen"] },
+      { words: "tts", found: ["Servers of voice"] },
+      { words: "gpu-2 qwen", found: ["Servers of qwen"] },
+      { words: "gpu-2 voice", found: [] },
+      { words: "", found: ["Servers of qwen", "Servers of voice"] },
+    ]
+  ) {
+    const query = new URLSearchParams({ search: words });
+    const { text } = await browser.get(`/models?${query}`);
+    const shown = ["Servers of qwen", "Servers of voice"]
+      .filter((name) => text.includes(name.replace("Servers of ", "<bdi>")));
+    assert.deepEqual(shown, found, words);
+  }
+});
+
+Deno.test(`the page over 100 servers answers in under ${PAGE_MS_MAX} ms of work`, async () => {
+  const models = Array.from({ length: 25 }, (_, n) => ({
+    id: `model-${n}`,
+    backends: Array.from({ length: 4 }, (_, server) => ({
+      type: "openai",
+      name: `gpu-${n}-${server}`,
+      base_url: `http://gpu-${n}-${server}:8000/v1`,
+      model: "m",
+    })),
+  }));
+  await using site = await startConsole({ catalog: parseCatalog({ models }) });
+  const browser = await operatorAt(site);
+  const rows = models.flatMap(({ id, backends }) =>
+    backends.map(({ name: backend }) => ({
+      model: id,
+      backend,
+      requests: 1_000,
+      failures: 10,
+      firstTokens: Array.from({ length: 20 }, (_, c): [number, number] => [
+        c,
+        9,
+      ]),
+      rates: Array.from({ length: 20 }, (_, c): [number, number] => [c, 9]),
+      error: { text: "x".repeat(300), ageMs: 1_000 },
+    }))
+  );
+  for (const worker of ["w1", "w2", "w3", "w4"]) tell(site, worker, rows);
+  const times: number[] = [];
+  for (let n = 0; n < 5; n++) {
+    const before = threadMs();
+    const page = await browser.get("/models");
+    times.push(threadMs() - before);
+    assert.equal(page.text.match(/<th scope="row">/g)?.length, 100);
+  }
+  // Of this thread, because other tests run at the same time.
+
+  assert.ok(Math.min(...times) < PAGE_MS_MAX, `${times}`);
+});
