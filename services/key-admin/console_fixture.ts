@@ -183,8 +183,8 @@ export async function startConsole(
   });
   const deps: ConsoleDeps = {
     ...stores,
-    sendStop: (notice) => {
-      recorded.stops.push(notice);
+    sendStop: (principals) => {
+      recorded.stops.push(...principals);
       return Promise.resolve();
     },
     hasher: quickHasher(recorded.hashing),

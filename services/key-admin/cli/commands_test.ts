@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
-import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
+import { leaseKey, type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { PASSWORD, signIn } from "../forms_fixture.ts";
 import {
@@ -249,6 +249,21 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
   const fields = [...text.matchAll(/<input[^>]*type="number"[^>]*>/g)];
   const shown = fields.map(([field]) => /value="([^"]*)"/.exec(field)?.[1]);
   assert.deepEqual(shown, ["600", "100000", "", "10", "100", "", "", "", ""]);
+});
+
+Deno.test("owners disable stops what runs if asked to", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const administrator = await site.server.connect();
+  const { json: { id: keyId } } = await create(site, "--owner", ADA);
+  const ownerId = await site.deps.owners.ensure(ADA);
+  const principal = { keyId, ownerId };
+  await administrator.command(["ZADD", leaseKey(principal), "1", "a request"]);
+  await run(site, "owners", "disable", ADA, "--stop-running");
+  assert.deepEqual(site.stops, [principal]);
+  await run(site, "owners", "enable", ADA);
+  site.deps.sendStop = () => Promise.reject(new Error());
+  const failing = run(site, "owners", "disable", ADA, "--stop-running");
+  await assert.rejects(failing, /is disabled, but NATS or Redis/);
 });
 
 Deno.test("commands with the id of a key find its owner, unless one is named", async () => {

@@ -142,7 +142,7 @@ async function end(
 ): Promise<Output> {
   const { id: keyId, ownerId, hint, description } = key;
   if (options.stopRunning) {
-    await sendStop({ keyId, ownerId }).catch((cause) => {
+    await sendStop([{ keyId, ownerId }]).catch((cause) => {
       throw new CommandRefused(
         `${keyId} is ${state}, but NATS or Redis does not answer: its running requests end within 11 seconds instead of one`,
         { cause },

@@ -1,6 +1,7 @@
 /** `owners …`: what operators do with owners in the console, as commands. */
 import { LIMIT_NAMES, namedLimits } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
+import { runningKeys } from "../domain/operators/running_keys.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
 import {
   type Area,
@@ -93,7 +94,12 @@ const CHANGES: readonly Command[] = ([
   ["revoke", "remove the operator role", "remove_role_of_operator"],
 ] as const).map((
   [name, help, what],
-) => [`${name} <email>`, help, change(what)]);
+) => [
+  `${name} <email>`,
+  help,
+  change(what),
+  what === "disable" ? ["stopRunning"] : [],
+]);
 
 function change(what: OwnerChange) {
   return async (invocation: Invocation): Promise<Output> => {
@@ -101,8 +107,23 @@ function change(what: OwnerChange) {
     const ownerId = await findOwner(invocation, email);
     const link = await operators.change(OPERATOR, ownerId, what);
     if (link !== null) return linkAnswer(invocation, link);
+    if (invocation.options.stopRunning) await stopRunning(invocation, ownerId);
     return { json: { owner_id: ownerId, email, done: what } };
   };
+}
+
+/** Stops what runs with the keys of an owner who was disabled. */
+async function stopRunning(
+  { redis, sendStop, word: email }: Invocation,
+  ownerId: string,
+): Promise<void> {
+  const keys = await runningKeys(redis, ownerId);
+  await sendStop(keys).catch((cause) => {
+    throw new CommandRefused(
+      `${email} is disabled, but NATS or Redis does not answer: running requests end within 11 seconds instead of one`,
+      { cause },
+    );
+  });
 }
 
 /** The commands on owners. */

@@ -2,6 +2,7 @@
 import { AuditLog } from "./audit/audit_log.ts";
 import { KeyStore } from "./keys/key_store.ts";
 import { Operators } from "./operators/operators.ts";
+import { dropStopOrders } from "./operators/running_keys.ts";
 import { People } from "./operators/people.ts";
 import { OwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
 import { LinkStore } from "./sign_in/links.ts";
@@ -34,7 +35,13 @@ export function createStores(deps: OwnerStoreDeps): Stores {
     sessions,
     links,
     audit,
-    operators: new Operators({ owners, sessions, links, audit }),
+    operators: new Operators({
+      owners,
+      sessions,
+      links,
+      audit,
+      dropStopOrders: (ownerId) => dropStopOrders(deps, ownerId),
+    }),
     people: new People({ ...deps, owners, keys }),
   };
 }

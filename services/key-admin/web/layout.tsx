@@ -24,13 +24,15 @@ const NOTICES: Readonly<Record<string, string>> = {
   failed_tries:
     "Several attempts to sign in to your account failed before this one. The audit log shows when and from where.",
   session_ended: "The session has ended.",
+  owner_stopping:
+    "The owner is disabled, and running requests are being stopped. Both audit logs have the change.",
   owner_changed: "Done. The change is in the owner's audit log and in yours.",
 };
 
 const NOT_DURABLE =
   "Redis may lose changes in a power failure. Ask your operator to set appendonly yes and appendfsync always.";
 const NOT_STOPPED =
-  "The key was changed, but NATS or Redis did not answer: its running requests end within 11 seconds instead of one.";
+  "The change was made, but NATS or Redis did not answer: running requests end within 11 seconds instead of one.";
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 

@@ -1,5 +1,6 @@
 /** What operators do with keys of others, and how both sides see it. */
 import assert from "node:assert/strict";
+import { leaseKey } from "@gateway/shared/keys/record";
 import { startConsole } from "../console_fixture.ts";
 import { keyForm } from "../forms_fixture.ts";
 import { entries, routeOwner } from "../routes_fixture.ts";
@@ -80,4 +81,28 @@ Deno.test("a change without a reason, or of a key that is not in the named accou
   }
   const key = await site.deps.keys.find(owner.ownerId, owner.keyId);
   assert.equal(key.state, "enabled");
+});
+
+Deno.test("an operator disables an owner, with or without what runs", async () => {
+  const { site, operator, owner } = await startWithOperator();
+  await using _ = site;
+  const administrator = await site.server.connect();
+  const principal = { ownerId: owner.ownerId, keyId: owner.keyId };
+  await administrator.command(["ZADD", leaseKey(principal), "1", "a request"]);
+  const person = `/people/${owner.ownerId}`;
+  const change = (what: string, more: Record<string, string> = {}) =>
+    operator.client.post(person, { what, ...more });
+  await change("disable");
+  assert.deepEqual(site.stops, []);
+  await change("enable");
+  const stopped = await change("disable", { stop_running: "on" });
+  const shown = `${person}?done=owner_stopping`;
+  assert.equal(stopped.headers.get("location"), shown);
+  assert.deepEqual(site.stops, [principal]);
+  assert.match((await operator.client.get(shown)).text, /being stopped/);
+  await change("enable");
+  site.deps.sendStop = () => Promise.reject(new Error("No answer"));
+  const failed = await change("disable", { stop_running: "on" });
+  const page = await operator.client.get(failed.headers.get("location") ?? "");
+  assert.match(page.text, /NATS or Redis did not answer/);
 });

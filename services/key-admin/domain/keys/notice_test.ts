@@ -21,7 +21,7 @@ Deno.test("a notice that is not sent fails within two seconds, and waits for edg
   const { link: writer } = world;
   const send = createStopSender({ access, writer, log: silentLog });
   using watch = startStopwatch();
-  await assert.rejects(send(KEY));
+  await assert.rejects(send([KEY]));
   assert.ok(watch.ms < 2_000);
   const leftMs = Number(await world.command("PTTL", stopKey(KEY)));
   assert.ok(leftMs > 86_000_000, `${leftMs}`);
@@ -37,7 +37,7 @@ Deno.test("the notice is sent even if Redis takes no order, which is reported", 
   const writer = { command: () => Promise.reject(full) };
   const access = { servers: [nats.server] };
   const send = createStopSender({ access, writer, log: silentLog });
-  await assert.rejects(send(KEY), full);
+  await assert.rejects(send([KEY]), full);
   const notice = JSON.parse(new TextDecoder().decode(await promise));
   assert.deepEqual(notice, { ...KEY, action: "stop" });
 });

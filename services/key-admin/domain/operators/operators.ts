@@ -89,6 +89,8 @@ export interface OperatorsDeps {
   sessions: Pick<SessionStore, "endOthers">;
   links: Pick<LinkStore, "make">;
   audit: Pick<AuditLog, "add">;
+  /** Takes back the orders to stop the requests of an owner's keys. */
+  dropStopOrders: (ownerId: string) => Promise<void>;
 }
 
 /**
@@ -101,8 +103,12 @@ export class Operators {
   readonly #sessions: OperatorsDeps["sessions"];
   readonly #links: OperatorsDeps["links"];
   readonly #audit: OperatorsDeps["audit"];
+  readonly #dropStopOrders: OperatorsDeps["dropStopOrders"];
 
-  constructor({ owners, sessions, links, audit }: OperatorsDeps) {
+  constructor(
+    { owners, sessions, links, audit, dropStopOrders }: OperatorsDeps,
+  ) {
+    this.#dropStopOrders = dropStopOrders;
     this.#owners = owners;
     this.#sessions = sessions;
     this.#links = links;
@@ -190,7 +196,10 @@ export class Operators {
     const owners = this.#owners;
     if (what === "remove_second_factor") await owners.disableTotp(ownerId, by);
     if (what === "make_operator") await owners.giveRole(ownerId);
-    if (what === "enable") await owners.setState(ownerId, "enabled");
+    if (what === "enable") {
+      await this.#dropStopOrders(ownerId);
+      await owners.setState(ownerId, "enabled");
+    }
     if (what === "disable") await owners.setState(ownerId, "disabled");
     if (what === "disable" || what === "sign_out_everywhere") {
       await this.#sessions.endOthers(ownerId, null);

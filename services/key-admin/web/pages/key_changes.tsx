@@ -144,7 +144,7 @@ async function stopRunning(
   const { id, ownerId, hint, description } = key;
   const { sendStop, audit, log } = c.var.deps;
   try {
-    await sendStop({ keyId: id, ownerId });
+    await sendStop([{ keyId: id, ownerId }]);
   } catch (error) {
     log.error("stop_notice_failed", { keyId: id, error });
     return "not_stopped";

@@ -12,6 +12,7 @@ import {
   type OwnerChange,
   type OwnerLink,
 } from "../../domain/operators/operators.ts";
+import { runningKeys } from "../../domain/operators/running_keys.ts";
 import type { OwnerRow, PeopleQuery } from "../../domain/operators/people.ts";
 import { parseEmail } from "../../domain/owners/email.ts";
 import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
@@ -27,6 +28,7 @@ import { FORM, parseForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import {
   address,
+  Box,
   type Column,
   Order,
   Pager,
@@ -206,11 +208,14 @@ const CHANGES: Readonly<Record<OwnerChange, string>> = {
     "Operators see all owners and keys. They invite and disable owners, reset their passwords, set their limits, and make others operators.",
   remove_role_of_operator: "The owner keeps the account and the keys.",
   disable:
-    "The owner is signed out and cannot sign in, and every request with one of the owner's keys is refused from now on. Running requests finish. Nothing is deleted; you can enable the owner again at any time.",
+    "The owner is signed out and cannot sign in, and every request with one of the owner's keys is refused from now on. Running requests finish, unless you stop them. Nothing is deleted; you can enable the owner again at any time.",
   enable: "The owner can sign in again, and the enabled keys work again.",
 };
 
-const CHANGE_FORM = z.strictObject({ what: z.enum(OWNER_CHANGES) });
+const CHANGE_FORM = z.strictObject({
+  what: z.enum(OWNER_CHANGES),
+  stop_running: FORM.shape.stop_running,
+});
 const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
 const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
 
@@ -271,6 +276,11 @@ async function showPerson(
                   look={`primary ${look}`}
                 >
                   <p class="lead">{CHANGES[what]}</p>
+                  {what === "disable" && (
+                    <Box name="stop_running">
+                      Also stop requests that are running now
+                    </Box>
+                  )}
                 </PostForm>
               </details>
             );
@@ -292,13 +302,28 @@ const exportUsage: Handler = async (c) => {
 };
 
 const change: Handler = async (c) => {
-  const { what } = parseForm(c, CHANGE_FORM);
+  const { what, stop_running: stops } = parseForm(c, CHANGE_FORM);
   const { ownerId } = (await findPerson(c)).account;
   const { operators } = c.var.deps;
   const link = await operators.change(operatorOf(c), ownerId, what);
   if (link !== null) return answerLink(c, link);
-  return c.redirect(`/people/${ownerId}?done=owner_changed`, 303);
+  const done = what === "disable" && stops
+    ? await stopRunning(c, ownerId)
+    : "owner_changed";
+  return c.redirect(`/people/${ownerId}?done=${done}`, 303);
 };
+
+/** Stops what runs with the keys of an owner. Returns the notice to show. */
+async function stopRunning(c: ConsoleContext, ownerId: string) {
+  const { redis, sendStop, log } = c.var.deps;
+  try {
+    await sendStop(await runningKeys(redis, ownerId));
+  } catch (error) {
+    log.error("stop_notice_failed", { ownerId, error });
+    return "not_stopped";
+  }
+  return "owner_stopping";
+}
 
 const setLimits: Handler = async (c) => {
   const { ownerId } = (await findPerson(c)).account;
