@@ -12,6 +12,8 @@ import { membersOf } from "./members.ts";
 /** Ends the last event, even if the server did not. */
 const END_OF_EVENT = "\n\n";
 const ENDING = /response\.(completed|incomplete)/;
+const ITEM = /response\.output_item\.done/;
+const NOTHING = /^\[\s*\]$|^null$/;
 
 /** What a body of events says. */
 export interface EventsForWhole {
@@ -38,16 +40,42 @@ export function readEventsForWhole(
   return { answer, failure, usage, estimatedTokens };
 }
 
-/** The response in the event that ends a stream of them. */
+/**
+ * The response in the event that ends a stream of them. If that has no items, those that
+ * came before it are put in.
+ */
 function responseIn(body: Buffer): Buffer | null {
   const events = body.toString("latin1").split(/\r?\n\r?\n/);
   const last = events.findLast((event) => ENDING.test(event)) ?? "";
-  const data = last.split(/\r?\n/)
+  const response = memberIn(dataOf(last), "response");
+  if (response?.startsWith("{") !== true) return null;
+  const items = events.filter((event) => ITEM.test(event))
+    .map((event) => memberIn(dataOf(event), "item"))
+    .filter((item) => item !== null);
+  return Buffer.from(withItems(response, items), "latin1");
+}
+
+/** The data of an event. */
+const dataOf = (event: string): string =>
+  event.split(/\r?\n/)
     .filter((line) => line.startsWith("data:"))
-    .map((line) => line.slice(5))
+    .map((line) => line.slice("data:".length))
     .join("\n");
-  const response = membersOf(data)?.find(({ name }) => name === "response");
-  if (response === undefined) return null;
-  const text = data.slice(response.from, response.to);
-  return text.startsWith("{") ? Buffer.from(text, "latin1") : null;
+
+/** The text of a member of JSON, or null. */
+function memberIn(json: string, name: string): string | null {
+  const member = membersOf(json)?.find((each) => each.name === name);
+  return member === undefined ? null : json.slice(member.from, member.to);
+}
+
+/** A response with these items, unless it has items of its own. */
+function withItems(response: string, items: readonly string[]): string {
+  if (items.length === 0) return response;
+  const list = `[${items.join(",")}]`;
+  const output = membersOf(response)?.find(({ name }) => name === "output");
+  if (output === undefined) return `{"output":${list},${response.slice(1)}`;
+  const { from, to } = output;
+  return NOTHING.test(response.slice(from, to))
+    ? response.slice(0, from) + list + response.slice(to)
+    : response;
 }

@@ -139,8 +139,9 @@ function inputUsage(value: unknown): Usage | null {
 }
 
 function cohereUsage(meta: unknown): Usage | null {
-  const counts = isJsonObject(meta) ? meta.tokens : undefined;
-  const tokens = countIn(counts, "input_tokens");
+  if (!isJsonObject(meta)) return null;
+  const tokens = countIn(meta.tokens, "input_tokens") ??
+    countIn(meta.billed_units, "input_tokens");
   return tokens === null ? null : usageOfTokens(tokens, 0);
 }
 

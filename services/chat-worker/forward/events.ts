@@ -50,7 +50,13 @@ export async function passEvents(
   const isStated = usage !== null &&
     (usage.completion_tokens > 0 || !tap.hasText);
   if (isStated) return usage;
-  return usageOfTokens(request.promptTokens, tap.estimatedTokens);
+  // Some servers state what they have read, and not what they have written.
+  const prompt = usage?.prompt_tokens || request.promptTokens;
+  const details = usage?.prompt_tokens_details;
+  return {
+    ...usageOfTokens(prompt, tap.estimatedTokens),
+    ...details && { prompt_tokens_details: details },
+  };
 }
 
 /** One stream on its way from its server to its edge. */
