@@ -1,6 +1,7 @@
 /** How bodies are read: whole, in pieces, too slowly, and beyond every bound. */
 import assert from "node:assert/strict";
 import { BODY_PIECES, REFUSED_BODIES } from "@gateway/shared/limits";
+import { until } from "../../../tests/support/wait_for.ts";
 import { openExchange, testBudget } from "./body_fixture.ts";
 import { readBody, RefusedBodies } from "./read_body.ts";
 
@@ -32,6 +33,11 @@ function setup(bounds = { bodiesBytesMax: 1e9, bodyBytesMax: BYTES_MAX }) {
         return read === null ? null : new TextDecoder().decode(read.bytes);
       });
       return { body, text };
+    },
+    /** Waits until so many bytes have arrived and are held, and a moment passes. */
+    async holds(bytes: number) {
+      await until(() => budget.bodyBudget.bytes === bytes);
+      pass(1);
     },
     async wait(ms: number) {
       await new Promise((resolve) => setTimeout(resolve));
@@ -159,7 +165,7 @@ Deno.test("only bodies of the key that exceeds its share are refused", async () 
   const [first, second, other] = [t.read(), t.read(), t.read({}, "key_b")];
   for (const { body } of [first, second]) body.write("x".repeat(30));
   other.body.write("x".repeat(40));
-  await t.wait(1);
+  await t.holds(100);
   second.body.write("x");
   await assert.rejects(second.text, { status: 429, retryAfterMs: 1_000 });
   assert.equal(t.budget.bytes, 70);
@@ -175,16 +181,15 @@ Deno.test("if the budget is used up, the oldest body is refused", async () => {
   const [slow, next, newest] = ["a", "b", "c"].map((key) => t.read({}, key));
   assert.ok(slow && next && newest);
   slow.body.write("x".repeat(40));
-  await t.wait(1);
+  await t.holds(40);
   next.body.write("x".repeat(50));
-  await t.wait(1);
+  await t.holds(90);
   newest.body.write("x".repeat(20));
   await assert.rejects(slow.text, { status: 503, retryAfterMs: 1_000 });
-  await t.wait(1);
-  assert.equal(t.budget.bytes, 70);
+  await t.holds(70);
   // The oldest that is left may not take the others' room.
   next.body.write("x".repeat(10));
-  await t.wait(1);
+  await t.holds(80);
   newest.body.write("x".repeat(21));
   await assert.rejects(next.text, { status: 503 });
   newest.body.end();
