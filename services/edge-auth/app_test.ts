@@ -33,7 +33,7 @@ const LEASE: RunLease = {
     reservedTokens: 0,
     reservedUnits: null,
   },
-  settle: () => {},
+  settle: () => null,
   undo: () => {},
 };
 

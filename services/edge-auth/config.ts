@@ -44,6 +44,9 @@ export const EDGE_VARIABLES = {
     .default(KEY_LIMITS.unknownPerSecond).describe(
       "Unknown keys that an edge looks up for one client address, per second; beyond that 429",
     ),
+  USAGE_COST: env.choice(["true", "false"]).default("false").describe(
+    "Whether the usage in answers of chat completions says what the request costs: usage.cost, in CURRENCY",
+  ),
   ...serviceVariables.PROXY_VARIABLES,
   READY_PORT: env.port().optional().describe(
     "A port that is open only while this edge accepts requests: a proxy that connects to it before forwarding each request loses none",
@@ -80,6 +83,7 @@ export interface EdgeConfig {
   /** 0: a stream is never opened before its first line. */
   streamHeadMs: number;
   unknownKeysPerSecond: number;
+  showsCost: boolean;
   trustedProxies: readonly Network[];
   corsOrigins: readonly string[];
   readyPort: number | undefined;
@@ -112,6 +116,7 @@ export function readConfig(): EdgeConfig {
     requestTimeoutMs: values.REQUEST_TIMEOUT_SECONDS * MS_PER_SECOND,
     streamHeadMs: values.STREAM_HEAD_SECONDS * MS_PER_SECOND,
     unknownKeysPerSecond: values.UNKNOWN_KEYS_PER_SECOND,
+    showsCost: values.USAGE_COST === "true",
     trustedProxies: values.TRUSTED_PROXIES,
     corsOrigins: values.CORS_ORIGINS,
     readyPort: values.READY_PORT,

@@ -32,6 +32,7 @@ import { KeyLookup } from "./keys/authenticate.ts";
 import { LimitedAdmission } from "./limits/admission.ts";
 import { FailedRequests } from "./limits/failed_requests.ts";
 import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
+import { LostRequests } from "./limits/lost_requests.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
 import { VIDEO_SCRIPTS, VideoJobs } from "./videos/jobs.ts";
 import { VideoKeeper } from "./videos/keeper.ts";
@@ -65,6 +66,7 @@ interface EdgeParts {
   readonly countLimit: CountLimit;
   readonly failedRequests: FailedRequests;
   readonly videos: VideoKeeper;
+  readonly lostRequests: LostRequests;
 }
 
 async function start(
@@ -154,10 +156,11 @@ async function connect(config: EdgeConfig, log: Log): Promise<Connections> {
 
 /** Makes the parts; none of them does anything yet. */
 function createParts(
-  { catalog, requestTimeoutMs, unknownKeysPerSecond }: EdgeConfig,
+  config: EdgeConfig,
   { edgeId, redis, bus }: Connections,
   { log, registry }: ServiceTools,
 ): EdgeParts {
+  const { catalog, requestTimeoutMs, unknownKeysPerSecond } = config;
   const common = processTools(log);
   const metrics = new EdgeMetrics(registry);
   const dispatcher = new Dispatcher({
@@ -173,18 +176,14 @@ function createParts(
     redis,
     unknownPerSecond: unknownKeysPerSecond,
   });
-  const limiter = new Limiter({
-    ...common,
+  const limits = createLimits(config, {
+    dispatcher,
+    keys,
+    metrics,
     redis,
-    onStopped: (keyId) => dispatcher.stopKey(keyId),
+    log,
   });
-  const admission = new LimitedAdmission({
-    ...common,
-    limiter,
-    onUnknown: (principal) => keys.forget(principal),
-    onDecision: (decision, durationMs) => metrics.decided(decision, durationMs),
-    onCharged: (of, cost) => metrics.charged(of, cost),
-  });
+  const { limiter } = limits;
   const failedRequests = new FailedRequests({
     redis,
     log,
@@ -199,14 +198,13 @@ function createParts(
     wallNow,
     catalog,
     jobs: new VideoJobs({ redis }),
-    onMade: (model, seconds) => metrics.videoMade(model, seconds),
+    onMade: (of, cost) => metrics.charged(of, cost),
   });
   return {
     metrics,
     dispatcher,
     keys,
-    limiter,
-    admission,
+    ...limits,
     refusals: new RefusalLog(log),
     countLimit: new CountLimit(monotonicNow),
     failedRequests,
@@ -214,14 +212,47 @@ function createParts(
   };
 }
 
+/** Makes what admits requests, and what charges them. */
+function createLimits(
+  { catalog, showsCost }: EdgeConfig,
+  { dispatcher, keys, metrics, redis, log }:
+    & Pick<EdgeParts, "dispatcher" | "keys" | "metrics">
+    & { redis: RedisLink; log: Log },
+): Pick<EdgeParts, "limiter" | "admission" | "lostRequests"> {
+  const common = processTools(log);
+  const limiter: Limiter = new Limiter({
+    ...common,
+    redis,
+    onStopped: (keyId) => dispatcher.stopKey(keyId),
+    onLease: (principal) => lostRequests.note(principal),
+  });
+  const lostRequests = new LostRequests({
+    ...common,
+    redis,
+    expectedMs: () => limiter.expectedMs,
+    onCharged: (terms) => metrics.lostCharged(terms),
+  });
+  const admission = new LimitedAdmission({
+    ...common,
+    limiter,
+    catalog,
+    showsCost,
+    onUnknown: (principal) => keys.forget(principal),
+    onDecision: (decision, durationMs) => metrics.decided(decision, durationMs),
+    onCharged: (of, cost) => metrics.charged(of, cost),
+  });
+  return { limiter, admission, lostRequests };
+}
+
 /**
  * Starts what an edge does without being asked: beats, renewals, look-outs, summaries.
  * The returned function ends it, after the runs and with what they have left to write.
  */
 async function startBackground(
-  { dispatcher, keys, limiter, refusals, failedRequests, videos }: EdgeParts,
+  { dispatcher, keys, limiter, refusals, ...parts }: EdgeParts,
   bus: BusLink,
 ): Promise<() => Promise<void>> {
+  const { failedRequests, videos, lostRequests } = parts;
   bus.onEvent((event) => {
     // A notice may have been missed.
     if (event === "reconnected") limiter.leases.renewSoon();
@@ -231,8 +262,10 @@ async function startBackground(
   failedRequests.start();
   const stopBeating = await dispatcher.join(bus);
   const stopSweeping = videos.start();
+  lostRequests.start();
   return async () => {
     stopSweeping();
+    await lostRequests.stop();
     await dispatcher.idleWithin(RUNS_END_MS);
     clearInterval(summing);
     refusals.writeSums();

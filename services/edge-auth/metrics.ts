@@ -10,8 +10,14 @@ import {
 } from "@gateway/shared/process/metrics";
 import type { Charged, Decision } from "./limits/admission.ts";
 import type { Cost } from "./limits/cost.ts";
+import { type LeaseTerms, sharesOf } from "./limits/rate.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
-import { unitLabel, type UsageUnit } from "@gateway/shared/keys/limiter_state";
+import {
+  parseUsageSuffix,
+  unitLabel,
+  type UsageUnit,
+} from "@gateway/shared/keys/limiter_state";
+import { NANOS_PER_UNIT } from "@gateway/shared/money/amount";
 import { UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { RunOutcome } from "./dispatch/outcome.ts";
 import type { RunFacts } from "./requests/run_record.ts";
@@ -74,6 +80,16 @@ export const EDGE_METRICS = {
     help:
       "Of the prompt tokens, those that model servers say they `read` from their cache, or have `written` to it.",
     labels: ["model", "endpoint", "kind"],
+  }),
+  cost: counter("gateway_cost_total", {
+    help:
+      "What requests were charged at their end, in CURRENCY, before each sum is rounded. `kind`: the price, `input`, `cached_input`, `cache_write`, `output`, `request`, `image`, `second`, `million_characters`; `lost` for requests whose edge was lost, with what they had reserved.",
+    labels: ["model", "kind"],
+  }),
+  unpriced: counter("gateway_unpriced_total", {
+    help:
+      "Requests to models that have no price, although others have one: they cost nothing.",
+    labels: ["model"],
   }),
   dispatchWait: histogram("gateway_dispatch_wait_seconds", {
     help: "Time from admission until a worker accepted the request.",
@@ -173,7 +189,11 @@ export class EdgeMetrics {
   }
 
   /** A request has ended, and its cost goes to Redis. */
-  charged({ model, endpoint, unit }: Charged, cost: Cost): void {
+  charged({ model, endpoint, unit, rate }: Charged, cost: Cost): void {
+    for (const [kind, units] of sharesOf(cost, unit, rate)) {
+      this.#metrics.cost.with(model, kind).add(units);
+    }
+    if (cost.isUnpriced) this.#metrics.unpriced.with(model).add();
     if (unit !== null) {
       this.#countUnits(model, unit, cost.unitsMade ?? 0);
       return;
@@ -191,9 +211,11 @@ export class EdgeMetrics {
     }
   }
 
-  /** A video has ended, after its request. */
-  videoMade(model: string, seconds: number): void {
-    this.#countUnits(model, "videoSeconds", seconds);
+  /** A request whose edge was lost was charged what it had reserved. */
+  lostCharged({ suffix, nanos }: LeaseTerms): void {
+    const { model } = parseUsageSuffix(suffix);
+    if (nanos === 0) return;
+    this.#metrics.cost.with(model, "lost").add(nanos / NANOS_PER_UNIT);
   }
 
   /** Redis did not take this many refused and failed requests. */

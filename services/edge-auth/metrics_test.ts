@@ -83,7 +83,7 @@ Deno.test("what models without tokens make is counted in their units, videos whe
     t.metrics.charged(of(unit), { ...NO_TOKENS, unitsMade: 5 });
   }
   t.metrics.charged(of("videoSeconds"), { ...NO_TOKENS, unitsMade: null });
-  t.metrics.videoMade("m", 8);
+  t.metrics.charged(of("videoSeconds"), { ...NO_TOKENS, unitsMade: 8 });
   const made = t.samples().filter((line) => /tokens|units/.test(line));
   assert.deepEqual(made, [
     'media_units_total{model="m",unit="images"} 5',

@@ -68,6 +68,14 @@ export const USAGE_KINDS = {
   errors: "err",
   /** Further requests, which were refused before they ran. */
   refused: "ref",
+  /** In billionths of the unit of the currency. */
+  cost: "cost",
+  /** Requests to models without a price, where others have one. */
+  unpriced: "unp",
+  /** Of the requests, those whose edge was lost: charged what they had reserved. */
+  lostRequests: "lor",
+  /** Of the cost, that of those. */
+  lostCost: "loc",
 } as const;
 
 /** What is counted of requests without tokens. */
@@ -138,6 +146,13 @@ export const usageField = (
 /** What follows the counter in a usage field: `@chat:small-1`. */
 export const usageSuffix = ({ model = "", endpoint }: UsageSubject) =>
   `${endpoint ? `@${endpoint}` : ""}${model && `:${model}`}`;
+
+/** The parts of what follows the counter in a usage field. */
+export function parseUsageSuffix(suffix: string) {
+  const { endpoint, model } = parseUsageField(`:${suffix}`);
+  const known = USAGE_ENDPOINTS.find((each) => each === endpoint) ?? null;
+  return { endpoint: known, model };
+}
 
 /** The parts of a usage field. Counter and endpoint may be of a later version. */
 export function parseUsageField(field: string) {

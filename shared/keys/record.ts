@@ -27,6 +27,9 @@
  * | `jobs:{owner}` | zset | ids of videos by creation time in ms |
  * | `jobs:due` | zset | `<owner id>:<video id>` of those that have not ended, by the
  * time in ms at which an edge looks after them |
+ * | `lease:keys` | zset | `<owner id>:<key id>` of keys that may have leases, by the time
+ * in ms at which an edge noted it |
+ * | `sweep:leases` | string | an edge charges expired leases, or did so a minute ago |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
  */
@@ -130,6 +133,10 @@ export interface Principal {
  * data or never had any.
  */
 export const STORE_KEY = "store";
+/** The keys that may have leases: `<owner id>:<key id>`, by when an edge noted them. */
+export const LEASE_KEYS_KEY = "lease:keys";
+/** Claimed by the edge that charges requests of lost edges. */
+export const SWEEP_KEY = "sweep:leases";
 /** The index of videos that an edge has to look after. */
 export const DUE_JOBS_KEY = "jobs:due";
 

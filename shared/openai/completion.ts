@@ -35,6 +35,8 @@ const usage = z.strictObject({
   }).exactOptional(),
   completion_tokens_details: z.strictObject({ reasoning_tokens: count })
     .exactOptional(),
+  cost: z.number().min(0).exactOptional()
+    .describe("What the request costs, where the operator shows it."),
 }).refine((sum) =>
   sum.total_tokens === sum.prompt_tokens + sum.completion_tokens
 ).meta({ id: "Usage" });

@@ -61,7 +61,7 @@ function videosOf(catalog: Catalog): VideoKeeper {
   const free = () => Promise.resolve();
   return new VideoKeeper({
     jobs: new VideoJobs({ redis }),
-    limiter: { endVideo: () => Promise.resolve(true), releaseVideo: free },
+    limiter: { endVideo: () => Promise.resolve(null), releaseVideo: free },
     dispatcher: { start: () => assert.fail("A case asks about no video") },
     catalog,
     wallNow,

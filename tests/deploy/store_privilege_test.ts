@@ -26,7 +26,7 @@ const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
   "job:{own_a}:video_a jobs:{own_a} audit:{own_a} once:{own_a}:d " +
   "acct:{own_a} mail:d owners operators owner:first sess:d " +
   "sessions:{own_a} ticket:reset:d try:d known:d oidc:d barrier fsync store " +
-  "session:d other:d").split(" ");
+  "sweep:leases session:d other:d").split(" ");
 
 /** The complete permissions: user, family of keys, commands. */
 const MAY: Record<string, Record<string, string>> = {
@@ -36,8 +36,9 @@ const MAY: Record<string, Record<string, string>> = {
     key: "hmget",
     own: "hmget",
     lim: "evalsha hget hset pexpire",
-    lease: "evalsha pexpire zadd zrem zremrangebyscore zcard zcount " +
+    lease: "evalsha pexpire zadd zrem zremrangebyscore zcard zcount zscore " +
       "zrangebyscore",
+    sweep: "set",
     use: "evalsha hincrby expire",
     failed: "evalsha expire lpush ltrim",
     job: "evalsha hget hset del pexpireat",

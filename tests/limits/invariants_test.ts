@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { Grant } from "../../services/edge-auth/limits/limiter.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
-import { settleCall } from "../../services/edge-auth/limits/cost.ts";
+import { settleCall } from "../../services/edge-auth/limits/settlement.ts";
 import {
   leaseKey,
   limiterKey,

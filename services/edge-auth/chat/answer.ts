@@ -11,6 +11,7 @@ import {
   WholeAnswer,
 } from "../requests/answer.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
+import { withCost } from "./usage_cost.ts";
 
 const DONE = new TextEncoder().encode("data: [DONE]\n\n");
 
@@ -36,8 +37,10 @@ export class EventAnswer extends StreamedAnswer {
       this.start();
       this.open();
     }
+    const nanosOf = this.options.lease?.nanosOf;
+    const told = nanosOf === undefined ? lines : withCost(lines, nanosOf);
     // Part of a line cannot be sent before the rest has arrived.
-    this.write(sseFrame(lines), sequence);
+    this.write(sseFrame(told), sequence);
   }
 
   /** Forgets an unfinished line. */
@@ -52,6 +55,8 @@ export function bodyAnswer(options: AnswerOptions): WholeAnswer {
   return new WholeAnswer((result) => {
     if (result instanceof ApiError) return sendError(out, result);
     const headers = { ...JSON_HEADERS, ...lease?.headers };
-    sendBytes(out, result, { headers });
+    const nanosOf = lease?.nanosOf;
+    const told = nanosOf === undefined ? result : withCost(result, nanosOf);
+    sendBytes(out, told, { headers });
   }, out);
 }

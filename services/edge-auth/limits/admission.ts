@@ -2,7 +2,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ModelKind } from "@gateway/shared/models/kinds";
+import type { Usage } from "@gateway/shared/openai/completion";
 import type {
   UsageEndpoint,
   UsageUnit,
@@ -11,8 +13,10 @@ import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/exchange.ts";
 import { remember } from "@gateway/shared/process/maps";
-import { type Cost, costOf, type Estimate, type Reservation } from "./cost.ts";
+import { type Cost, costOf, type Estimate, tokensOf } from "./cost.ts";
 import type { Grant, Limiter } from "./limiter.ts";
+import { type Charge, priced, type Rate, rateOf } from "./rate.ts";
+import type { Reservation } from "./settlement.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
 /** What an admitted request holds: its slot, and what it may cost. */
@@ -23,9 +27,15 @@ export interface RunLease {
   readonly reservation: Reservation;
   /**
    * Charges the cost of the run. Null: no worker ran the request, so everything is
-   * returned but the request itself. Does not block or throw.
+   * returned but the request itself. Does not block or throw. Returns the charge; null:
+   * none.
    */
-  settle(outcome: RunOutcome | null): void;
+  settle(outcome: RunOutcome | null): Charge | null;
+  /**
+   * What a request with this usage costs, in billionths; null: it has no price. Absent:
+   * answers do not say it.
+   */
+  nanosOf?(usage: Usage): number | null;
   /** Instead of `settle`: as if the request had never been admitted. */
   undo(): void;
 }
@@ -81,12 +91,18 @@ export interface Charged {
   readonly endpoint: UsageEndpoint | null;
   /** What it is in; null: in tokens. */
   readonly unit: UsageUnit | null;
+  /** The prices; null or absent: none are in force. */
+  readonly rate?: Rate | null;
 }
 
 /** What {@link LimitedAdmission} needs. */
 export interface AdmissionOptions {
   limiter: Pick<Limiter, "admit" | "look" | "rightsOf" | "settle">;
   now: MonotonicNow;
+  /** Where the prices are. */
+  catalog: Catalog;
+  /** Whether answers say what they cost. Default: false. */
+  showsCost?: boolean;
   /** A principal that was remembered no longer exists. */
   onUnknown: (principal: Principal) => void;
   onDecision?: (decision: Decision, durationMs: number) => void;
@@ -126,24 +142,33 @@ export class LimitedAdmission implements Admission {
     principal: Principal,
     { scope, model, endpoint = null, estimate }: AdmissionAsk,
   ): Promise<RunLease> {
-    const { limiter, onCharged } = this.#options;
-    const { totalTokens: wantTokens, units: wantUnits } = estimate;
-    const ask = { scope, model, endpoint, wantTokens, wantUnits };
+    const { limiter, onCharged, catalog, showsCost = false } = this.#options;
+    const { totalTokens: wantTokens, promptTokens, units: wantUnits } =
+      estimate;
+    const rate = rateOf(catalog, model);
+    const wanted = { wantTokens, promptTokens, wantUnits };
+    const ask = { scope, model, endpoint, ...wanted, rate };
     const grant = await this.#decide(
       principal,
       () => limiter.admit(principal, ask),
     );
+    const unit = estimate.units?.unit ?? null;
     return {
       headers: rateLimitHeaders(grant.rates),
       reservation: grant,
       settle(outcome) {
-        const cost = costOf(outcome, estimate);
+        const cost = priced(costOf(outcome, estimate), unit, rate);
         // Without a model nothing ran: it is an upload that has just begun.
-        if (model !== null) {
-          const unit = estimate.units?.unit ?? null;
-          onCharged?.({ model, endpoint, unit }, cost);
-        }
+        if (model !== null) onCharged?.({ model, endpoint, unit, rate }, cost);
         void limiter.settle(grant, cost);
+        return { cost, rate };
+      },
+      ...showsCost && rate !== null && {
+        nanosOf(usage: Usage) {
+          const tokens = tokensOf(usage, estimate.bounds);
+          const cost: Cost = { ...tokens, kind: "complete" };
+          return priced(cost, unit, rate).nanos ?? null;
+        },
       },
       undo: () => void limiter.settle(grant, null),
     };

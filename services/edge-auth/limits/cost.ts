@@ -1,19 +1,10 @@
 /**
- * The estimated cost of a request before it runs, its actual cost afterwards, and the
- * settlement of both.
+ * The estimated cost of a request before it runs, and its actual cost afterwards.
  */
 import {
-  dayLimitField,
-  limiterDay,
-  USAGE_ENDPOINTS,
-  USAGE_KINDS,
   USAGE_UNITS,
-  usageDay,
-  usageHour,
-  usageSuffix,
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
-import * as record from "@gateway/shared/keys/record";
 import { TOKEN_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
@@ -22,7 +13,7 @@ import * as z from "zod";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */
-const unitsSchema = z.object({
+export const unitsSchema = z.object({
   unit: z.enum(USAGE_UNITS),
   count: z.number(),
 });
@@ -148,6 +139,10 @@ export interface Cost {
    * reservation stays charged. Absent: none.
    */
   unitsMade?: number | null;
+  /** In money, in billionths. Absent: no prices are in force, or it has none. */
+  nanos?: number;
+  /** It has no price, although others have one. */
+  isUnpriced?: boolean;
   /** Only `failed` counts as an error; a client that disconnects does not. */
   kind: RunOutcome["kind"];
 }
@@ -202,18 +197,15 @@ function isUnknown(run: RunOutcome): boolean {
 
 function costInTokens(run: RunOutcome, estimate: Estimate): Cost {
   const { kind, usage, completionTokens, cancelReason, answerBytes } = run;
-  const { promptTokensMax, completionTokensMax } = estimate.bounds;
   // A token has at least one byte, so an answer that ignores `max_tokens` still counts.
-  const completionMax = Math.max(completionTokensMax, answerBytes);
+  const completionTokensMax = Math.max(
+    estimate.bounds.completionTokensMax,
+    answerBytes,
+  );
+  const bounds = { ...estimate.bounds, completionTokensMax };
   // A prompt has at least one token, so a usage of 0 means that it was not counted.
   if (usage !== null && usage.prompt_tokens + usage.completion_tokens > 0) {
-    const promptTokens = Math.min(usage.prompt_tokens, promptTokensMax);
-    return {
-      promptTokens,
-      completionTokens: Math.min(usage.completion_tokens, completionMax),
-      ...cachedIn(usage, promptTokens),
-      kind,
-    };
+    return { ...tokensOf(usage, bounds), kind };
   }
   const { promptTokens, totalTokens } = estimate;
   if (isUnknown(run)) {
@@ -222,8 +214,21 @@ function costInTokens(run: RunOutcome, estimate: Estimate): Cost {
   const hasBegun = completionTokens > 0 || cancelReason !== null;
   return {
     promptTokens: hasBegun ? promptTokens : 0,
-    completionTokens: Math.min(completionTokens, completionMax),
+    completionTokens: Math.min(completionTokens, completionTokensMax),
     kind,
+  };
+}
+
+/** The tokens that a stated usage is charged, as far as it is possible. */
+export function tokensOf(
+  usage: Usage,
+  { promptTokensMax, completionTokensMax }: Estimate["bounds"],
+): Omit<Cost, "kind"> {
+  const promptTokens = Math.min(usage.prompt_tokens, promptTokensMax);
+  return {
+    promptTokens,
+    completionTokens: Math.min(usage.completion_tokens, completionTokensMax),
+    ...cachedIn(usage, promptTokens),
   };
 }
 
@@ -253,123 +258,3 @@ function costInUnits(run: RunOutcome, { unit, count }: Units): Cost {
   const isWhole = isUnknown(run) || runsOn;
   return { ...none, unitsMade: isWhole ? count : completionTokens };
 }
-
-/**
- * What an admission reserved, and where that is settled. Plain data, which is kept with
- * a video.
- */
-export const reservationSchema = z.object({
-  /** The id of the lease. */
-  id: z.string(),
-  principal: z.object({ keyId: z.string(), ownerId: z.string() }),
-  model: z.string().nullable(),
-  /** Absent in what an earlier version has kept. */
-  endpoint: z.enum(USAGE_ENDPOINTS).nullish(),
-  /** The time of the admission, in Unix ms by Redis' clock. */
-  atMs: z.number(),
-  reservedTokens: z.number(),
-  reservedUnits: unitsSchema.nullable(),
-});
-/** What an admission reserved: {@link reservationSchema}, read. */
-export type Reservation = z.output<typeof reservationSchema>;
-
-/** What is to be settled of an admission. */
-export interface Settlement {
-  readonly reservation: Reservation;
-  /**
-   * Null: the admission, which may or may not have happened, is undone, including the
-   * request it counted.
-   */
-  readonly cost: Cost | null;
-  /** Whether the lease is that of a video that the request has started. */
-  readonly isVideo?: boolean;
-  /** An attempt may have succeeded without a reply. */
-  readonly mayHaveRun?: boolean;
-}
-
-const HOUR_MS = 3_600_000;
-
-/** Settlements with the same account can be made in one call. */
-export function accountOf({ reservation, cost, isVideo }: Settlement): string {
-  const { principal, model, endpoint, atMs, reservedUnits } = reservation;
-  const hour = cost === null ? "" : Math.floor(atMs / HOUR_MS);
-  const unit = reservedUnits?.unit ?? "";
-  const end = unit === "videoSeconds" ? `${cost?.kind} ${isVideo}` : "";
-  return [principal.keyId, hour, unit, end, endpoint, model].join(" ");
-}
-
-/**
- * The KEYS and ARGV of the script that makes settlements of one account, at least one.
- */
-export function settleCall(
-  settlements: readonly Settlement[],
-): { keys: readonly string[]; args: readonly string[] } {
-  const [first] = settlements;
-  if (first === undefined) throw new Error("There is nothing to settle");
-  const { reservation, cost, isVideo = false } = first;
-  const { principal, model, endpoint, atMs } = reservation;
-  const { ownerId } = principal;
-  const unit = reservation.reservedUnits?.unit ?? null;
-  const day = usageDay(atMs);
-  const [lease, ownerLease] = isVideo
-    ? [record.videoLeaseKey, record.ownerVideoLeaseKey]
-    : [record.leaseKey, record.ownerLeaseKey];
-  return {
-    keys: [
-      record.limiterKey(principal),
-      lease(principal),
-      record.ownerLimiterKey(ownerId),
-      ownerLease(ownerId),
-      record.usageKey(principal, day),
-      record.ownerUsageKey(ownerId, day),
-      ...isVideo ? [] : videoKeys(principal, unit),
-    ],
-    args: [
-      cost === null ? "" : String(limiterDay(atMs)),
-      cost === null ? "" : usageHour(atMs),
-      usageSuffix({ model: model ?? "", endpoint }),
-      unit === null ? "" : USAGE_KINDS[unit],
-      unit === null ? "" : dayLimitField(unit),
-      cost?.kind === "complete" ? "1" : "0",
-      ...settlements.flatMap(amountsOf),
-    ],
-  };
-}
-
-/** The lease, and what is to be returned and counted. */
-function amountsOf(
-  { reservation, cost, isVideo = false, mayHaveRun = false }: Settlement,
-): string[] {
-  const { id, reservedTokens, reservedUnits } = reservation;
-  const { promptTokens = 0, completionTokens = 0, unitsMade = 0, kind } =
-    cost ?? {};
-  const { cachedTokens = 0, cacheWriteTokens = 0 } = cost ?? {};
-  const reserved = reservedUnits?.count ?? 0;
-  const amounts = [
-    promptTokens + completionTokens - reservedTokens,
-    cost === null ? 1 : 0,
-    isVideo ? 0 : 1,
-    promptTokens,
-    completionTokens,
-    kind === "failed" ? 1 : 0,
-    cachedTokens,
-    cacheWriteTokens,
-    unitsMade ?? 0,
-    (unitsMade ?? reserved) - reserved,
-  ];
-  // If the lease is gone otherwise, there is nothing to do.
-  const mustHaveLease = cost === null || isVideo || mayHaveRun;
-  return [id, mustHaveLease ? "" : "1", ...amounts.map(String)];
-}
-
-/** The leases of the videos of a key and its owner, if that is what a request makes. */
-export const videoKeys = (
-  principal: record.Principal,
-  unit: UsageUnit | null,
-) =>
-  unit === "videoSeconds"
-    ? [
-      record.videoLeaseKey(principal),
-      record.ownerVideoLeaseKey(principal.ownerId),
-    ]
-    : [];

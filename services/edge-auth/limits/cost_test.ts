@@ -4,13 +4,8 @@ import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
-import {
-  accountOf,
-  costOf,
-  estimateTokens,
-  type Reservation,
-  type Settlement,
-} from "./cost.ts";
+import { costOf, estimateTokens } from "./cost.ts";
+import { accountOf, type Reservation, type Settlement } from "./settlement.ts";
 
 const BOUNDS = { promptTokensMax: 1_000, completionTokensMax: 100 };
 const ESTIMATE = {

@@ -15,7 +15,7 @@ import {
   type Reservation,
   settleCall,
   type Settlement,
-} from "./cost.ts";
+} from "./settlement.ts";
 import { RENEW, SETTLE } from "./scripts.ts";
 
 /** A third of a lease's lifetime, so two renewals may fail. */

@@ -23,7 +23,7 @@ import { Leases } from "./leases.ts";
 import { type Grant, Limiter } from "./limiter.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
 import { EDGE_SCRIPTS, LEASE_MS, RENEW } from "./scripts.ts";
-import type { Settlement } from "./cost.ts";
+import type { Settlement } from "./settlement.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import {
   changedLink,

@@ -3,11 +3,18 @@
  * its owner.
  */
 import { createBatches } from "@gateway/shared/bus/outbox";
+import {
+  type WallNow,
+  wallNow as systemNow,
+} from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
 import {
   dayLimitField,
+  usageDay,
   type UsageEndpoint,
+  usageHour,
+  usageSuffix,
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
@@ -18,18 +25,18 @@ import {
 } from "@gateway/shared/models/kinds";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisReply } from "@gateway/shared/redis/link";
-import {
-  type Cost,
-  type Reservation,
-  settleCall,
-  type Settlement,
-  type Units,
-  videoKeys,
-} from "./cost.ts";
+import type { Cost, Units } from "./cost.ts";
 import { Leases, type LeasesOptions } from "./leases.ts";
+import { leaseId, nanosReserved, priced, type Rate } from "./rate.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 import { ServerClock } from "./server_clock.ts";
+import {
+  type Reservation,
+  settleCall,
+  type Settlement,
+  videoKeys,
+} from "./settlement.ts";
 
 /** What a request asks to be admitted to, and what it may cost. */
 export interface Ask {
@@ -40,7 +47,11 @@ export interface Ask {
   endpoint?: UsageEndpoint | null;
   /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
   wantTokens: number;
+  /** Those of them that the prompt has. Default: all. */
+  promptTokens?: number;
   wantUnits?: Units | null;
+  /** The prices of the model; absent: none are in force. */
+  rate?: Rate | null;
 }
 
 /** What the admission script is asked about one request. */
@@ -81,6 +92,10 @@ export const LIMITER_PROBE: readonly string[] = [
 export interface LimiterOptions extends Omit<LeasesOptions, "unsettledMax"> {
   /** How long a decision may take. Default: `KEY_LIMITS.checkMs`. */
   deadlineMs?: number;
+  /** Tells the time until Redis has told its own. Default: the clock of the system. */
+  wallNow?: WallNow;
+  /** A request of this key has got a lease. */
+  onLease?: (principal: record.Principal) => void;
 }
 
 /**
@@ -93,29 +108,42 @@ export class Limiter {
   readonly #redis: LimiterOptions["redis"];
   readonly #deadlineMs: number;
   readonly #serverClock: ServerClock;
+  readonly #wallNow: WallNow;
+  readonly #onLease: LimiterOptions["onLease"];
   /** Random, so that the lease ids of different processes never collide. */
   readonly #leasePrefix = newRequestId();
   #leaseCount = 0;
   /** Requests of this turn of the event loop with the same key, scope and unit. */
   readonly #asking = createBatches<Waiting>((waiting) => this.#send(waiting));
 
-  constructor({ deadlineMs, ...options }: LimiterOptions) {
+  constructor(
+    { deadlineMs, wallNow, onLease, ...options }: LimiterOptions,
+  ) {
     this.leases = new Leases(options);
+    this.#wallNow = wallNow ?? systemNow;
+    this.#onLease = onLease;
     this.#redis = options.redis;
     this.#deadlineMs = deadlineMs ?? KEY_LIMITS.checkMs;
     this.#serverClock = new ServerClock(options.now);
   }
 
+  /** What Redis' clock is expected to show, in Unix ms. */
+  get expectedMs(): number {
+    return this.#serverClock.expectedMs ?? this.#wallNow();
+  }
+
   /** Admits a request, whose slot and reservation it holds until it is settled. */
   async admit(
     principal: record.Principal,
-    { scope, model, endpoint = null, wantTokens, wantUnits = null }: Ask,
+    ask: Ask,
   ): Promise<Grant | refusal.Refusal> {
-    const id = `${this.#leasePrefix}.${this.#leaseCount.toString(36)}`;
-    this.#leaseCount += 1;
+    const { scope, model, endpoint = null, wantTokens } = ask;
+    const { wantUnits = null, rate = null } = ask;
     const amounts = { reservedTokens: wantTokens, reservedUnits: wantUnits };
-    const lease = { id, principal, model, endpoint, ...amounts };
-    const reversal = { reservation: { ...lease, atMs: 0 }, cost: null };
+    const id = this.#newLease(ask);
+    const lease = { id, principal, model, endpoint, ...amounts, rate };
+    const atMs = this.expectedMs;
+    const reversal = { reservation: { ...lease, atMs }, cost: null };
     const { unit = null, count = 0 } = wantUnits ?? {};
     const question: Question = {
       principal,
@@ -128,7 +156,31 @@ export class Limiter {
     if (!grant.isAdmitted) return grant;
     this.#serverClock.saw(grant.atMs);
     this.leases.hold(lease);
+    this.#onLease?.(principal);
     return { ...grant, ...lease };
+  }
+
+  /** The id of a lease, which says what its request reserves. */
+  #newLease(
+    { model, endpoint, wantTokens, promptTokens, wantUnits, rate = null }: Ask,
+  ): string {
+    const count = this.#leaseCount;
+    this.#leaseCount += 1;
+    // A video is settled at its end, whatever becomes of this edge.
+    const units = wantUnits?.unit === "videoSeconds" ? null : wantUnits ?? null;
+    const prompt = promptTokens ?? wantTokens;
+    const size = { promptTokens: prompt, totalTokens: wantTokens, units };
+    const timeMs = this.expectedMs;
+    return leaseId(`${this.#leasePrefix}.${count.toString(36)}`, {
+      hour: usageDay(timeMs) + usageHour(timeMs),
+      promptTokens: prompt,
+      completionTokens: wantTokens - prompt,
+      unit: units?.unit ?? null,
+      count: units?.count ?? 0,
+      nanos: units === wantUnits || !wantUnits ? nanosReserved(size, rate) : 0,
+      isUnpriced: rate !== null && rate.prices === null,
+      suffix: usageSuffix({ model: model ?? "", endpoint }),
+    });
   }
 
   /**
@@ -169,15 +221,20 @@ export class Limiter {
 
   /**
    * Ends a video that a request has started: frees its slot, charges the seconds that
-   * were made (0: it failed). False if it had ended before. May be repeated if it
+   * were made (0: it failed). Returns its cost, or null if it had ended before. May be repeated if it
    * throws.
    */
-  async endVideo(reservation: Reservation, seconds: number): Promise<boolean> {
-    const input = settleCall([videoEnd(reservation, seconds)]);
+  async endVideo(
+    reservation: Reservation,
+    seconds: number,
+  ): Promise<Cost | null> {
+    const settlement = videoEnd(reservation, seconds);
+    const input = settleCall([settlement]);
     try {
       const options = { deadlineMs: this.#deadlineMs };
       const reply = await this.#redis.evalScript(SETTLE, input, options);
-      return Array.isArray(reply) && reply[0] === 1;
+      const isEnded = Array.isArray(reply) && reply[0] === 1;
+      return isEnded ? settlement.cost : null;
     } catch (error) {
       throw refusal.redisFailure(error);
     }
@@ -261,9 +318,11 @@ function releaseAdmitted(waiting: readonly Waiting[], late: RedisReply): void {
 }
 
 function videoEnd(reservation: Reservation, seconds: number): Settlement {
-  const cost = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
-  const kind = "complete";
-  return { reservation, cost: { ...cost, kind }, isVideo: true };
+  const kind = seconds > 0 ? "complete" : "failed";
+  const made = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
+  const cost = priced({ ...made, kind }, "videoSeconds", reservation.rate);
+  // Its request is what may have failed, and was counted.
+  return { reservation, cost: { ...cost, kind: "complete" }, isVideo: true };
 }
 
 /**

@@ -71,6 +71,8 @@ export const RENEW = defineScript("renew", renewLua, {
 /** Ends admitted requests of one key, and counts what they used. */
 export const SETTLE = defineScript("settle", settleLua, {
   LIMITER_EPOCH_MS,
+  LEASE_MS,
+  LEASES_TTL_MS,
   VIDEO_JOB_MS,
   USAGE_TTL_S,
   REQUESTS: USAGE_KINDS.requests,
@@ -79,6 +81,10 @@ export const SETTLE = defineScript("settle", settleLua, {
   CACHED_TOKENS: USAGE_KINDS.cachedTokens,
   CACHE_WRITE_TOKENS: USAGE_KINDS.cacheWriteTokens,
   ERRORS: USAGE_KINDS.errors,
+  COST: USAGE_KINDS.cost,
+  UNPRICED: USAGE_KINDS.unpriced,
+  LOST_REQUESTS: USAGE_KINDS.lostRequests,
+  LOST_COST: USAGE_KINDS.lostCost,
 });
 
 /** Counts and lists requests that were refused or failed. */

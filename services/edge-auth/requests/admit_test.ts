@@ -70,7 +70,10 @@ for (const { name, isReturned, hasLeft, isStopped, lease } of CASES) {
         reservedTokens: 0,
         reservedUnits: null,
       },
-      settle: () => void events.push("settled"),
+      settle() {
+        events.push("settled");
+        return null;
+      },
       undo: () => void events.push("undone"),
     };
     const call = {

@@ -47,7 +47,7 @@ async function setup(allowed: readonly string[] = []) {
             reservedTokens: 0,
             reservedUnits: null,
           },
-          settle: () => {},
+          settle: () => null,
           undo: () => {},
         });
       },

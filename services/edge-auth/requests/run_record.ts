@@ -11,6 +11,7 @@ import type {
   StartedRun,
 } from "../dispatch/outcome.ts";
 import type { FailedRequests } from "../limits/failed_requests.ts";
+import { type Charge, chargeFields } from "../limits/rate.ts";
 import type { AuthenticatedCall } from "./call.ts";
 
 /** What is counted and logged of the request of a run. */
@@ -97,13 +98,15 @@ export function startTracedRun(
 export interface RunEnd {
   readonly outcome: RunOutcome;
   readonly isCharged: boolean;
+  /** Null or absent: it is charged nothing. */
+  readonly charge?: Charge | null;
 }
 
 /** Counts and logs a run that has ended. */
 export function recordRun(
   call: AuthenticatedCall,
   facts: RunFacts,
-  { outcome, isCharged, ...deps }: RunEnd & RunDependencies,
+  { outcome, isCharged, charge = null, ...deps }: RunEnd & RunDependencies,
 ): void {
   const { requestId, principal, exchange: { response } } = call;
   const { error } = outcome;
@@ -123,7 +126,7 @@ export function recordRun(
   const durationMs = deps.now() - call.startedAtMs;
   deps.metrics.ran(facts, outcome, durationMs);
   if (outcome.kind === "complete" && !deps.log.isSampled(requestId)) return;
-  logRun(deps.log, call, { ...facts, outcome, durationMs });
+  logRun(deps.log, call, { ...facts, outcome, charge, durationMs });
 }
 
 /** Logs a run, but never a key, a prompt or an answer. */
@@ -131,8 +134,9 @@ function logRun(
   log: Log,
   { requestId, clientAddress, principal: { keyId, ownerId } }:
     AuthenticatedCall,
-  { kind, model, stream, outcome, durationMs }: RunFacts & {
+  { kind, model, stream, outcome, charge, durationMs }: RunFacts & {
     outcome: RunOutcome;
+    charge: Charge | null;
     durationMs: number;
   },
 ): void {
@@ -153,6 +157,7 @@ function logRun(
     dispatchMs: roundOrAbsent(outcome.dispatchMs),
     firstByteMs: roundOrAbsent(outcome.firstByteMs),
     durationMs: roundMs(durationMs),
+    ...charge !== null && chargeFields(charge),
   };
   if (isInTokens(kind)) {
     const promptTokens = usage?.prompt_tokens;

@@ -231,10 +231,10 @@ export function startRun(
   const { response: out } = call.exchange;
   const answer = createAnswer({ out, lease, now, streamHeadMs });
   const onEnded = (outcome: RunOutcome) => {
-    if (release === null) lease?.settle(outcome);
-    else release();
+    release?.();
     const isCharged = release === null;
-    recordRun(call, facts, { ...deps, outcome, isCharged });
+    const charge = isCharged ? lease?.settle(outcome) ?? null : null;
+    recordRun(call, facts, { ...deps, outcome, isCharged, charge });
   };
   const { kind, model } = facts;
   const work = { kind, model, session, body, sink: answer, onEnded };

@@ -56,8 +56,9 @@ async function setup(
     return {
       headers: {},
       reservation: RESERVATION,
-      settle: (outcome) =>
-        void settlements.push(outcome?.kind ?? "nothing ran"),
+      settle: (
+        outcome,
+      ) => (settlements.push(outcome?.kind ?? "nothing ran"), null),
       undo: () => void settlements.push("undone"),
     };
   };

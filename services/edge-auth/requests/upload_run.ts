@@ -12,6 +12,7 @@ import { keyRevoked } from "../dispatch/run_errors.ts";
 import type { Form } from "../http/read_form.ts";
 import { abandon, sendError } from "../http/responses.ts";
 import type { AdmissionAsk, RunLease } from "../limits/admission.ts";
+import type { Charge } from "../limits/rate.ts";
 import type { Answer } from "./answer.ts";
 import { type AuthenticatedCall, type CallEnd, RUNNING } from "./call.ts";
 import type { UploadEndpoint } from "./endpoint.ts";
@@ -255,12 +256,13 @@ export class UploadRun<Request extends JobRequest>
     const isLeft = cancelReason === "client_gone" ||
       cancelReason === "slow_client";
     this.#stage = "ended";
-    if (wasChecked) this.#lease?.settle(outcome);
+    let charge: Charge | null = null;
+    if (wasChecked) charge = this.#lease?.settle(outcome) ?? null;
     else if (isLeft) this.#lease?.settle(null);
     else this.#lease?.undo();
     this.#lease = null;
     const isCharged = wasChecked || isLeft;
-    const end = { ...this.#deps, outcome, isCharged };
+    const end = { ...this.#deps, outcome, isCharged, charge };
     recordRun(this.#call, this.#facts, end);
     this.#end.resolve(RUNNING);
   }

@@ -38,8 +38,9 @@ import {
   startRun,
 } from "../requests/run_request.ts";
 import { runUpload } from "../requests/run_upload.ts";
+import { engineVideoIn } from "./engine_report.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
-import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
+import { secondsOf, type VideoKeeper } from "./keeper.ts";
 
 /** What the requests of `/v1/videos` need. */
 export interface VideoDependencies extends RunRequestDependencies {

@@ -12,7 +12,7 @@ import {
   type RedisScript,
 } from "@gateway/shared/redis/link";
 import * as z from "zod";
-import { reservationSchema } from "../limits/cost.ts";
+import { reservationSchema } from "../limits/settlement.ts";
 import { redisFailure } from "../limits/refusal.ts";
 import claimJobsLua from "./claim_jobs.lua" with { type: "text" };
 import writeJobLua from "./write_job.lua" with { type: "text" };

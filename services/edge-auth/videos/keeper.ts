@@ -5,22 +5,20 @@
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
-import { parsePayload } from "@gateway/shared/bus/stream/frame";
-import { MediaHeadReader } from "@gateway/shared/bus/media_head";
-import {
-  type EngineVideo,
-  engineVideoSchema,
-  type VideoRequest,
-} from "@gateway/shared/openai/media";
+import type { EngineVideo, VideoRequest } from "@gateway/shared/openai/media";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import { WholeBody } from "../dispatch/request_body.ts";
-import type { Reservation } from "../limits/cost.ts";
+import type { Charged } from "../limits/admission.ts";
+import type { Cost } from "../limits/cost.ts";
 import type { Limiter } from "../limits/limiter.ts";
+import { chargeFields } from "../limits/rate.ts";
+import type { Reservation } from "../limits/settlement.ts";
 import { unreadable } from "../media/relay.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import type { RunStarter } from "../requests/run_record.ts";
+import { engineVideoIn } from "./engine_report.ts";
 import {
   isOver,
   type ListQuery,
@@ -38,8 +36,8 @@ export interface VideoKeeperOptions {
   catalog: Catalog;
   wallNow: WallNow;
   log: Log;
-  /** Is called once for each video that was made, with its length. */
-  onMade: (model: string, seconds: number) => void;
+  /** Is called once for each video that was made, with its cost. */
+  onMade: (of: Charged, cost: Cost) => void;
   /** Default {@link VIDEO_LIMITS}. */
   limits?: Partial<
     Record<"engineLostMs" | "freshMs" | "lookMs" | "askedMax", number>
@@ -76,19 +74,6 @@ const chargedSeconds = ({ seconds, secondsLeast }: VideoJob): number =>
 
 const isMissing = (error: unknown): boolean =>
   error instanceof ApiError && error.code === "not_found";
-
-/**
- * A worker's report on a video; null if it has none, as for a deleted one. Throws the
- * error of a failed run.
- */
-export function engineVideoIn(
-  result: Uint8Array | ApiError,
-): EngineVideo | null {
-  if (result instanceof ApiError) throw result;
-  const read = new MediaHeadReader().push(result);
-  const isRead = read !== null && read !== "invalid";
-  return isRead ? parsePayload(engineVideoSchema, read.rest) : null;
-}
 
 /** A job whose model server is being asked. */
 interface Asking {
@@ -253,7 +238,9 @@ export class VideoKeeper {
     const { id, model, status, error, reservation } = job;
     const isMade = status === "completed";
     const seconds = isMade ? chargedSeconds(job) : 0;
-    if (!await limiter.endVideo(reservation, seconds)) return;
+    const cost = await limiter.endVideo(reservation, seconds);
+    if (cost === null) return;
+    const rate = reservation.rate ?? null;
     log.info("video", {
       id,
       ...reservation.principal,
@@ -262,8 +249,10 @@ export class VideoKeeper {
       seconds,
       errorCode: error?.code,
       durationMs,
+      ...chargeFields({ cost, rate }),
     });
-    if (isMade) onMade(model, seconds);
+    const endpoint = "videos";
+    if (isMade) onMade({ model, endpoint, unit: "videoSeconds", rate }, cost);
   }
 
   /**

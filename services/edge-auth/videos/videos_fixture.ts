@@ -154,7 +154,7 @@ export class VideoEdge {
       catalog: CATALOG,
       log: this.log,
       wallNow: () => Date.now() + this.aheadMs,
-      onMade: (_model, seconds) => void this.made.push(seconds),
+      onMade: (_of, { unitsMade }) => void this.made.push(unitsMade ?? 0),
       limits: { freshMs: 0, engineLostMs: LOST_MS, lookMs: 20 },
       ...more,
     });
@@ -209,6 +209,7 @@ export class VideoEdge {
       keys: { find: () => Promise.resolve(this.#principal) },
       admission: new LimitedAdmission({
         limiter: this.#limiter,
+        catalog: CATALOG,
         ...this.#tools,
         onUnknown: () => {},
       }),

@@ -174,7 +174,10 @@ function admitAll(
         return Promise.resolve({
           headers: {},
           reservation,
-          settle: (outcome) => settlements.push(outcome),
+          settle(outcome) {
+            settlements.push(outcome);
+            return null;
+          },
           undo: () => settlements.push(null),
         });
       },

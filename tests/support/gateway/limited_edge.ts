@@ -28,6 +28,8 @@ export interface LimitedEdgeOptions {
   door?: Partial<AppDependencies>;
   /** Default {@link KEY_LIMITS}. */
   unknownPerSecond?: number;
+  /** Whether answers say what they cost; not if left out. */
+  showsCost?: boolean;
   /** Where what it decides and charges is counted. */
   metrics?: EdgeMetrics;
   /**
@@ -72,12 +74,7 @@ export async function startLimitedEdge(
   const { redisAt = () => port } = options;
   const log = createRecordingLog();
   const proxy = owner.use(startTcpProxy(() => redisAt(port)));
-  const url = `redis://${proxy.server}`;
-  const scripts = {
-    scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS],
-    probe: LIMITER_PROBE,
-  };
-  const link = testRedisLink({ url }, { log, ...scripts });
+  const link = edgeLinkTo(`redis://${proxy.server}`, log);
   owner.defer(() => link.close());
   await link.ready(PATIENT_MS);
   const redis = patient(link, options.redisMsMin ?? PATIENT_MS);
@@ -89,6 +86,8 @@ export async function startLimitedEdge(
   const admission = new LimitedAdmission({
     ...common,
     limiter,
+    catalog: options.door?.catalog ?? CATALOG,
+    showsCost: options.showsCost ?? false,
     onUnknown: (principal) => keys.forget(principal),
     onCharged: (of, cost) => metrics?.charged(of, cost),
     onDecision: (decision) => {
@@ -123,6 +122,11 @@ export async function startLimitedEdge(
   };
 }
 
+function edgeLinkTo(url: string, log: RecordingLog): RedisLink {
+  const scripts = [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS];
+  return testRedisLink({ url }, { log, scripts, probe: LIMITER_PROBE });
+}
+
 /** Follows the videos of an edge, and asks for their state each time. */
 function keeperOf(
   edge: () => InProcessEdge,
@@ -137,7 +141,7 @@ function keeperOf(
     catalog: door?.catalog ?? CATALOG,
     wallNow,
     log,
-    onMade: (model, seconds) => metrics?.videoMade(model, seconds),
+    onMade: (of, cost) => metrics?.charged(of, cost),
     limits: { freshMs: 0 },
   });
 }

@@ -175,6 +175,11 @@ export interface UsageCounted {
   videoSeconds: number;
   errors: number;
   refused: number;
+  /** In billionths. */
+  cost: number;
+  unpriced: number;
+  lostRequests: number;
+  lostCost: number;
 }
 
 /** Reads the usage counters of a key and adds them up. */
@@ -203,6 +208,10 @@ export async function usageCounted(
     videoSeconds: sum("videoSeconds"),
     errors: sum("errors"),
     refused: sum("refused"),
+    cost: sum("cost"),
+    unpriced: sum("unpriced"),
+    lostRequests: sum("lostRequests"),
+    lostCost: sum("lostCost"),
   };
 }
 

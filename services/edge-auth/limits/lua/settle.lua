@@ -22,22 +22,33 @@
 --       of the prompt tokens, those read from a cache and those written to it
 --       units made, to count
 --       units made minus units reserved
+--       its cost in billionths, to count
+--       "1": it has no price, although others have one
+--       "1": its edge is lost, and it is charged what it had reserved
 --
 -- Returns for each request 1: settled, 2: settled without its lease, 0: no such lease.
+--
+-- Of a request that is charged as lost, a mark remains, as long as its lease would: its
+-- edge may only have been cut off, and settles it later. What was charged is taken back
+-- then, which the id of the lease says (`rate.ts`).
 --
 -- A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
 -- KEYS 2 and 4. The correction uses the limits of the last admission; a state that has
 -- expired is not recreated. The leases are removed first, because a script that has
 -- already written may continue when memory is full.
 --
--- Constants: LIMITER_EPOCH_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS PROMPT_TOKENS
--- COMPLETION_TOKENS CACHED_TOKENS CACHE_WRITE_TOKENS ERRORS
+-- Costs are at most COST_NANOS_MAX of `shared/money`, so that the sum of a call is below
+-- 2^53, where doubles end to hold all integers. Redis adds it to counters of 64 bits.
+--
+-- Constants: LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS
+-- PROMPT_TOKENS COMPLETION_TOKENS CACHED_TOKENS CACHE_WRITE_TOKENS ERRORS COST UNPRICED
+-- LOST_REQUESTS LOST_COST
 
 local call, floor, max = redis.call, math.floor, math.max
 
 local MINUTE_MS = 60000
 local FIRST_REQUEST = 7
-local ARGS_PER_REQUEST = 12
+local ARGS_PER_REQUEST = 15
 -- Bytes of a state that says under which limits it was written.
 local STATE_BYTES = 56
 
@@ -47,33 +58,72 @@ local unit_counter, unit_limit, video_has_begun = ARGV[4], ARGV[5], ARGV[6] == '
 local time = call('TIME')
 local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
 
+-- What the requests of this call add to the counters.
+local sum = {
+  tokens_over = 0, requests_returned = 0, requests = 0, prompt_tokens = 0,
+  completion_tokens = 0, errors = 0, cached = 0, cache_written = 0, units = 0,
+  units_over = 0, cost = 0, unpriced = 0, lost = 0, lost_cost = 0,
+}
+
+local function mark_of(lease) return '!' .. lease end
+
+-- Takes back what a request was charged when its edge was taken for lost.
+local function take_back(lease)
+  local charged_in, prompt, completion, count, cost, unpriced = string.match(lease,
+    '^[^~]+~%d%d%d%d%d%d%d%d(%d%d)~(%d+)~(%d+)~%w*~(%d+)~(%d+)~([01])~')
+  if not prompt then return end
+  if hour == '' then hour = charged_in end
+  sum.requests, sum.lost = sum.requests - 1, sum.lost - 1
+  sum.prompt_tokens = sum.prompt_tokens - prompt
+  sum.completion_tokens = sum.completion_tokens - completion
+  sum.units = sum.units - count
+  sum.cost, sum.lost_cost = sum.cost - cost, sum.lost_cost - cost
+  sum.unpriced = sum.unpriced - unpriced
+end
+
+-- Removes the lease of a request, or its mark. Returns what the script does.
+local function remove_lease(lease, may_lack, is_lost)
+  if call('ZREM', KEYS[2], lease) == 1 then return 1 end
+  if is_lost then return 0 end
+  if call('ZREM', KEYS[2], mark_of(lease)) == 1 then
+    take_back(lease)
+    return 1
+  end
+  return may_lack and 2 or 0
+end
+
+local function add_amounts(at, is_lost)
+  sum.tokens_over = sum.tokens_over + ARGV[at + 2]
+  sum.requests_returned = sum.requests_returned + ARGV[at + 3]
+  sum.requests = sum.requests + ARGV[at + 4]
+  sum.prompt_tokens = sum.prompt_tokens + ARGV[at + 5]
+  sum.completion_tokens = sum.completion_tokens + ARGV[at + 6]
+  sum.errors = sum.errors + ARGV[at + 7]
+  sum.cached = sum.cached + ARGV[at + 8]
+  sum.cache_written = sum.cache_written + ARGV[at + 9]
+  sum.units = sum.units + ARGV[at + 10]
+  sum.units_over = sum.units_over + ARGV[at + 11]
+  sum.cost = sum.cost + ARGV[at + 12]
+  sum.unpriced = sum.unpriced + ARGV[at + 13]
+  if not is_lost then return end
+  sum.lost, sum.lost_cost = sum.lost + 1, sum.lost_cost + ARGV[at + 12]
+  call('ZADD', KEYS[2], floor(now) - LEASE_MS, mark_of(ARGV[at]))
+  call('PEXPIRE', KEYS[2], LEASES_TTL_MS)
+end
+
 -- Removes the leases of all requests, and sums up those that are settled now.
 local function remove_leases()
-  local sum = {
-    tokens_over = 0, requests_returned = 0, requests = 0, prompt_tokens = 0,
-    completion_tokens = 0, errors = 0, cached = 0, cache_written = 0, units = 0,
-    units_over = 0,
-  }
   local replies, leases = {}, {}
   for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
-    local reply = call('ZREM', KEYS[2], ARGV[at])
-    if reply == 0 and ARGV[at + 1] == '1' then reply = 2 end
+    local lease, is_lost = ARGV[at], ARGV[at + 14] == '1'
+    local reply = remove_lease(lease, ARGV[at + 1] == '1', is_lost)
     table.insert(replies, reply)
     if reply > 0 then
-      table.insert(leases, ARGV[at])
-      sum.tokens_over = sum.tokens_over + ARGV[at + 2]
-      sum.requests_returned = sum.requests_returned + ARGV[at + 3]
-      sum.requests = sum.requests + ARGV[at + 4]
-      sum.prompt_tokens = sum.prompt_tokens + ARGV[at + 5]
-      sum.completion_tokens = sum.completion_tokens + ARGV[at + 6]
-      sum.errors = sum.errors + ARGV[at + 7]
-      sum.cached = sum.cached + ARGV[at + 8]
-      sum.cache_written = sum.cache_written + ARGV[at + 9]
-      sum.units = sum.units + ARGV[at + 10]
-      sum.units_over = sum.units_over + ARGV[at + 11]
+      table.insert(leases, lease)
+      add_amounts(at, is_lost)
     end
   end
-  return replies, leases, sum
+  return replies, leases
 end
 
 local function settle_video(video_key, leases)
@@ -86,7 +136,7 @@ local function settle_video(video_key, leases)
   end
 end
 
-local function correct_state(state_key, sum)
+local function correct_state(state_key)
   local state = call('HGET', state_key, 's')
   if not state or #state ~= STATE_BYTES then return end
   local last, requests_full, tokens_full, day, used, per_minute, tokens_per_minute =
@@ -102,7 +152,7 @@ local function correct_state(state_key, sum)
     day, used, per_minute, tokens_per_minute))
 end
 
-local function correct_units(state_key, sum)
+local function correct_units(state_key)
   local state = call('HGET', state_key, unit_limit)
   if not state then return end
   local day, used = struct.unpack('<dd', state)
@@ -111,7 +161,7 @@ local function correct_units(state_key, sum)
   call('HSET', state_key, unit_limit, struct.pack('<dd', day, used))
 end
 
-local function count_usage(usage_key, sum)
+local function count_usage(usage_key)
   local function count(counter, amount)
     return call('HINCRBY', usage_key, hour .. ':' .. counter .. suffix, amount)
   end
@@ -123,18 +173,22 @@ local function count_usage(usage_key, sum)
   if sum.cache_written ~= 0 then count(CACHE_WRITE_TOKENS, sum.cache_written) end
   if sum.errors ~= 0 then count(ERRORS, sum.errors) end
   if sum.units ~= 0 then count(unit_counter, sum.units) end
+  if sum.cost ~= 0 then count(COST, sum.cost) end
+  if sum.unpriced ~= 0 then count(UNPRICED, sum.unpriced) end
+  if sum.lost ~= 0 then count(LOST_REQUESTS, sum.lost) end
+  if sum.lost_cost ~= 0 then count(LOST_COST, sum.lost_cost) end
 end
 
-local replies, leases, sum = remove_leases()
+local replies, leases = remove_leases()
 if #leases == 0 then return replies end
 call('ZREM', KEYS[4], unpack(leases))
 for at = 7, #KEYS do settle_video(KEYS[at], leases) end
 for _, state_key in ipairs({ KEYS[1], KEYS[3] }) do
-  if sum.tokens_over ~= 0 or sum.requests_returned ~= 0 then correct_state(state_key, sum) end
-  if sum.units_over ~= 0 then correct_units(state_key, sum) end
+  if sum.tokens_over ~= 0 or sum.requests_returned ~= 0 then correct_state(state_key) end
+  if sum.units_over ~= 0 then correct_units(state_key) end
 end
 if hour ~= '' then
-  count_usage(KEYS[5], sum)
-  count_usage(KEYS[6], sum)
+  count_usage(KEYS[5])
+  count_usage(KEYS[6])
 end
 return replies

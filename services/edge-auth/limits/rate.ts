@@ -1,0 +1,168 @@
+/** What is charged in money, at the prices that were in force at the admission. */
+import {
+  USAGE_KINDS,
+  type UsageUnit,
+} from "@gateway/shared/keys/limiter_state";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import { formatAmount } from "@gateway/shared/money/amount";
+import {
+  costAt,
+  costShares,
+  PRICE_NAMES,
+  type PriceName,
+  type Quantities,
+} from "@gateway/shared/money/prices";
+import * as z from "zod";
+import type { Cost, Estimate } from "./cost.ts";
+
+/**
+ * The prices of a model. Plain data, which is kept with a video: what a request costs is
+ * decided when it is admitted.
+ */
+export const rateSchema = z.object({
+  /** The id of the table. */
+  table: z.string(),
+  /** Null: the model has none. */
+  prices: z.partialRecord(z.enum(PRICE_NAMES), z.number()).nullable(),
+});
+/** The prices of a model: {@link rateSchema}, read. */
+export type Rate = z.output<typeof rateSchema>;
+
+/** The rate of a model; null where no model has a price. */
+export function rateOf(catalog: Catalog, model: string | null): Rate | null {
+  const { id } = catalog.prices;
+  if (id === null || model === null) return null;
+  const prices = catalog.get(model)?.prices;
+  return { table: id, prices: prices === undefined ? null : { ...prices } };
+}
+
+/** A cost with what it is in money. That of a video is known when it has ended. */
+export function priced<Of extends Cost>(
+  cost: Of,
+  unit: UsageUnit | null,
+  rate: Rate | null | undefined,
+): Of {
+  if (!rate || cost.unitsMade === null) return cost;
+  const used = quantitiesOf(cost, unit);
+  if (used.requests === 0) return { ...cost, nanos: 0 };
+  return rate.prices === null
+    ? { ...cost, isUnpriced: true }
+    : { ...cost, nanos: costAt(rate.prices, used) };
+}
+
+/** What each price has to do with a cost, in units of the currency. */
+export function sharesOf(
+  cost: Cost,
+  unit: UsageUnit | null,
+  rate: Rate | null | undefined,
+): [name: PriceName, units: number][] {
+  return cost.nanos
+    ? costShares(rate?.prices ?? {}, quantitiesOf(cost, unit))
+    : [];
+}
+
+/** What a request was charged, and at which prices. */
+export interface Charge {
+  readonly cost: Cost;
+  /** Null: no prices are in force. */
+  readonly rate: Rate | null;
+}
+
+/** What a line of the log says of a charge: nothing where no prices are in force. */
+export function chargeFields({ cost, rate }: Charge) {
+  if (rate === null) return {};
+  const { nanos } = cost;
+  return {
+    cost: nanos === undefined ? undefined : formatAmount(nanos),
+    isUnpriced: cost.isUnpriced,
+    priceTable: rate.table,
+  };
+}
+
+/** What a request would cost that uses all that it reserves. */
+export function nanosReserved(
+  { promptTokens, totalTokens, units }: Omit<Estimate, "bounds">,
+  rate: Rate | null,
+): number {
+  const cost: Cost = {
+    promptTokens,
+    completionTokens: totalTokens - promptTokens,
+    unitsMade: units?.count ?? 0,
+    kind: "complete",
+  };
+  return priced(cost, units?.unit ?? null, rate).nanos ?? 0;
+}
+
+/** The buckets of a cost, of which none has a part of another. */
+function quantitiesOf(cost: Cost, unit: UsageUnit | null): Quantities {
+  const { promptTokens, completionTokens, kind } = cost;
+  const { cachedTokens = 0, cacheWriteTokens = 0, unitsMade } = cost;
+  const units = unitsMade ?? 0;
+  const isUsed = promptTokens + completionTokens + units > 0;
+  const isSeconds = unit === "audioSeconds" || unit === "videoSeconds";
+  return {
+    inputTokens: promptTokens - cachedTokens - cacheWriteTokens,
+    cachedTokens,
+    cacheWriteTokens,
+    outputTokens: completionTokens,
+    requests: isUsed || kind === "complete" ? 1 : 0,
+    images: unit === "images" ? units : 0,
+    seconds: isSeconds ? units : 0,
+    characters: unit === "characters" ? units : 0,
+  };
+}
+
+/** What a lease says of its request, so that it can be charged without its edge. */
+export interface LeaseTerms {
+  /** When it was admitted by the clock of the edge, to the hour: `2026112809`. */
+  readonly hour: string;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly unit: UsageUnit | null;
+  readonly count: number;
+  readonly nanos: number;
+  readonly isUnpriced: boolean;
+  /** As in usage fields: `@chat:small-1`. */
+  readonly suffix: string;
+}
+
+const TERMS = /^[^~]+~(\d{10})~(\d+)~(\d+)~(\w*)~(\d+)~(\d+)~([01])~([^~]*)$/;
+
+/** Writes the id of a lease with its terms; `name` has no `~`. */
+export function leaseId(name: string, terms: LeaseTerms): string {
+  return [
+    name,
+    terms.hour,
+    terms.promptTokens,
+    terms.completionTokens,
+    terms.unit === null ? "" : USAGE_KINDS[terms.unit],
+    terms.count,
+    terms.nanos,
+    terms.isUnpriced ? 1 : 0,
+    terms.suffix,
+  ].join("~");
+}
+
+/** Reads the id of a lease; null for one without terms. */
+export function termsOf(id: string): LeaseTerms | null {
+  const parts = TERMS.exec(id);
+  if (parts === null) return null;
+  const [, hour = "", prompt, completion, counter, count, nanos, unpriced] =
+    parts;
+  const unit = UNIT_OF_COUNTER.get(counter ?? "") ?? null;
+  return {
+    hour,
+    promptTokens: Number(prompt),
+    completionTokens: Number(completion),
+    unit,
+    count: unit === null ? 0 : Number(count),
+    nanos: Number(nanos),
+    isUnpriced: unpriced === "1",
+    suffix: parts[8] ?? "",
+  };
+}
+
+const UNIT_OF_COUNTER: ReadonlyMap<string, UsageUnit> = new Map(
+  (["images", "characters", "audioSeconds"] as const)
+    .map((unit) => [USAGE_KINDS[unit], unit]),
+);
