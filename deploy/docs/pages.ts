@@ -22,6 +22,7 @@ import {
   PROCESS_METRICS,
   REDIS_METRICS,
 } from "@gateway/shared/process/lifecycle/ops_server";
+import { RELOAD_METRICS } from "@gateway/shared/reload/metrics";
 import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
 import * as z from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
@@ -53,6 +54,10 @@ export const METRIC_TABLES: readonly {
   { services: ["edge-auth"], table: EDGE_METRICS },
   { services: WORKERS, table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },
+  {
+    services: ["edge-auth", ...WORKERS, "key-admin"],
+    table: RELOAD_METRICS,
+  },
   { services: ["edge-auth", ...WORKERS], table: BUS_METRICS },
   { services: ["edge-auth", "key-admin"], table: REDIS_METRICS },
   {

@@ -21,7 +21,7 @@ import { forwardTo } from "./forward/endpoint.ts";
 import { otherPathsOf } from "@gateway/shared/forward/other_paths";
 import { forwardToPath } from "./forward/other_path.ts";
 import { noStoredResponse, refuseWebSocket } from "./forward/no_responses.ts";
-import { sendModels } from "./requests/models.ts";
+import { type ModelsDependencies, sendModels } from "./requests/models.ts";
 import { usageEndpointOf } from "./requests/usage_endpoint.ts";
 import {
   allowOrigins,
@@ -58,7 +58,8 @@ import { endByHeader } from "./requests/timeout_header.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
 /** What the API needs. */
-export interface AppDependencies extends VideoDependencies {
+export interface AppDependencies
+  extends VideoDependencies, Pick<ModelsDependencies, "isRun"> {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
   /** Origins of web pages that may call it; if empty, none may. */
@@ -169,12 +170,20 @@ interface Match {
   readonly id: string;
 }
 
-/** The route of a path that only some model servers have. */
-const otherRoute = (path: string): Route =>
-  routeOf(path, path, {
-    POST: (call, deps) =>
-      runRequest(call, forwardToPath(path, call, deps), deps),
-  });
+/** Returns the routes of paths that only some model servers have, as these are now. */
+function otherRoutesOf({ catalog }: AppDependencies) {
+  let [routes, revision] = [new Map<string, Route>(), -1];
+  const post = (path: string): Handler => (call, deps) =>
+    runRequest(call, forwardToPath(path, call, deps), deps);
+  return () => {
+    if (revision === catalog.revision) return routes;
+    const paths = [...otherPathsOf(catalog)];
+    const all = paths.map((path) => routeOf(path, path, { POST: post(path) }));
+    routes = new Map(all.map((route) => [route.name, route]));
+    revision = catalog.revision;
+    return routes;
+  };
+}
 
 function find(path: string, others: ReadonlyMap<string, Route>): Match {
   const whole = BY_PATH.get(path) ?? others.get(path);
@@ -191,11 +200,10 @@ function find(path: string, others: ReadonlyMap<string, Route>): Match {
 export function createApp(
   deps: AppDependencies,
 ): (exchange: Exchange) => Promise<void> {
-  const paths = [...otherPathsOf(deps.catalog)];
-  const others = new Map(paths.map((path) => [path, otherRoute(path)]));
+  const others = otherRoutesOf(deps);
   return async (exchange) => {
     const { method, path, response } = exchange;
-    const { route, id } = find(path, others);
+    const { route, id } = find(path, others());
     const call: Call = {
       exchange,
       requestId: newRequestId(),

@@ -75,6 +75,7 @@ export async function startApp(
     clientAddress: createClientAddress([]),
     corsOrigins: [],
     isDraining: () => false,
+    isRun: () => true,
     failedRequests: { add: () => {} },
     ...given,
   });

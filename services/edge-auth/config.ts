@@ -3,6 +3,7 @@ import * as env from "@gateway/shared/process/env";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
+import { Reading } from "@gateway/shared/reload/reading";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import type { Network } from "@gateway/shared/process/client_address";
 import type { LogLevel } from "@gateway/shared/process/log";
@@ -76,7 +77,8 @@ export interface EdgeConfig {
   ops: { hostname: string; port: number };
   bus: serviceVariables.BusAccess;
   redis: RedisAddress;
-  catalog: ModelCatalog;
+  /** The list of models, which may change. */
+  list: Reading<ModelCatalog>;
   bodyBytesMax: number;
   bodiesBytesMax: number;
   requestTimeoutMs: number;
@@ -96,11 +98,9 @@ export interface EdgeConfig {
  * error with a sentence for each variable that is missing or wrong.
  */
 export function readConfig(): EdgeConfig {
-  const values = env.parseEnv(
-    EDGE_VARIABLES,
-    Deno.env.toObject(),
-    Deno.readTextFileSync,
-  );
+  const variables = Deno.env.toObject();
+  const readFile = Deno.readTextFileSync;
+  const values = env.parseEnv(EDGE_VARIABLES, variables, readFile);
   return {
     logLevel: values.LOG_LEVEL,
     logSample: values.LOG_SAMPLE,
@@ -109,8 +109,10 @@ export function readConfig(): EdgeConfig {
     ops: { hostname: values.OPS_HOST, port: values.OPS_PORT },
     bus: serviceVariables.busAccess(values),
     redis: { ...serviceVariables.redisAccess(values), clientName: "edge-auth" },
-    // The edge needs the list of models, but not the keys of their backends.
-    catalog: catalogVariables.catalogOf(values, { hasUpstreamKey: false }),
+    list: new Reading(
+      (read) => catalogVariables.readCatalog(variables, read),
+      readFile,
+    ),
     bodyBytesMax: values.BODY_BYTES_MAX,
     bodiesBytesMax: values.BODIES_BYTES_MAX,
     requestTimeoutMs: values.REQUEST_TIMEOUT_SECONDS * MS_PER_SECOND,

@@ -17,7 +17,10 @@ import {
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";
+import type { ModelCatalog } from "@gateway/shared/models/catalog";
+import { familyOf } from "@gateway/shared/models/kinds";
 import { ListedModels } from "@gateway/shared/models/listed_models";
+import { followList } from "@gateway/shared/reload/list";
 import { CONTROL_WAIT_MS } from "./dispatch/edge_bus.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { CountLimit } from "./forward/count_limit.ts";
@@ -69,19 +72,21 @@ interface EdgeParts {
   readonly lostRequests: LostRequests;
 }
 
+/** What the parts take of the configuration, and the models. */
+interface PartsConfig extends EdgeConfig {
+  readonly catalog: ModelCatalog;
+}
+
 async function start(
   config: EdgeConfig,
   tools: ServiceTools,
 ): Promise<RunningService> {
   const { log, registry } = tools;
-  if (config.corsOrigins.includes(ANY_ORIGIN)) {
-    log.warn("any_origin_allowed", {
-      message: "CORS_ORIGINS is *: every web page may call this service",
-    });
-  }
+  warnOfOrigins(config, log);
   const connections = await connect(config, log);
   const { edgeId, bus, redis } = connections;
-  const parts = createParts(config, connections, tools);
+  const { catalog, reloading } = followList(config.list, tools);
+  const parts = createParts({ ...config, catalog }, connections, tools);
   const { dispatcher, limiter } = parts;
   const stopBackground = await startBackground(parts, bus);
   const deadlines = new Deadlines(monotonicNow);
@@ -101,6 +106,8 @@ async function start(
       wallNow,
       clientAddress: createClientAddress(config.trustedProxies),
       isDraining: () => isDraining,
+      catalog,
+      isRun: ({ id, kind }) => dispatcher.workers.mayRun(id, familyOf(kind)),
     }),
     onError: (error) => log.error("request_fault", { error }),
   });
@@ -119,6 +126,7 @@ async function start(
     stop: async () => {
       // Requests of proxies that have not noticed yet still arrive and are served.
       isDraining = true;
+      reloading.stop();
       await readyServer?.stop({ graceMs: 0, abortMs: 0 });
       await delay(config.drainLeadMs);
       await server.stop({ graceMs: config.drainMs, abortMs: ABORT_MS });
@@ -128,6 +136,13 @@ async function start(
       await redis.close();
     },
   };
+}
+
+function warnOfOrigins({ corsOrigins }: EdgeConfig, log: Log): void {
+  if (!corsOrigins.includes(ANY_ORIGIN)) return;
+  log.warn("any_origin_allowed", {
+    message: "CORS_ORIGINS is *: every web page may call this service",
+  });
 }
 
 /** What the parts use of the process. */
@@ -156,7 +171,7 @@ async function connect(config: EdgeConfig, log: Log): Promise<Connections> {
 
 /** Makes the parts; none of them does anything yet. */
 function createParts(
-  config: EdgeConfig,
+  config: PartsConfig,
   { edgeId, redis, bus }: Connections,
   { log, registry }: ServiceTools,
 ): EdgeParts {
@@ -214,7 +229,7 @@ function createParts(
 
 /** Makes what admits requests, and what charges them. */
 function createLimits(
-  { catalog, showsCost }: EdgeConfig,
+  { catalog, showsCost }: PartsConfig,
   { dispatcher, keys, metrics, redis, log }:
     & Pick<EdgeParts, "dispatcher" | "keys" | "metrics">
     & { redis: RedisLink; log: Log },

@@ -1,6 +1,7 @@
 /** The one place of this service that reads the environment. */
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import type { Network } from "@gateway/shared/process/client_address";
+import { Reading } from "@gateway/shared/reload/reading";
 import type { LogLevel } from "@gateway/shared/process/log";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import * as env from "@gateway/shared/process/env";
@@ -106,15 +107,18 @@ export interface ConsoleConfig {
 
 /** The configuration of the service, which needs the models. */
 export interface Config extends ConsoleConfig {
-  catalog: ModelCatalog;
+  /** The list of models, which may change. */
+  list: Reading<ModelCatalog>;
 }
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig(): Config {
-  const config = configFrom(Deno.env.toObject(), Deno.readTextFileSync);
+  const variables = Deno.env.toObject();
+  const readFile = Deno.readTextFileSync;
+  const { readCatalog } = catalogVariables;
   return {
-    ...config,
-    catalog: catalogVariables.requireCatalog(config.catalog),
+    ...configFrom(variables, readFile),
+    list: new Reading((read) => readCatalog(variables, read), readFile),
   };
 }
 

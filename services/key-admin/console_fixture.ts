@@ -32,8 +32,10 @@ import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps, ConsoleEnv } from "./web/context.ts";
 
 /** Differences from the default console. */
-export interface ConsoleOptions
-  extends Partial<Pick<ConsoleDeps, "oidc" | "isSimulated" | "catalog">> {
+export interface ConsoleOptions extends
+  Partial<
+    Pick<ConsoleDeps, "oidc" | "isSimulated" | "catalog" | "listMistakes">
+  > {
   /** Arguments of the Redis server; by default it keeps every change. */
   settings?: string[];
   /** Wraps the connection for changes. */
@@ -195,6 +197,7 @@ export async function startConsole(
     apiUrl: "https://api.test/v1",
     askApi: createAskApi(api.url, log),
     isSimulated: false,
+    listMistakes: () => [],
     catalog: catalogOfIds([...MODELS, ...MEDIA_MODELS]),
     workers: {
       backends: new BackendReports(now),

@@ -2,7 +2,12 @@
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { serve } from "@gateway/shared/process/lifecycle/serve";
+import { followList } from "@gateway/shared/reload/list";
+import {
+  type GracefulServer,
+  serve,
+} from "@gateway/shared/process/lifecycle/serve";
+import type { Log } from "@gateway/shared/process/log";
 import {
   type RunningService,
   runService,
@@ -31,23 +36,17 @@ const ABORT_MS = 500;
 
 async function start(
   config: Config,
-  { log, registry }: ServiceTools,
+  tools: ServiceTools,
 ): Promise<RunningService> {
+  const { log, registry } = tools;
   const options = { address: config.redis, log, waitMs: FIRST_CONNECT_MS };
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
   // The public URL may contain the port, which is known only once the server listens.
   const handler = Promise.withResolvers<ServeHandler>();
-  const server = serve({
-    hostname: config.hostname,
-    port: config.port,
-    handler: async (request, info) => (await handler.promise)(request, info),
-    onError: (error) => {
-      log.error("request_failed", { error });
-      return new Response("Something went wrong on our side\n", FAILED);
-    },
-  });
-  const { defaultLimits, apiUrl, isSimulated, catalog } = config;
+  const server = listen(config, handler.promise, log);
+  const { defaultLimits, apiUrl, isSimulated } = config;
+  const { catalog, reloading } = followList(config.list, tools);
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
   const workers = followWorkers({ access: config.bus, catalog, log });
   const deps: ConsoleDeps = {
@@ -57,6 +56,10 @@ async function start(
     isSimulated,
     catalog,
     workers,
+    listMistakes: () => [
+      ...reloading.state.mistakes,
+      ...workers.mistakes(),
+    ],
     sendStop: createStopSender({ access: config.bus, writer, log }),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
@@ -82,11 +85,29 @@ async function start(
       publicUrl: deps.publicUrl.origin,
     },
     stop: async () => {
+      reloading.stop();
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
       await server.stop({ graceMs, abortMs: ABORT_MS });
       await Promise.all([workers.stop(), redis.close(), writer.close()]);
     },
   };
+}
+
+/** Serves what the handler answers, once there is one. */
+function listen(
+  { hostname, port }: Config,
+  handler: Promise<ServeHandler>,
+  log: Log,
+): GracefulServer {
+  return serve({
+    hostname,
+    port,
+    handler: async (request, info) => (await handler)(request, info),
+    onError: (error) => {
+      log.error("request_failed", { error });
+      return new Response("Something went wrong on our side\n", FAILED);
+    },
+  });
 }
 
 const FAILED = {

@@ -264,6 +264,9 @@ export class UploadAssembly {
  */
 const BEAT_VERSION = 2;
 
+/** The longest mistake of a list that a beat has. */
+export const MISTAKE_CHARS_MAX = 500;
+
 const workerBeatSchema = z.object({
   version: z.literal(BEAT_VERSION),
   family: z.enum(WORKER_FAMILIES).default("chat"),
@@ -280,6 +283,8 @@ const workerBeatSchema = z.object({
    * too. Absent: as in the last beat that had them.
    */
   listed: serverListsSchema.exactOptional(),
+  /** The first mistake for which it does not take the present list; absent: it does. */
+  mistake: z.string().max(MISTAKE_CHARS_MAX).exactOptional(),
 });
 
 /** The beat that a worker publishes every `workerBeatMs`. */

@@ -3,7 +3,12 @@ import type * as z from "zod";
 import type { ServerLists } from "../bus/server_lists.ts";
 import { expectationOf } from "../openai/request_fault.ts";
 import { ConfigError } from "../process/env.ts";
-import { didYouMean, formatPath, nameOfType } from "../process/error_text.ts";
+import {
+  didYouMean,
+  formatPath,
+  isJsonObject,
+  nameOfType,
+} from "../process/error_text.ts";
 import { NamedModels } from "./aliases.ts";
 import { hasEquals, isHosted } from "./backend.ts";
 import { CURRENCY_DEFAULT, type PriceTable, priceTable } from "./price_list.ts";
@@ -11,6 +16,7 @@ import {
   CREATED_DEFAULT,
   MEDIA,
   type ModelConfig,
+  MODELS_MAX,
   modelsFileSchema,
 } from "./models_file.ts";
 import { backendsOf, kindIn, pricesIn, type ServerConfig } from "./servers.ts";
@@ -41,6 +47,8 @@ export interface Catalog extends ReadonlyMap<string, ModelConfig> {
   readonly prices: PriceTable;
   /** Changes with the models. */
   readonly revision: number;
+  /** The models as they are now, whatever follows. */
+  snapshot(): Catalog;
 }
 
 /** What a file of models says. */
@@ -111,7 +119,6 @@ export class ModelCatalog extends NamedModels<ModelConfig> implements Catalog {
     this.#update();
   }
 
-  /** The models as they are now, whatever follows. */
   snapshot(): Catalog {
     const { models, servers, prices } = this.#file;
     const now = new ModelCatalog(models, servers, prices);
@@ -178,6 +185,8 @@ export function parseCatalog(
   json: unknown,
   currency = CURRENCY_DEFAULT,
 ): ModelCatalog {
+  const tooMany = tooManyModels(json);
+  if (tooMany !== null) throw new ConfigError("the models file", [tooMany]);
   const read = modelsFileSchema.safeParse(json, { reportInput: true });
   if (!read.success) {
     const mistakes = read.error.issues.flatMap((issue) => {
@@ -190,6 +199,18 @@ export function parseCatalog(
   const { models, servers } = read.data;
   const prices = priceTable(read.data, currency);
   return new ModelCatalog(models, servers, prices);
+}
+
+/**
+ * The mistake of a list that is too long; null: it is not. Checking 10,000 models would
+ * take a second, in which nothing else happens.
+ */
+function tooManyModels(json: unknown): string | null {
+  const models = isJsonObject(json) ? json.models : null;
+  const { length } = Array.isArray(models) ? models : [];
+  return length > MODELS_MAX
+    ? `models: expected at most ${MODELS_MAX} elements, got ${length}`
+    : null;
 }
 
 /** One line for each mistake of the issue, without the value, which may be a secret. */

@@ -111,6 +111,18 @@ export function catalogOf(
 }
 
 /**
+ * The catalog that an environment and the files it names describe, for services that
+ * need no keys of backends. Throws as {@link catalogOf}.
+ */
+export const readCatalog = (
+  variables: env.Env,
+  readFile: (path: string) => string,
+): ModelCatalog =>
+  catalogOf(env.parseEnv(CATALOG_VARIABLES, variables, readFile), {
+    hasUpstreamKey: false,
+  });
+
+/**
  * The catalog of these variables, or undefined when none of them names a model server.
  * Throws a `ConfigError` with every mistake in the file.
  */

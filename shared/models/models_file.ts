@@ -201,10 +201,13 @@ const model = members({
   }
 });
 
+/** The most models that a file may have. */
+export const MODELS_MAX = 1_000;
+
 /** What the file has. */
 export const modelsFileSchema = members({
   $schema: z.string().optional().describe("For editors."),
-  models: z.array(model).max(1_000).default([]).describe(
+  models: z.array(model).max(MODELS_MAX).default([]).describe(
     "What the gateway offers under names of its own.",
   ),
   servers: z.array(serverSchema).max(64).default([]).describe(

@@ -6,6 +6,9 @@ import type { ReadFile } from "../reload/reading.ts";
 /** Keys of model servers by the name of the variable that holds them. */
 export type BackendKeys = ReadonlyMap<string, string>;
 
+/** What a header may have. */
+const VISIBLE_ASCII = /^[\x20-\x7e]+$/;
+
 /** The places where a key may be. */
 export interface KeyPlaces {
   /** The key as the variable itself, or the path of its file as `<name>_FILE`. */
@@ -32,7 +35,13 @@ export function backendKeys(
   const keys = new Map<string, string>();
   for (const name of new Set(pools.flat())) {
     try {
-      keys.set(name, readKey(name, places));
+      const key = readKey(name, places);
+      if (!VISIBLE_ASCII.test(key)) {
+        throw new Error(
+          `${name}: the key has other characters than visible ASCII`,
+        );
+      }
+      keys.set(name, key);
     } catch (error) {
       mistakes.push(errorMessage(error));
     }

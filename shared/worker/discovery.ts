@@ -8,7 +8,14 @@ import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import { settlesWithin } from "../process/lifecycle/serve.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
-import type { WorkerLists } from "./worker.ts";
+
+/** The models that servers list, as a worker knows them. */
+export interface WorkerLists {
+  /** Changes with the lists. */
+  readonly revision: number;
+  /** The ids by the names of the servers. */
+  readonly current: { [server: string]: string[] };
+}
 
 /** A server that can be asked which models it has. */
 export interface ListingServer {

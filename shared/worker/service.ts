@@ -1,6 +1,7 @@
 /** The life of a worker service: bus, backends, jobs, drain. */
 import { setTimeout as delay } from "node:timers/promises";
 import { BackendTable } from "../backends/statistics.ts";
+import { MISTAKE_CHARS_MAX, type WorkerBeat } from "../bus/job.ts";
 import { type BusLink, connectBus } from "../bus/link_nats.ts";
 import { subjects, type WorkerFamily } from "../bus/subjects.ts";
 import { ModelCatalog } from "../models/catalog.ts";
@@ -13,6 +14,9 @@ import {
   type ServiceTools,
 } from "../process/lifecycle/service.ts";
 import { INBOX_PREFIXES } from "../process/service_variables.ts";
+import { countsOf } from "../reload/list.ts";
+import type { ReloadState } from "../reload/reloader.ts";
+import { type Reloading, startReloading } from "../reload/watch.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
 import {
   ModelServer,
@@ -75,11 +79,9 @@ const nameOf = (family: WorkerFamily) => `${family}-worker`;
 
 async function startWorker<Backend extends PoolBackend>(
   { family, createBackend, run }: WorkerService<Backend>,
-  { config, tools: { log, registry } }: {
-    config: WorkerConfig;
-    tools: ServiceTools;
-  },
+  { config, tools }: { config: WorkerConfig; tools: ServiceTools },
 ): Promise<RunningService> {
+  const { log, registry } = tools;
   const workerId = newInstanceId();
   const bus = await connect(config, { family, workerId, log });
   const catalog = new ModelCatalog([]);
@@ -88,11 +90,10 @@ async function startWorker<Backend extends PoolBackend>(
   const sharing = startSharing(bus, { workerId, log, metrics });
   const { keyrings } = sharing;
   const counters = { metrics, statistics, keyrings };
-  const tools = { catalog, config, createBackend, log, counters };
-  const models = createModels(family, tools);
+  const parts = { catalog, config, createBackend, log, counters };
+  const models = createModels(family, parts);
   const { pools } = models;
-  await follow(models, config.list.value, log);
-  const memory = new WorkerMemory(config.heldBytesMax);
+  const reloading = await followList(models, config.list, tools);
   const worker = new Worker({
     bus,
     family,
@@ -101,8 +102,9 @@ async function startWorker<Backend extends PoolBackend>(
     // Those that servers list are told apart from them.
     models: () => models.ids(),
     lists: models.lists,
+    listState: () => listStateOf(reloading.state),
     runners: runnersOf(pools, run),
-    memory,
+    memory: new WorkerMemory(config.heldBytesMax),
     now: monotonicNow,
     wallNow,
     log,
@@ -123,6 +125,7 @@ async function startWorker<Backend extends PoolBackend>(
     bus,
     ready: { workerId, slots: config.slots },
     async stop() {
+      reloading.stop();
       await worker.drain(config.drainMs);
       clearInterval(ticker);
       sharing.stop();
@@ -221,18 +224,36 @@ function startTicking(parts: readonly { tick(): void }[]) {
   );
 }
 
-/** Has the models of a list from now on. */
-async function follow(
+/** Has the models of a list as it is, and as it changes. */
+async function followList(
   models: WorkerModels<PoolBackend>,
-  list: WorkerList,
-  log: Log,
-): Promise<void> {
-  if (list.file.models.length + list.file.servers.length === 0) {
-    log.warn("no_models", {
-      why: "MODELS_FILE has no models for this service",
-    });
-  }
-  await models.follow(list);
+  reading: WorkerConfig["list"],
+  tools: ServiceTools,
+): Promise<Reloading> {
+  const { log } = tools;
+  const follow = async (list: WorkerList) => {
+    const { length } = [...list.file.models, ...list.file.servers];
+    const why = "MODELS_FILE has no models for this service";
+    if (length === 0) log.warn("no_models", { why });
+    await models.follow(list);
+  };
+  await follow(reading.value);
+  return startReloading({
+    reading,
+    onValue(list) {
+      void follow(list);
+      return countsOf(list.file);
+    },
+  }, tools);
+}
+
+/** What beats say of a list that has mistakes: the first of them. */
+function listStateOf(
+  { mistakes: [mistake] }: ReloadState,
+): Pick<WorkerBeat, "mistake"> {
+  return mistake === undefined
+    ? {}
+    : { mistake: mistake.slice(0, MISTAKE_CHARS_MAX) };
 }
 
 /** Makes the models of a worker, which has none yet. */

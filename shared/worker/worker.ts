@@ -14,6 +14,7 @@ import {
   decodePiece,
   encodeWorkerBeat,
   type JobMessage,
+  type WorkerBeat,
 } from "../bus/job.ts";
 import {
   type BusMessage,
@@ -34,6 +35,7 @@ import {
   type JobEnvironment,
   type JobHost,
 } from "./job.ts";
+import type { WorkerLists } from "./discovery.ts";
 import type { JobReport } from "./job_report.ts";
 import { StreamPauses } from "./stream_pauses.ts";
 
@@ -46,6 +48,8 @@ export interface WorkerDependencies
   >;
   /** Returns the models of a beat. Default: all that `runners` has. */
   models?: () => Iterable<string>;
+  /** Returns what a beat says of its list of models. */
+  listState?: () => Pick<WorkerBeat, "mistake">;
   /** Jobs that run at once. A further one is rejected. */
   slots: number;
   metrics: WorkerCounters;
@@ -60,14 +64,6 @@ export interface WorkerDependencies
    * `DISPATCH_LIMITS.busLostMs`.
    */
   busLostMs?: number;
-}
-
-/** The models that servers list, as a worker knows them. */
-export interface WorkerLists {
-  /** Changes with the lists. */
-  readonly revision: number;
-  /** The ids by the names of the servers. */
-  readonly current: { [server: string]: string[] };
 }
 
 /** What a worker counts. */
@@ -376,6 +372,7 @@ export class Worker implements JobHost {
       draining: this.#isDraining,
       models: [...models?.() ?? this.#dependencies.runners.keys()],
       ...told && { listed: told.current },
+      ...this.#dependencies.listState?.(),
     };
     this.#publish(subjects.workerBeat(workerId), encodeWorkerBeat(beat));
   }

@@ -10,9 +10,13 @@ import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import type { BackendPool, PoolBackend } from "../upstream/pool.ts";
 import type { BackendKeys } from "./backend_keys.ts";
-import { Discovery, type ListingServer, withStandIn } from "./discovery.ts";
+import {
+  Discovery,
+  type ListingServer,
+  withStandIn,
+  type WorkerLists,
+} from "./discovery.ts";
 import { ModelPools } from "./model_pools.ts";
-import type { WorkerLists } from "./worker.ts";
 
 /** What files and environment say of the models of a worker. */
 export interface WorkerList {

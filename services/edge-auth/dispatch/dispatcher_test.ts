@@ -293,3 +293,28 @@ Deno.test("control records for one worker are sent together, and nothing is kept
   assert.equal(t.bus.controlMessages, 1);
   assert.equal(t.dispatcher.bus.receiversWaiting, 0);
 });
+
+Deno.test("a model that only this edge knows yet waits for a worker that has it, then gets no_worker", async () => {
+  const t = new Stage();
+  t.ask();
+  // The queue group was asked: its workers have another list of models.
+  t.reject("unknown_model", "w1");
+  await t.take();
+  t.beat("w1");
+  assert.deepEqual(await t.take(), ["offer w1 1.2"]);
+  const late = new Stage();
+  late.ask();
+  late.reject("unknown_model", "w1");
+  await late.tickTo(queueWaitMs + TICKS_MS);
+  assert.equal(late.outcomes.get(1)?.error?.code, "no_worker");
+});
+
+Deno.test("a worker that lacks a model is not paused for the others", async () => {
+  const t = new Stage();
+  t.beat("w1", 2);
+  t.ask(1);
+  t.reject("unknown_model", "w1");
+  await t.take();
+  await t.tickTo(TICKS_MS / 2);
+  assert.ok((await t.take()).includes("offer w1 1.2"));
+});

@@ -301,7 +301,9 @@ export class Run implements Waiting {
     this.#outcome.rejects.push(reason);
     this.#leave();
     this.#search.skip(worker);
-    this.#tools.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
+    // A worker that has another list of models takes the jobs of all others.
+    const pauseMs = retryAfterMs ?? REJECTED_MS;
+    if (reason !== "unknown_model") this.#tools.workers.pause(worker, pauseMs);
     this.#offerOrWait();
   }
 

@@ -117,6 +117,18 @@ export class WorkerTable {
     );
   }
 
+  /**
+   * Whether a worker runs this model, or none of its family is known: then nothing is
+   * known of what they have.
+   */
+  mayRun(model: string, family: WorkerFamily): boolean {
+    const ofFamily = this.#workers.values().filter((worker) =>
+      worker.family === family && !worker.draining
+    ).toArray();
+    return ofFamily.length === 0 ||
+      ofFamily.some((worker) => runs(worker, model));
+  }
+
   /** Counts a job that was sent, so that a burst between two beats is spread out. */
   onSent(id: string): void {
     const worker = this.#workers.get(id);

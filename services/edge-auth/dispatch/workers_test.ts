@@ -44,6 +44,21 @@ Deno.test("pick() skips workers that cannot accept the job; hasWorkerFor() count
   }
 });
 
+Deno.test("mayRun() is false only if workers of the family are known, and none has the model", () => {
+  const { table, beat } = setup();
+  assert.equal(table.mayRun(MODEL, "chat"), true, "nothing is known");
+  beat("media", { family: "media", models: ["image"] });
+  assert.equal(table.mayRun(MODEL, "chat"), true);
+  beat("old", { models: ["old"] });
+  assert.equal(table.mayRun(MODEL, "chat"), false);
+  beat("new", { inFlight: 10 });
+  assert.equal(table.mayRun(MODEL, "chat"), true, "busy");
+  beat("new", { draining: true });
+  assert.equal(table.mayRun(MODEL, "chat"), false);
+  beat("old", { models: ["old"], listed: { a: [MODEL] } });
+  assert.equal(table.mayRun(MODEL, "chat"), true);
+});
+
 Deno.test("pick() prefers the less busy of two, and counts jobs sent since the last beat", () => {
   const { table, beat, pick } = setup();
   beat("busy", { inFlight: 9 });

@@ -11,6 +11,8 @@ import { modelNotFound } from "./parse_request.ts";
 export interface ModelsDependencies {
   catalog: Catalog;
   admission: Pick<Admission, "modelsOf">;
+  /** Whether a worker has a model, or nothing is known of the workers of its kind. */
+  isRun(model: Pick<ModelConfig, "id" | "kind">): boolean;
 }
 
 const MS_PER_SECOND = 1_000;
@@ -21,11 +23,12 @@ const MS_PER_SECOND = 1_000;
  */
 export async function sendModels(
   { id, principal, exchange: { response } }: AuthenticatedCall,
-  { admission, catalog }: ModelsDependencies,
+  { admission, catalog, isRun }: ModelsDependencies,
 ): Promise<CallEnd> {
   const allowed = await admission.modelsOf(principal, "models");
-  const isAllowed = ({ id }: ModelConfig) =>
-    !catalog.isAway(id) && (allowed.length === 0 || allowed.includes(id));
+  const isAllowed = ({ id, kind }: ModelConfig) =>
+    !catalog.isAway(id) && isRun({ id, kind }) &&
+    (allowed.length === 0 || allowed.includes(id));
   const data = catalog.values().filter(isAllowed)
     .flatMap((model) => namesOf(model).map((name) => shown(name, model)))
     .toArray();

@@ -17,12 +17,14 @@ import { UploadRun } from "./upload_run.ts";
 export async function runUpload<Request extends JobRequest>(
   call: AuthenticatedCall,
   endpoint: UploadEndpoint<Request>,
-  deps: RunRequestDependencies,
+  given: RunRequestDependencies,
 ): Promise<CallEnd> {
   const { exchange, principal } = call;
-  const { admission, refusedBodies, deadlines } = deps;
+  const { admission, refusedBodies, deadlines } = given;
   const { kind } = endpoint;
   const { keyId } = principal;
+  // A form may take minutes, in which its model may be taken out of the list.
+  const deps = { ...given, catalog: given.catalog.snapshot() };
   await admission.checkRefused(principal, kind);
   await admission.modelsOf(principal, scopeOf(kind));
   await refusedBodies.wait(keyId, deadlines);

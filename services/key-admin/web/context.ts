@@ -38,6 +38,8 @@ export interface ConsoleDeps extends Stores {
   workers: Pick<FollowedWorkers, "backends" | "follower">;
   /** The models that keys may be limited to. */
   catalog: Catalog;
+  /** Why the list of models is not in use as it is now; none: it is. */
+  listMistakes: () => readonly string[];
 }
 
 /** Who is signed in; set on every private route. */

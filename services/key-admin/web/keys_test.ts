@@ -173,6 +173,28 @@ Deno.test("the console warns while the model simulator answers, and while Redis 
   assert.ok(!warnings.test((await other.get("/keys")).text));
 });
 
+Deno.test("operators read of mistakes in the list of models, as text, and nobody else does", async () => {
+  const mistakes: string[] = [];
+  await using site = await startConsole({ listMistakes: () => mistakes });
+  const operator = await site.signedIn(ADA);
+  await site.deps.owners.giveRole(await site.addOwner(ADA));
+  const other = await site.signedIn("bo@example.org");
+  const read = async (client: typeof operator) =>
+    /mistake, so an older one is in use: (.*?)</.exec(
+      (await client.get("/keys")).text,
+    )?.[1];
+  assert.equal(await read(operator), undefined);
+  mistakes.push("models[0]: unknown member '<b>'", "HOSTED_API_KEY is missing");
+  assert.equal(
+    await read(operator),
+    "models[0]: unknown member &#39;&lt;b&gt;&#39; (and 1 more)",
+  );
+  assert.equal(await read(other), undefined);
+  mistakes.pop();
+  mistakes.pop();
+  assert.equal(await read(operator), undefined);
+});
+
 Deno.test("limits are shown with their use, and the one that binds first", async () => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);

@@ -52,6 +52,13 @@ const SECTIONS = [
 ] as const;
 const SECTIONS_FOR_OPERATORS = 2;
 
+/** What operators read while the list of models has mistakes; null: it has none. */
+function refusedList([first, ...others]: readonly string[]): string | null {
+  if (first === undefined) return null;
+  const more = others.length === 0 ? "" : ` (and ${others.length} more)`;
+  return `The list of models has a mistake, so an older one is in use: ${first}${more}`;
+}
+
 interface Props {
   c: ConsoleContext;
   title: string;
@@ -75,7 +82,7 @@ export async function Page(
   { c, title, lead, actions, error, isCard, children, ...answer }: Props,
 ) {
   const { status = error ? 400 : 200, headers = {} } = answer;
-  const { assets, redis, isSimulated } = c.var.deps;
+  const { assets, redis, isSimulated, listMistakes } = c.var.deps;
   const signedIn: SignedIn | undefined = status < 500
     ? c.get("signedIn")
     : undefined;
@@ -84,6 +91,7 @@ export async function Page(
     done === "not_stopped" && NOT_STOPPED,
     await detectDurability(redis) === "none" && NOT_DURABLE,
     isSimulated && SIMULATED,
+    signedIn.account.isOperator && refusedList(listMistakes()),
   ];
   const isOperator = signedIn?.account.isOperator;
   const body = (

@@ -20,6 +20,8 @@ export interface ServiceTools {
   log: Log;
   /** Its metrics, which the operations port shows. */
   registry: MetricRegistry;
+  /** Calls the listener at each SIGHUP, which otherwise ends the process. */
+  onHangUp(listener: () => void): void;
 }
 
 /** A service that has started: its connections decide whether it is ready. */
@@ -75,12 +77,16 @@ export async function runService<Config extends ProcessConfig>(
     write: (line, isUrgent) => writer.write(line, isUrgent),
   });
   const registry = new MetricRegistry();
-  const code = await runToEnd({
-    start: () => start(config, { log, registry }),
-    signal,
-    config,
+  const tools: ServiceTools = {
     log,
     registry,
+    onHangUp: (listener) => Deno.addSignalListener("SIGHUP", listener),
+  };
+  const code = await runToEnd({
+    ...tools,
+    start: () => start(config, tools),
+    signal,
+    config,
   });
   await writer.flush();
   Deno.exit(code);

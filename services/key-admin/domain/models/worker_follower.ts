@@ -48,12 +48,19 @@ export class WorkerFollower {
   readonly #backends: WorkerFollowerOptions["backends"];
   /** When each worker has given its last sign of life. */
   readonly #beatAtMs = new Map<string, number>();
+  /** What the beats of workers say of it. */
+  readonly #mistakes = new Map<string, string>();
 
   constructor({ bus, catalog, backends, now }: WorkerFollowerOptions) {
     this.#flow = new FlowWatch(bus, now);
     this.#clock = new SteadyClock(now);
     this.#listed = catalog && new ListedModels({ catalog, now });
     this.#backends = backends;
+  }
+
+  /** Why workers have not taken the present list of models, each reason once. */
+  get mistakes(): readonly string[] {
+    return [...new Set(this.#mistakes.values())];
   }
 
   /** How many workers live, as far as is known. */
@@ -67,6 +74,8 @@ export class WorkerFollower {
     if (beat === null) return;
     const workerId = lastToken(subject);
     this.#beatAtMs.set(workerId, this.#clock.now());
+    if (beat.mistake === undefined) this.#mistakes.delete(workerId);
+    else this.#mistakes.set(workerId, beat.mistake);
     if (beat.listed !== undefined) this.#listed?.told(workerId, beat.listed);
   }
 
@@ -91,6 +100,7 @@ export class WorkerFollower {
       if (isRestored) this.#beatAtMs.set(workerId, nowMs);
       else if (nowMs - beatAtMs >= DISPATCH_LIMITS.workerLostMs) {
         this.#beatAtMs.delete(workerId);
+        this.#mistakes.delete(workerId);
         this.#listed?.lost(workerId);
         this.#backends.lost(workerId);
       }
@@ -103,6 +113,8 @@ export class WorkerFollower {
 export interface FollowedWorkers {
   readonly backends: BackendReports;
   readonly follower: Pick<WorkerFollower, "workers">;
+  /** Why workers have not taken the present list of models, each reason once. */
+  mistakes(): readonly string[];
   readonly bus: BusLink;
   /** Follows them no more. */
   stop(): Promise<void>;
@@ -162,10 +174,9 @@ export function followWorkers(
     () => {},
   );
   const backends = new BackendReports(monotonicNow);
-  const hasServers = catalog !== undefined && catalog.servers.length > 0;
   const follower = new WorkerFollower({
     bus,
-    catalog: hasServers ? catalog : null,
+    catalog: catalog ?? null,
     backends,
     now: monotonicNow,
   });
@@ -179,6 +190,7 @@ export function followWorkers(
   return {
     backends,
     follower,
+    mistakes: () => follower.mistakes,
     bus,
     async stop() {
       clearInterval(timer);
