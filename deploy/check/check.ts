@@ -170,6 +170,17 @@ async function askForList(
   return probe;
 }
 
+/** The same question with every key of a pool, which it names. */
+function withEachKey(question: Question): Question[] {
+  const { about, config } = question;
+  if (config.keys.length < 2) return [question];
+  return config.keys.map(({ variable }) => ({
+    ...question,
+    about: `${about} (${variable})`,
+    config: { ...config, api_key_env: variable },
+  }));
+}
+
 /**
  * Each model of each server once, and the first chat model of each list, which may stand
  * for a model of the file.
@@ -205,7 +216,7 @@ function modelsIn(
   });
   const whatOf = ({ kind, config }: Question) =>
     JSON.stringify([kind, config.base_url, config.api_key_env, config.model]);
-  const all = [...ofModels, ...ofLists];
+  const all = [...ofModels, ...ofLists].flatMap(withEachKey);
   return [...new Map(all.toReversed().map((each) => [whatOf(each), each]))]
     .map(([, question]) => question).reverse();
 }

@@ -191,6 +191,22 @@ function rowsAt(url: string): Row[] {
   ];
 }
 
+Deno.test("of a pool, each key is tried by itself", async () => {
+  await using server = startServer();
+  const pool = { api_key_envs: ["GOOD_KEY", "BAD_KEY"], model: "m" };
+  const backends = [backend(server.baseUrl, pool)];
+  const env = { GOOD_KEY: "good", BAD_KEY: "bad" };
+  const { code, lines } = await checked({ models: [{ id: "m", backends }] }, {
+    env,
+    asks: true,
+  });
+  assert.equal(code, 69);
+  const about = (name: string) =>
+    lines.find((line) => line.startsWith(`  m (${name}) -> `)) ?? "";
+  assert.match(about("GOOD_KEY"), /: answers in \d+ ms$/);
+  assert.match(about("BAD_KEY"), /: 401, check the key in BAD_KEY$/);
+});
+
 Deno.test("each server is sent one tiny request, and what came back is said", async () => {
   await using server = startServer();
   const rows = rowsAt(server.baseUrl);

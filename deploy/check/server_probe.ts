@@ -139,7 +139,9 @@ async function ask(
     says: (answer: Answer, server: ModelServer) => string;
   },
 ): Promise<ServerProbe> {
-  const { base_url: url, api_key_env: keyName } = config;
+  const { base_url: url, api_key_env, keys } = config;
+  // Of a pool, the first stands for all unless one is named.
+  const keyName = api_key_env ?? keys[0]?.variable;
   const signal = AbortSignal.timeout(waitMs);
   let server: ModelServer | null = null;
   try {
