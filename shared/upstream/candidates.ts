@@ -1,6 +1,19 @@
 /** The order in which the backends of a model are tried. */
+import type { BreakerState } from "../backends/breaker.ts";
 import { type Candidate, distanceOf, fullOf } from "../models/affinity.ts";
 import { LOOK_AGAIN_MS } from "../server_limits/rule.ts";
+
+/** What the pool knows of one backend. */
+export interface BackendState {
+  name: string;
+  preference: number;
+  weight: number;
+  breaker: BreakerState;
+  /** How long the breaker stays open; 0: it is not. */
+  openMs: number;
+  /** How long the server has asked not to be called; 0: it has not. */
+  limitedMs: number;
+}
 
 /** A backend, as far as its place is concerned. */
 export interface Place extends Candidate {
@@ -69,23 +82,8 @@ function fullIn(places: readonly Place[]): ReadonlySet<unknown> {
 type Bounded = Pick<Place, "breaker" | "keyring">;
 
 /**
- * How long a request must wait at least until one of these may take it; 0: it need not,
- * or all are open.
- */
-export function waitBefore(places: readonly Bounded[]): number {
-  let waitMs = Infinity;
-  for (const { breaker, keyring } of places) {
-    if (breaker.waitMs > 0) continue;
-    const keyMs = keyring?.waitMs() ?? 0;
-    if (keyMs === 0) return 0;
-    waitMs = Math.min(waitMs, keyMs);
-  }
-  return Number.isFinite(waitMs) ? waitMs : 0;
-}
-
-/**
  * How long a request that these have not taken must wait at least until one of them may;
- * 0: it has nothing to wait for. `wasLimited`: keys were refused because of a limit.
+ * 0: it has nothing to wait for. `wasLimited`: a limit was the reason.
  */
 export function waitAfter(
   places: readonly Bounded[],
@@ -93,7 +91,7 @@ export function waitAfter(
 ): number {
   const waits = places.map(({ breaker, keyring }) => {
     if (keyring === null || breaker.waitMs > 0) return 0;
-    // Its keys were refused just now, and one of them may be used again.
+    // It may be free again since then.
     return keyring.waitMs() || (wasLimited ? LOOK_AGAIN_MS : 0);
   }).filter((ms) => ms > 0);
   return waits.length === 0 ? 0 : Math.min(...waits);

@@ -23,3 +23,10 @@ export const ODDITIES = {
 
 /** A kind of oddity: a row of the table above. */
 export type Oddity = keyof typeof ODDITIES;
+
+/** What was undone or skipped in an answer of a backend, and how often. */
+export interface OddityReport {
+  backend: string;
+  oddity: Oddity;
+  count: number;
+}

@@ -5,7 +5,13 @@ import type { MonotonicNow } from "../process/clock.ts";
 import type { Usage } from "../openai/completion.ts";
 import { roundMs } from "../process/log.ts";
 import { seedOf } from "../models/affinity.ts";
-import { inOrder, type Place, waitAfter, waitBefore } from "./candidates.ts";
+import { LOOK_AGAIN_MS } from "../server_limits/rule.ts";
+import {
+  type BackendState,
+  inOrder,
+  type Place,
+  waitAfter,
+} from "./candidates.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import type {
   Keyring,
@@ -18,7 +24,7 @@ import {
   UpstreamError,
   type UpstreamFault,
 } from "./http/errors.ts";
-import type { Oddity } from "./oddities.ts";
+import type { Oddity, OddityReport } from "./oddities.ts";
 
 const ATTEMPTS_MAX = 3;
 /**
@@ -99,13 +105,6 @@ export interface AttemptReport {
   error: unknown;
 }
 
-/** What was undone or skipped in an answer of a backend, and how often. */
-export interface OddityReport {
-  backend: string;
-  oddity: Oddity;
-  count: number;
-}
-
 /** What a {@link BackendPool} needs; tests pass their own clock and chance. */
 export interface BackendPoolOptions<Backend extends PoolBackend> {
   backends: readonly Backend[];
@@ -123,18 +122,6 @@ export interface BackendPoolOptions<Backend extends PoolBackend> {
   onOddity: (report: OddityReport) => void;
 }
 
-/** What the pool knows of one backend. */
-export interface BackendState {
-  name: string;
-  preference: number;
-  weight: number;
-  breaker: BreakerState;
-  /** How long the breaker stays open; 0: it is not. */
-  openMs: number;
-  /** How long the server has asked not to be called; 0: it has not. */
-  limitedMs: number;
-}
-
 interface Slot<Backend extends PoolBackend> extends Place {
   backend: Backend;
   keyring: Keyring<Backend> | null;
@@ -144,13 +131,21 @@ interface Slot<Backend extends PoolBackend> extends Place {
 }
 
 /** A request on its way through the backends, and what has come of it. */
-interface Trial<Backend, Result> {
-  call: BackendCall;
-  attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>;
+class Trial<Backend, Result> {
   /** What failed, and may work with another backend. */
-  failures: UpstreamError[];
+  readonly failures: UpstreamError[] = [];
   /** What failed because of the key that was used, and may work with another key. */
-  keyFailures: UpstreamError[];
+  keyFailures: UpstreamError[] = [];
+  /** Whether a backend has not taken it because of a limit. */
+  wasLimited = false;
+
+  constructor(
+    readonly call: BackendCall,
+    readonly attempt: (
+      backend: Backend,
+      progress: AttemptProgress,
+    ) => Promise<Result>,
+  ) {}
 }
 
 /**
@@ -163,6 +158,8 @@ interface Trial<Backend, Result> {
 export class BackendPool<Backend extends PoolBackend> {
   readonly #slots: readonly Slot<Backend>[];
   #retriesLeft = RETRIES_MAX;
+  /** Requests that wait for a limit. */
+  #waiting = 0;
 
   constructor(readonly options: BackendPoolOptions<Backend>) {
     this.#slots = options.backends.map((backend, index) => ({
@@ -211,13 +208,6 @@ export class BackendPool<Backend extends PoolBackend> {
     }
   }
 
-  /**
-   * How long a request must wait at least until a backend may take it; 0: it need not.
-   */
-  saturatedMs(): number {
-    return waitBefore(this.#slots);
-  }
-
   close(): void {
     for (const { backend, keyring } of this.#slots) {
       if (keyring === null) backend.close();
@@ -238,16 +228,13 @@ export class BackendPool<Backend extends PoolBackend> {
     call.signal.throwIfAborted();
     const retries = this.#retriesLeft + RETRIES_PER_REQUEST;
     this.#retriesLeft = Math.min(RETRIES_MAX, retries);
-    const trial: Trial<Backend, Result> = {
-      call,
-      attempt,
-      failures: [],
-      keyFailures: [],
-    };
+    const trial = new Trial<Backend, Result>(call, attempt);
     const { failures } = trial;
     const { session } = call;
     const startedAtMs = now();
     let left = this.#slots.filter(({ backend }) => isFit(backend));
+    // Those that wait already come first.
+    if (this.#waiting > 0) await this.#wait(LOOK_AGAIN_MS, call);
     for (;;) {
       let failed: Slot<Backend> | null = null;
       for (const slot of inOrder(left, { session, nowMs: now(), random })) {
@@ -267,15 +254,24 @@ export class BackendPool<Backend extends PoolBackend> {
         const done = await this.#tryWithKeys(failed, trial);
         if (done !== null) return done.result;
       }
-      const wasLimited = trial.keyFailures.some(isOfLimit);
-      const waitMs = waitAfter(left, wasLimited);
+      const waitMs = waitAfter(left, trial.wasLimited);
       if (waitMs === 0) throw this.#errorOf(trial);
       const untilMs = now() - startedAtMs + waitMs;
       if (untilMs > DISPATCH_LIMITS.queueWaitMs) {
         throw new SaturatedError(waitMs);
       }
-      await sleep(waitMs, call.signal);
+      await this.#wait(waitMs, call);
       trial.keyFailures = [];
+      trial.wasLimited = false;
+    }
+  }
+
+  async #wait(ms: number, { signal }: BackendCall): Promise<void> {
+    this.#waiting += 1;
+    try {
+      await this.options.sleep(ms, signal);
+    } finally {
+      this.#waiting -= 1;
     }
   }
 
@@ -310,7 +306,11 @@ export class BackendPool<Backend extends PoolBackend> {
     for (;;) {
       if (slot.breaker.waitMs > 0) return null;
       const lease = keyring.take(trial.call.session, tried);
-      if (lease === null) return null;
+      if (lease === null) {
+        trial.wasLimited ||= keyring.waitMs() > 0 ||
+          trial.keyFailures.some(isOfLimit);
+        return null;
+      }
       tried.add(lease.key);
       const before = trial.keyFailures.length;
       const done = await this.#attempt(slot, lease, trial);

@@ -11,11 +11,8 @@ import type { MonotonicNow } from "../process/clock.ts";
 import { clip } from "../process/error_text.ts";
 import { redactKeys } from "../process/log.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
-import type {
-  AttemptReport,
-  BackendState,
-  PoolBackend,
-} from "../upstream/pool.ts";
+import type { BackendState } from "../upstream/candidates.ts";
+import type { AttemptReport, PoolBackend } from "../upstream/pool.ts";
 import type { ModelPools } from "./model_pools.ts";
 
 /** Outcomes for which the server is not to blame. */

@@ -11,9 +11,9 @@ import {
   type MetricRegistry,
 } from "../process/metrics.ts";
 import type { KeyState } from "../server_limits/keyring.ts";
-import { ODDITIES } from "../upstream/oddities.ts";
+import { ODDITIES, type OddityReport } from "../upstream/oddities.ts";
 import type { BreakerState } from "../backends/breaker.ts";
-import type { AttemptReport, OddityReport } from "../upstream/pool.ts";
+import type { AttemptReport } from "../upstream/pool.ts";
 import type { JobReport } from "./job_report.ts";
 
 /** Every metric of the worker except those that all services have. */

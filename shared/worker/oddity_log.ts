@@ -2,7 +2,7 @@
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import type { Oddity } from "../upstream/oddities.ts";
-import type { OddityReport } from "../upstream/pool.ts";
+import type { OddityReport } from "../upstream/oddities.ts";
 
 /** A backend writes at most one line in this time. */
 const LINE_EVERY_MS = 60_000;

@@ -185,3 +185,37 @@ Deno.test("nobody notices that of the keys of a server one is refused again and 
   assert.deepEqual(dead, { 200: 200 });
   assert.ok(recordOf("KEY_DEAD").requests <= 20, "it is left alone");
 });
+
+Deno.test("three workers together keep the limits of a server, and callers hear when to come again", async () => {
+  const { server, recordOf } = startProvider({ lastsMs: 100 });
+  await using _server = server;
+  const key = { base_url: server.baseUrl, api_key_env: "KEY_ONE" };
+  await using pooled = await startPooled(3, [
+    modelOf("narrow", { ...key, concurrency: 20 }),
+    modelOf("rare", {
+      base_url: server.baseUrl,
+      api_key_env: "KEY_THREE",
+      key_limits: { "*": { requests_per_minute: 120 } },
+    }),
+  ]);
+  const { gateway } = pooled;
+  const narrow = await flood(gateway, {
+    model: "narrow",
+    requests: 300,
+    atOnce: 50,
+  });
+  assert.deepEqual(narrow, { 200: 300 });
+  const { runningMax } = recordOf("KEY_ONE");
+  assert.ok(runningMax >= 16 && runningMax <= 22, `${runningMax} at once`);
+  const rare = await flood(gateway, {
+    model: "rare",
+    requests: 300,
+    atOnce: 30,
+  });
+  const { requests } = recordOf("KEY_THREE");
+  assert.ok(requests >= 108 && requests <= 132, `${requests} in a minute`);
+  assert.equal(rare["200"], requests);
+  const refusals = Object.keys(rare).filter((outcome) => outcome !== "200");
+  for (const outcome of refusals) assert.match(outcome, /^429 .*limit/);
+  assert.ok(refusals.length > 0);
+});
