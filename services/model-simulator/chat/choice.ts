@@ -155,15 +155,12 @@ function jsonValue(
   asked: string,
   random: Random,
 ): unknown {
-  const given = new GivenValues(asked);
+  const given = new GivenValues(withoutInstructions(asked));
   const named = schemaOfAnswer(request);
   if (named !== null) return valueFor(named, random, { given });
   const written = writtenSchema(request);
   try {
-    if (written !== null) {
-      const given = new GivenValues(withoutInstructions(asked));
-      return valueFor(written, random, { given });
-    }
+    if (written !== null) return valueFor(written, random, { given });
   } catch (error) {
     // What is no more than written in a prompt cannot be wrong.
     if (!(error instanceof ApiError)) throw error;

@@ -66,6 +66,27 @@ Deno.test("the simulator follows notes about the values of JSON", async () => {
   assert.ok(Array.isArray(tags) && typeof tags[0] === "string");
 });
 
+Deno.test("a schema in the question gives no values, as Genkit's plugin writes it", async () => {
+  await using simulator = startAsked();
+  const schema = {
+    type: "object",
+    properties: { name: { type: "string" }, age: { type: "number" } },
+    required: ["name", "age"],
+    $schema: "http://json-schema.org/draft-07/schema#",
+  };
+  const prompt = "Make a person named Ada, aged 36." +
+    "Output should be in JSON format and conform to the following schema:\n\n" +
+    `\`\`\`\n${JSON.stringify(schema)}\n\`\`\`\n`;
+  for (const type of ["json_object", "json_schema"]) {
+    const json_schema = { name: "output", schema };
+    const text = await simulator.text({
+      prompt,
+      response_format: { type, ...type === "json_schema" && { json_schema } },
+    });
+    assert.deepEqual(JSON.parse(text), { name: "Ada", age: 36 });
+  }
+});
+
 Deno.test("marks that no sentence asks for are text", async () => {
   await using simulator = startAsked();
   const text = await simulator.text({ prompt: "What is [[ ## name ## ]]?" });

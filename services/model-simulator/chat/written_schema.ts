@@ -30,8 +30,16 @@ const OF_SCHEMA = /\bJSON schema: (\{.+\})/;
 const INSTRUCTION = /^Respond with .*$|\[\[ ## \w+ ## \]\]/gm;
 
 /** A question without the names of the members that its answer must have. */
-export const withoutInstructions = (asked: string): string =>
-  asked.replace(INSTRUCTION, "");
+export function withoutInstructions(asked: string): string {
+  const plain = asked.replace(INSTRUCTION, "");
+  const pieces: string[] = [];
+  let end = 0;
+  for (const { from, to } of objectsIn(plain)) {
+    pieces.push(plain.slice(end, from));
+    end = to;
+  }
+  return pieces.join("") + plain.slice(end);
+}
 
 /** The schema of a value that a note describes, by default of a text. */
 export function schemaOfNote(note: string): Schema {
@@ -48,7 +56,7 @@ export function schemaOfNote(note: string): Schema {
 export function writtenSchema({ messages }: ChatRequest): NamedSchema | null {
   const texts = messages.map(messageText)
     .map((text) => text.slice(-LOOK_CHARS)).toReversed();
-  const objects = texts.flatMap(objectsIn);
+  const objects = texts.flatMap(objectsIn).map(({ object }) => object);
   const written = objects.find(isSchema);
   const [example] = objects.map((each) => schemaOfExample(each, 0));
   const schema = written ?? example ?? schemaOfKeys(texts);
@@ -71,14 +79,21 @@ export function asksForJson(
   );
 }
 
+/** A JSON object in a text, and where it stands. */
+interface WrittenObject {
+  readonly object: Schema;
+  readonly from: number;
+  readonly to: number;
+}
+
 /** The outermost JSON objects in a text. */
-function objectsIn(text: string): Schema[] {
-  const found: Schema[] = [];
+function objectsIn(text: string): WrittenObject[] {
+  const found: WrittenObject[] = [];
   let from = text.indexOf("{");
   for (let tries = 0; from >= 0 && tries < TRIES_MAX; tries++) {
     const end = endOfObject(text, from);
     const object = end < 0 ? undefined : parsed(text.slice(from, end));
-    if (object !== undefined) found.push(object);
+    if (object !== undefined) found.push({ object, from, to: end });
     from = text.indexOf("{", object === undefined ? from + 1 : end);
   }
   return found;
