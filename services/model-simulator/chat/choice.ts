@@ -19,6 +19,7 @@ import {
   type ChatRequest,
   lastQuestion,
   lastTurn,
+  lastWords,
   messageText,
 } from "./request.ts";
 import { valueFor } from "./schema_value.ts";
@@ -155,7 +156,9 @@ function jsonValue(
   asked: string,
   random: Random,
 ): unknown {
-  const given = new GivenValues(withoutInstructions(asked));
+  // Some clients send each part of a question as a message of its own.
+  const said = withoutControls(lastWords(request)) || asked;
+  const given = new GivenValues(withoutInstructions(said));
   const named = schemaOfAnswer(request);
   if (named !== null) return valueFor(named, random, { given });
   const written = writtenSchema(request);

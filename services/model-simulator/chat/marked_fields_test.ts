@@ -74,13 +74,19 @@ Deno.test("a schema in the question gives no values, as Genkit's plugin writes i
     required: ["name", "age"],
     $schema: "http://json-schema.org/draft-07/schema#",
   };
-  const prompt = "Make a person named Ada, aged 36." +
-    "Output should be in JSON format and conform to the following schema:\n\n" +
-    `\`\`\`\n${JSON.stringify(schema)}\n\`\`\`\n`;
+  const messages = [
+    { role: "user", content: "Make a person named Ada, aged 36." },
+    {
+      role: "user",
+      content:
+        "Output should be in JSON format and conform to the following schema:\n\n" +
+        `\`\`\`\n${JSON.stringify(schema)}\n\`\`\`\n`,
+    },
+  ];
   for (const type of ["json_object", "json_schema"]) {
     const json_schema = { name: "output", schema };
     const text = await simulator.text({
-      prompt,
+      messages,
       response_format: { type, ...type === "json_schema" && { json_schema } },
     });
     assert.deepEqual(JSON.parse(text), { name: "Ada", age: 36 });

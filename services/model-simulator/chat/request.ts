@@ -69,6 +69,15 @@ export function lastQuestion({ messages }: ChatRequest): string {
   return message === undefined ? "" : messageText(message);
 }
 
+/**
+ * What the user has said since anybody else spoke, in one or several messages; empty if
+ * the last one is of somebody else.
+ */
+export function lastWords({ messages }: ChatRequest): string {
+  const at = messages.findLastIndex(({ role }) => role !== "user");
+  return messages.slice(at + 1).map(messageText).join("\n");
+}
+
 /** The last message that is no instruction: agents put those after the user's, too. */
 export function lastTurn({ messages }: ChatRequest): ChatMessage | undefined {
   return messages.findLast(({ role }) =>
