@@ -126,7 +126,8 @@ const SOFTWARE: readonly ForeignSoftware[] = [
       tar -xzf ollama/llama_cpp_python-${LLAMA_VERSION}.tar.gz -C ollama/headers \\
         --strip-components=4 --wildcards '*/vendor/llama.cpp/vendor/*'
       export GOBIN="$PWD/ollama/bin" GOPATH="$PWD/ollama/go"
-      export CGO_CFLAGS="-O1 -I$PWD/ollama/headers" CGO_CXXFLAGS="$CGO_CFLAGS"
+      export CGO_CFLAGS="-O1 -I$PWD/ollama/headers"
+      export CGO_CXXFLAGS="$CGO_CFLAGS"
       go install github.com/ollama/ollama@${OLLAMA_VERSION}`,
     refused: { content: "", status: 400, code: "invalid_request" },
     start: async () => {

@@ -85,6 +85,7 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
     "tests/foreign/official_sdks.ts",
     "tests/foreign/openid_provider.ts",
     "tests/foreign/command_lines.ts",
+    "tests/foreign/frameworks.ts",
     "tests/foreign/model_servers.ts",
   ]],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],

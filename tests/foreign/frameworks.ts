@@ -1,0 +1,88 @@
+// Promise: frameworks that people build agents with do through the gateway, with the
+// simulator behind it, what their documentation shows. Run by `deno task test:foreign`.
+import assert from "node:assert/strict";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { CACHE, installOnce, print, startProcess } from "../support/process.ts";
+
+const cwd = `${CACHE}/chat-gateway-foreign`;
+const CLIENTS = new URL("clients/", import.meta.url).pathname;
+const SECONDS_MAX = "300";
+
+interface Framework {
+  name: string;
+  version: string;
+  /** Where it is installed. */
+  folder: string;
+  /** The packages, with their versions. */
+  packages: readonly string[];
+  /** Below `clients/`. */
+  program: string;
+}
+
+const FRAMEWORKS: readonly Framework[] = [
+  {
+    name: "AI SDK",
+    version: "6.0.326",
+    folder: "ai-sdk",
+    packages: [
+      "ai@6.0.326",
+      "@ai-sdk/anthropic@3.0.140",
+      "@ai-sdk/openai@3.0.141",
+      "@ai-sdk/openai-compatible@2.0.87",
+      "zod@4",
+    ],
+    program: "ai_sdk.mjs",
+  },
+  {
+    name: "Genkit",
+    version: "1.42.0",
+    folder: "genkit",
+    packages: ["genkit@1.42.0", "@genkit-ai/compat-oai@1.42.0"],
+    program: "genkit_plugin.mjs",
+  },
+];
+
+/** A shell script that is run once in the cache folder. */
+const installOf = ({ folder, packages }: Framework): string =>
+  `npm install --no-audit --no-fund --silent --ignore-scripts \\
+    --prefix ${folder} ${packages.join(" ")}`;
+
+/**
+ * Node finds packages beside a program, so that is copied to them. Here it is named as a
+ * text, because its packages are no dependencies of the project.
+ */
+const commandOf = ({ folder, program }: Framework): string =>
+  `cp ${CLIENTS}${program}.txt ${folder}/${program} && exec node ${folder}/${program}`;
+
+let installed = 0;
+for (const framework of FRAMEWORKS) {
+  const { name, version, folder } = framework;
+  try {
+    await installOnce(folder, installOf(framework), { cwd });
+    installed += 1;
+  } catch (error) {
+    const reason = String(error).trim().split("\n").at(-1);
+    print(`Left out: ${name} ${version}: ${reason}`);
+    continue;
+  }
+  Deno.test(`${name} ${version} works through the gateway`, async () => {
+    await using gateway = await startGateway("launched");
+    const { key } = await gateway.createKey("--scopes=chat,models,embedding");
+    const baseUrl = gateway.baseUrl();
+    await using process = startProcess({
+      command: "timeout",
+      args: [SECONDS_MAX, "sh", "-c", commandOf(framework)],
+      cwd,
+      env: {
+        ADDRESS: baseUrl.replace(/\/v1$/, ""),
+        KEY: key,
+        MODEL: "neutral-3.7-plus",
+        EMBEDDING_MODEL: "simulated-embedding-1",
+        GENKIT_ENV: "prod",
+      },
+    });
+    const { code } = await process.exited;
+    assert.equal(code, 0, process.output());
+  });
+}
+if (installed === 0) throw new Error("No framework is installed");
