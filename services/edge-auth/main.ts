@@ -31,6 +31,7 @@ import { ANY_ORIGIN } from "./http/responses.ts";
 import { RefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { EdgeMetrics, observeEdge } from "./metrics.ts";
+import { followOverrides } from "./overrides.ts";
 import { KeyLookup } from "./keys/authenticate.ts";
 import { LimitedAdmission } from "./limits/admission.ts";
 import { FailedRequests } from "./limits/failed_requests.ts";
@@ -60,6 +61,7 @@ interface Connections {
 
 /** The parts of an edge that requests go through. */
 interface EdgeParts {
+  readonly catalog: ModelCatalog;
   readonly metrics: EdgeMetrics;
   readonly dispatcher: Dispatcher;
   readonly keys: KeyLookup;
@@ -88,7 +90,7 @@ async function start(
   const { catalog, reloading } = followList(config.list, tools);
   const parts = createParts({ ...config, catalog }, connections, tools);
   const { dispatcher, limiter } = parts;
-  const stopBackground = await startBackground(parts, bus);
+  const stopBackground = await startBackground(parts, { ...connections, log });
   const deadlines = new Deadlines(monotonicNow);
   let isDraining = false;
   // Redis and NATS are available, so proxies may send requests.
@@ -106,7 +108,6 @@ async function start(
       wallNow,
       clientAddress: createClientAddress(config.trustedProxies),
       isDraining: () => isDraining,
-      catalog,
       isRun: ({ id, kind }) => dispatcher.workers.mayRun(id, familyOf(kind)),
     }),
     onError: (error) => log.error("request_fault", { error }),
@@ -216,6 +217,7 @@ function createParts(
     onMade: (of, cost) => metrics.charged(of, cost),
   });
   return {
+    catalog,
     metrics,
     dispatcher,
     keys,
@@ -265,8 +267,9 @@ function createLimits(
  */
 async function startBackground(
   { dispatcher, keys, limiter, refusals, ...parts }: EdgeParts,
-  bus: BusLink,
+  { bus, redis, log }: Connections & { log: Log },
 ): Promise<() => Promise<void>> {
+  await followOverrides({ bus, redis, catalog: parts.catalog, log });
   const { failedRequests, videos, lostRequests } = parts;
   bus.onEvent((event) => {
     // A notice may have been missed.

@@ -5,6 +5,7 @@ import { Hono, type HonoRequest } from "hono";
 import { html } from "hono/html";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
+import { OverrideRefused } from "./domain/models/override_store.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor } from "./domain/store/redis.ts";
 import { accountRoutes } from "./web/pages/account_page.tsx";
@@ -138,6 +139,7 @@ function asRefused(error: unknown, { method }: HonoRequest): Refused {
     const isMissing = "reason" in error && error.reason === "not_found";
     return new Refused(isMissing ? 404 : 409, error.message);
   }
+  if (error instanceof OverrideRefused) return new Refused(409, error.message);
   if (error instanceof BadCursor) return new Refused(400, NO_PAGE);
   const headers = { "retry-after": "1" };
   if (error instanceof NotDurable) return new Refused(503, UNSURE, { headers });

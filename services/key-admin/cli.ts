@@ -24,12 +24,14 @@ import { NamedModels } from "@gateway/shared/models/aliases";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { configFrom, type ConsoleConfig } from "./config.ts";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
+import { OverrideRefused } from "./domain/models/override_store.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { allTold, followWorkers } from "./domain/models/worker_follower.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
-import { createStores } from "./domain/stores.ts";
+import { tellOverrides } from "./domain/models/override_teller.ts";
+import { createStores, type Stores } from "./domain/stores.ts";
 
 const CONNECT_MS = 2_000;
 
@@ -61,8 +63,9 @@ export async function run(
     command.isJson ? JSON.stringify(output.json) : outputText(output);
   try {
     const stores = { redis, writer: redis, randomBytes, now: wallNow };
+    const made = createStores({ ...stores, defaultLimits });
     const answer = await command.run({
-      ...createStores({ ...stores, defaultLimits }),
+      ...made,
       sendStop: createStopSender({
         access: bus,
         writer: redis,
@@ -72,7 +75,7 @@ export async function run(
       models: cluster.models,
       findModel: (name) => cluster.named?.find(name),
       catalog: cluster.catalog,
-      askWorkers: () => askWorkers(cluster),
+      askWorkers: () => askWorkers(cluster, made),
       warn: printError,
       show: (output) => print(`${CLEAR}${textOf(output)}`),
       pause: (ms) => delay(ms),
@@ -86,6 +89,7 @@ export async function run(
 /** What the workers tell on the bus: the same that the console hears. */
 async function askWorkers(
   { bus: access, catalog }: Pick<ConsoleConfig, "bus" | "catalog">,
+  { overrides }: Pick<Stores, "overrides">,
 ): Promise<AskedWorkers> {
   const workers = followWorkers({ access, catalog, log: silentLog });
   try {
@@ -94,7 +98,11 @@ async function askWorkers(
     await workers.stop();
     throw error;
   }
-  return { ...workers, [Symbol.asyncDispose]: () => workers.stop() };
+  return {
+    ...workers,
+    tellOverrides: () => tellOverrides({ bus: workers.bus, overrides }),
+    [Symbol.asyncDispose]: () => workers.stop(),
+  };
 }
 
 /**
@@ -134,6 +142,7 @@ const EXIT_CODES = [
   [CommandRefused, 1],
   [KeyRefused, 1],
   [OperatorRefused, 1],
+  [OverrideRefused, 1],
   [UsageError, 2],
   [BadCursor, 2],
   [NotDurable, 69],

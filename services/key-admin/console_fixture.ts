@@ -54,6 +54,8 @@ class Recorded {
   /** How many passwords were compared. */
   readonly hashing = { verified: 0 };
   readonly logLines: string[] = [];
+  /** How often edges and workers were told the overrides. */
+  tells = 0;
 }
 
 /** What {@link TestConsole} is made of. */
@@ -199,6 +201,10 @@ export async function startConsole(
     isSimulated: false,
     listMistakes: () => [],
     catalog: catalogOfIds([...MODELS, ...MEDIA_MODELS]),
+    tellOverrides: () => {
+      recorded.tells += 1;
+      return Promise.resolve(true);
+    },
     workers: {
       backends: new BackendReports(now),
       follower: { workers: 2 },

@@ -15,6 +15,10 @@ import {
 } from "@gateway/shared/process/lifecycle/service";
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
+import {
+  repeatOverrides,
+  tellOverrides,
+} from "./domain/models/override_teller.ts";
 import { followWorkers } from "./domain/models/worker_follower.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { OidcClient } from "./domain/sign_in/oidc.ts";
@@ -48,17 +52,18 @@ async function start(
   const { defaultLimits, apiUrl, isSimulated } = config;
   const { catalog, reloading } = followList(config.list, tools);
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
-  const workers = followWorkers({ access: config.bus, catalog, log });
+  const made = createStores(stores);
+  const { stop, ...telling } = followAndTell(config, made, log);
   const deps: ConsoleDeps = {
-    ...createStores(stores),
+    ...made,
     log,
     apiUrl,
     isSimulated,
     catalog,
-    workers,
+    ...telling,
     listMistakes: () => [
       ...reloading.state.mistakes,
-      ...workers.mistakes(),
+      ...telling.workers.mistakes(),
     ],
     sendStop: createStopSender({ access: config.bus, writer, log }),
     hasher: await createPasswordHasher(),
@@ -88,7 +93,26 @@ async function start(
       reloading.stop();
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
       await server.stop({ graceMs, abortMs: ABORT_MS });
-      await Promise.all([workers.stop(), redis.close(), writer.close()]);
+      await Promise.all([stop(), redis.close(), writer.close()]);
+    },
+  };
+}
+
+/** Follows the workers, and tells them and the edges what operators have changed. */
+function followAndTell(
+  { bus: access, catalog }: Config,
+  { overrides }: Pick<ConsoleDeps, "overrides">,
+  log: ServiceTools["log"],
+) {
+  const workers = followWorkers({ access, catalog, log });
+  const { bus } = workers;
+  const stopRepeating = repeatOverrides({ bus, overrides, log });
+  return {
+    workers,
+    tellOverrides: () => tellOverrides({ bus, overrides }),
+    async stop() {
+      stopRepeating();
+      await workers.stop();
     },
   };
 }

@@ -59,7 +59,7 @@ export async function runMedia(
   let last: AttemptAnswer | null = null;
   try {
     const made = await pool.run(
-      call,
+      { ...call, isOfRunningJob: isOfRunningJob(request) },
       async (server, progress) => {
         const answer = new AttemptAnswer({ ...call, files }, progress, request);
         last = answer;
@@ -75,6 +75,11 @@ export async function runMedia(
     throw error;
   }
 }
+
+/** Whether a backend runs already what a request is about. */
+const isOfRunningJob = (request: media.MediaRequest): boolean =>
+  request.kind === "video" && request.action !== "create" &&
+  request.action !== "remix";
 
 /**
  * A server that was asked to stop may finish all the same what it makes as a whole, so

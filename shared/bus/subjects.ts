@@ -60,6 +60,10 @@ export const subjects = {
   use: (workerId: string) => `gw.v1.use.worker.${workerId}`,
   /** What all workers use of such servers. */
   allUse: "gw.v1.use.worker.*",
+  /** What operators have changed beside the list of models, as key-admin tells it. */
+  overrides: "gw.v1.overrides",
+  /** A question of a worker for them; the reply has the same form. */
+  overridesWanted: "gw.v1.overrides.wanted",
   /** Beats of one edge, without a payload. */
   edgeBeat: (edgeId: string) => `gw.v1.beat.edge.${edgeId}`,
   /** Beats of all edges. */
@@ -69,6 +73,9 @@ export const subjects = {
    */
   keyChanged: "gw.v1.key.changed",
 } as const;
+
+/** Those that answer {@link subjects.overridesWanted}: one of them does. */
+export const OVERRIDES_QUEUE = "overrides";
 
 const EDGE_STREAM =
   /^gw\.v1\.edge\.([0-9A-Za-z]+)\.s\.([0-9a-f]{32})\.([0-9]{1,10})$/;

@@ -41,6 +41,8 @@ export interface Catalog extends ReadonlyMap<string, ModelConfig> {
   readonly servers: readonly ServerConfig[];
   /** Whether a model is known, but no worker runs it at the moment. */
   isAway(id: string): boolean;
+  /** Whether an operator has disabled a model: it is found by no name. */
+  isDisabled(id: string): boolean;
   /** Whether nobody has said yet what one of the servers lists. */
   readonly isPending: boolean;
   /** What the prices of the models are together. */
@@ -67,6 +69,7 @@ export class ModelCatalog extends NamedModels<ModelConfig> implements Catalog {
   /** What the servers list; null: nobody has said it yet. */
   #lists: ServerLists | null = null;
   #away: ReadonlySet<string> = new Set();
+  #disabled: ReadonlySet<string> = new Set();
   #revision = 0;
 
   constructor(
@@ -104,6 +107,21 @@ export class ModelCatalog extends NamedModels<ModelConfig> implements Catalog {
     return this.#away.has(id);
   }
 
+  isDisabled(id: string): boolean {
+    return this.#disabled.has(id);
+  }
+
+  /** Has exactly these models disabled from now on. */
+  disable(ids: ReadonlySet<string>): void {
+    this.#disabled = ids;
+  }
+
+  /** As {@link NamedModels.find}, but for models that are disabled. */
+  override find(name: string): ModelConfig | undefined {
+    const model = super.find(name);
+    return model && this.#disabled.has(model.id) ? undefined : model;
+  }
+
   /** Has what another file says from now on, and what its servers list. */
   replace(file: FileContent): void {
     this.#file = file;
@@ -123,6 +141,7 @@ export class ModelCatalog extends NamedModels<ModelConfig> implements Catalog {
     const { models, servers, prices } = this.#file;
     const now = new ModelCatalog(models, servers, prices);
     if (this.#lists !== null) now.list(this.#lists, this.#away);
+    now.disable(this.#disabled);
     return now;
   }
 

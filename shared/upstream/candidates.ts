@@ -1,19 +1,6 @@
 /** The order in which the backends of a model are tried. */
-import type { BreakerState } from "../backends/breaker.ts";
 import { type Candidate, distanceOf, fullOf } from "../models/affinity.ts";
 import { LOOK_AGAIN_MS } from "../server_limits/rule.ts";
-
-/** What the pool knows of one backend. */
-export interface BackendState {
-  name: string;
-  preference: number;
-  weight: number;
-  breaker: BreakerState;
-  /** How long the breaker stays open; 0: it is not. */
-  openMs: number;
-  /** How long the server has asked not to be called; 0: it has not. */
-  limitedMs: number;
-}
 
 /** A backend, as far as its place is concerned. */
 export interface Place extends Candidate {

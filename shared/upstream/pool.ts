@@ -6,12 +6,7 @@ import type { Usage } from "../openai/completion.ts";
 import { roundMs } from "../process/log.ts";
 import { seedOf } from "../models/affinity.ts";
 import { LOOK_AGAIN_MS } from "../server_limits/rule.ts";
-import {
-  type BackendState,
-  inOrder,
-  type Place,
-  waitAfter,
-} from "./candidates.ts";
+import { inOrder, type Place, waitAfter } from "./candidates.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import type {
   Keyring,
@@ -19,6 +14,13 @@ import type {
   Lease,
   RingKey,
 } from "../server_limits/keyring.ts";
+import {
+  allDrained,
+  type BackendState,
+  inService,
+  type OverrideOf,
+  stateOf,
+} from "./backend_state.ts";
 import {
   SaturatedError,
   UpstreamError,
@@ -68,6 +70,8 @@ export interface BackendCall {
    * same backend if they can. Absent: to any.
    */
   session?: string | undefined;
+  /** It is about a job that a backend runs already, even if that one is drained. */
+  isOfRunningJob?: boolean;
   /** Called with the name of each backend that is asked, before it is. */
   onBackend?(name: string): void;
 }
@@ -114,6 +118,8 @@ export interface BackendPoolOptions<Backend extends PoolBackend> {
   random: () => number;
   /** Resolves after `ms`, or rejects if the signal aborts first. */
   sleep: (ms: number, signal: AbortSignal) => Promise<void>;
+  /** What an operator has changed of a backend. */
+  overrideOf?: OverrideOf;
   /** An attempt at this backend begins. Must not throw. */
   onStart?: (backend: string) => void;
   /** For metrics and logs. Must not throw. */
@@ -128,6 +134,7 @@ interface Slot<Backend extends PoolBackend> extends Place {
   breaker: CircuitBreaker;
   limitedUntilMs: number;
   running: number;
+  weight: number;
 }
 
 /** A request on its way through the backends, and what has come of it. */
@@ -184,19 +191,8 @@ export class BackendPool<Backend extends PoolBackend> {
 
   /** The state of each backend, in the order of the list. */
   states(): BackendState[] {
-    const nowMs = this.options.now();
-    return this.#slots.map(({ backend, breaker, weight, ...slot }) => ({
-      name: backend.config.name,
-      preference: backend.config.preference,
-      weight,
-      breaker: breaker.state,
-      openMs: breaker.state === "open" ? breaker.waitMs : 0,
-      limitedMs: Math.max(
-        slot.keyring?.waitMs() ?? 0,
-        slot.limitedUntilMs - nowMs,
-        0,
-      ),
-    }));
+    const { now, overrideOf } = this.options;
+    return this.#slots.map((slot) => stateOf(slot, now(), overrideOf));
   }
 
   /** The keys of the backends that have limits or several keys. */
@@ -232,7 +228,9 @@ export class BackendPool<Backend extends PoolBackend> {
     const { failures } = trial;
     const { session } = call;
     const startedAtMs = now();
-    let left = this.#slots.filter(({ backend }) => isFit(backend));
+    const fit = this.#slots.filter(({ backend }) => isFit(backend));
+    let left = inService(fit, this.options.overrideOf, call);
+    if (left.length === 0 && fit.length > 0) throw allDrained();
     // Those that wait already come first.
     if (this.#waiting > 0) await this.#wait(LOOK_AGAIN_MS, call);
     for (;;) {

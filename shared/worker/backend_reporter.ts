@@ -11,7 +11,8 @@ import type { MonotonicNow } from "../process/clock.ts";
 import { clip } from "../process/error_text.ts";
 import { redactKeys } from "../process/log.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
-import type { BackendState } from "../upstream/candidates.ts";
+import type { Overrides } from "../backends/overrides.ts";
+import { type BackendState, overridden } from "../upstream/backend_state.ts";
 import type { AttemptReport, PoolBackend } from "../upstream/pool.ts";
 import type { ModelPools } from "./model_pools.ts";
 
@@ -23,6 +24,7 @@ export interface BackendReporterOptions {
   family: WorkerFamily;
   pools: Pick<ModelPools<PoolBackend>, "models">;
   statistics: BackendTable;
+  overrides: Pick<Overrides, "of">;
   now: MonotonicNow;
   /** Sends one message. Must not throw. */
   publish(message: Uint8Array): void;
@@ -54,13 +56,13 @@ export class BackendReporter {
 
   /** Advances time. */
   tick(): void {
-    const { now, statistics, pools } = this.#options;
+    const { now, statistics, pools, overrides } = this.#options;
     const nowMs = now();
     if (nowMs < this.#lookAtMs && !this.#isWanted) return;
     this.#lookAtMs = nowMs + BACKEND_LIMITS.lookMs;
     const silentMs = nowMs - this.#toldAtMs;
     const hasChanged = statistics.revision !== this.#revision;
-    const states = statesOf(pools);
+    const states = statesOf(pools, overrides);
     const isDue = this.#isWanted || states !== this.#states ||
       silentMs >= (hasChanged ? this.#tellMs : this.#repeatMs);
     if (!isDue) return;
@@ -85,11 +87,12 @@ export class BackendReporter {
 
   /** Those that were used first, if there are too many. */
   #rows(): BackendRowInput[] {
-    const { pools, statistics } = this.#options;
+    const { pools, statistics, overrides } = this.#options;
     const used: BackendRowInput[] = [];
     const others: BackendRowInput[] = [];
     for (const { id, backends, pool } of pools.models()) {
-      const states = pool?.states() ?? backends.map(unused);
+      const states = pool?.states() ??
+        backends.map((each) => unused(id, each, overrides));
       for (const state of states) {
         const row = rowOf(id, state, statistics);
         const isUsed = statistics.get(id, state.name) !== undefined;
@@ -103,20 +106,28 @@ export class BackendReporter {
 
 /** The state of a backend whose pool no request has opened yet. */
 const unused = (
-  { name, preference, weight }: PoolBackend["config"],
+  model: string,
+  config: PoolBackend["config"],
+  overrides: Pick<Overrides, "of">,
 ): BackendState => ({
-  name,
-  preference,
-  weight,
+  ...overridden(config, (name) => overrides.of(model, name)),
   breaker: "closed",
   openMs: 0,
   limitedMs: 0,
 });
 
 /** A text that changes with the state of any backend. */
-function statesOf(pools: BackendReporterOptions["pools"]): string {
+function statesOf(
+  pools: BackendReporterOptions["pools"],
+  overrides: Pick<Overrides, "of">,
+): string {
   let states = "";
-  for (const { id, pool } of pools.models()) {
+  for (const { id, backends, pool } of pools.models()) {
+    for (const { name } of backends) {
+      const changed = overrides.of(id, name);
+      if (changed === undefined) continue;
+      states += `${id} ${name} ${changed.isDrained} ${changed.weight}\n`;
+    }
     if (pool === null) continue;
     for (const { name, breaker, limitedMs } of pool.states()) {
       if (breaker === "closed" && limitedMs === 0) continue;
@@ -128,15 +139,17 @@ function statesOf(pools: BackendReporterOptions["pools"]): string {
 
 function rowOf(
   model: string,
-  { name, preference, weight, breaker, openMs, limitedMs }: BackendState,
+  { name, preference, weight, isDrained, ...rest }: BackendState,
   statistics: BackendTable,
 ): BackendRowInput {
+  const { breaker, openMs, limitedMs } = rest;
   const row: BackendRowInput = {
     model,
     backend: name,
     preference,
     weight,
     state: breaker,
+    ...isDrained && { isDrained },
     ...openMs > 0 && { openMs: Math.ceil(openMs) },
     ...limitedMs > 0 && { limitedMs: Math.ceil(limitedMs) },
   };

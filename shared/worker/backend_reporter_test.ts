@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { BACKEND_LIMITS } from "../backends/limits.ts";
 import { decodeReport } from "../backends/report.ts";
+import { Overrides } from "../backends/overrides.ts";
 import { BackendTable } from "../backends/statistics.ts";
 import { parseCatalog } from "../models/catalog.ts";
 import { UpstreamError } from "../upstream/http/errors.ts";
@@ -31,6 +32,7 @@ function rig() {
   let nowMs = 100_000;
   const now = () => nowMs;
   const statistics = new BackendTable(now);
+  const overrides = new Overrides();
   const told: Uint8Array[] = [];
   const pools = new ModelPools<PoolBackend>({
     open: (id, backends) =>
@@ -39,6 +41,7 @@ function rig() {
         now,
         random: () => 0,
         sleep: () => Promise.resolve(),
+        overrideOf: (backend) => overrides.of(id, backend),
         onStart: (backend) => statistics.begin(id, backend),
         onAttempt: (report) => countAttempt(statistics, id, report),
         onOddity() {},
@@ -48,6 +51,7 @@ function rig() {
   });
   pools.follow(CATALOG.values());
   const reporter = new BackendReporter({
+    overrides,
     family: "chat",
     pools,
     statistics,
@@ -55,6 +59,7 @@ function rig() {
     publish: (message) => told.push(message),
   });
   return {
+    overrides,
     reporter,
     told,
     wait(ms: number) {
@@ -175,4 +180,18 @@ Deno.test("a client that leaves, and one whose request is refused, are no failur
   assert.equal(known?.hour()?.requests, 3);
   assert.equal(known?.hour()?.failures, 0);
   assert.equal(known?.error, null);
+});
+
+Deno.test("a server that is drained, or has another weight, is told at the next look, used or not", () => {
+  const { reporter, overrides, rows, wait } = rig();
+  reporter.tick();
+  overrides.take([
+    { what: "drain", model: "m1", backend: "a" },
+    { what: "weight", model: "m2", backend: "b", weight: 7 },
+  ]);
+  wait(BACKEND_LIMITS.lookMs);
+  assert.deepEqual(
+    rows().map(({ isDrained = false, weight }) => `${isDrained} ${weight}`),
+    ["true 3", "false 3", "false 3", "false 7"],
+  );
 });

@@ -1,5 +1,7 @@
 /** The life of a worker service: bus, backends, jobs, drain. */
 import { setTimeout as delay } from "node:timers/promises";
+import { followOverrides } from "../backends/override_follower.ts";
+import type { Overrides } from "../backends/overrides.ts";
 import { BackendTable } from "../backends/statistics.ts";
 import { MISTAKE_CHARS_MAX, type WorkerBeat } from "../bus/job.ts";
 import { type BusLink, connectBus } from "../bus/link_nats.ts";
@@ -89,7 +91,8 @@ async function startWorker<Backend extends PoolBackend>(
   const statistics = new BackendTable(monotonicNow);
   const sharing = startSharing(bus, { workerId, log, metrics });
   const { keyrings } = sharing;
-  const counters = { metrics, statistics, keyrings };
+  const overrides = await followOverrides(bus, log);
+  const counters = { metrics, statistics, keyrings, overrides };
   const parts = { catalog, config, createBackend, log, counters };
   const models = createModels(family, parts);
   const { pools } = models;
@@ -115,6 +118,7 @@ async function startWorker<Backend extends PoolBackend>(
     family,
     pools,
     statistics,
+    overrides,
     subject: subjects.backends(workerId),
   });
   const ticker = startTicking([worker, models, reporter, sharing]);
@@ -157,7 +161,10 @@ function connect(
 function startReporter(
   bus: BusLink,
   { subject, ...options }:
-    & Pick<BackendReporterOptions, "family" | "pools" | "statistics">
+    & Pick<
+      BackendReporterOptions,
+      "family" | "pools" | "statistics" | "overrides"
+    >
     & { subject: string },
 ): BackendReporter {
   const reporter = new BackendReporter({
@@ -268,11 +275,12 @@ function createModels<Backend extends PoolBackend>(
       metrics: WorkerMetrics;
       statistics: BackendTable;
       keyrings: Keyrings;
+      overrides: Overrides;
     };
   },
 ): WorkerModels<Backend> {
   const oddityLog = new OddityLog(log, monotonicNow);
-  const { metrics, statistics, keyrings } = counters;
+  const { metrics, statistics, keyrings, overrides } = counters;
   const common = { now: monotonicNow, proxies: config.proxies };
   const sleep = (ms: number, signal: AbortSignal) =>
     delay(ms, undefined, { signal });
@@ -292,6 +300,7 @@ function createModels<Backend extends PoolBackend>(
             return createBackend({ ...access, config: server }, config);
           },
         }),
+        overrideOf: (backend) => overrides.of(id, backend),
         onStart: (backend) => statistics.begin(id, backend),
         onAttempt: (report) => {
           countAttempt(statistics, id, report);

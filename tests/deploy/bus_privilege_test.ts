@@ -28,6 +28,8 @@ const SUBJECTS: Record<string, string> = {
   keyChanged: "gw.v1.key.changed",
   backends: "gw.v1.backends.worker.W1",
   backendsWanted: "gw.v1.backends.wanted",
+  overrides: "gw.v1.overrides",
+  overridesWanted: "gw.v1.overrides.wanted",
   use: "gw.v1.use.worker.W1",
   edgeEcho: "_INBOX_edge.X.echo",
   edgeReply: "_INBOX_edge.X.1",
@@ -60,21 +62,21 @@ const USERS = {
   "edge-auth": [
     "edge",
     "job any body control mediaJob mediaAny mediaBody mediaControl edgeBeat edgeEcho",
-    "frames notices workerBeat keyChanged edgeEcho edgeReply edgeReplies",
+    "frames notices workerBeat keyChanged overrides edgeEcho edgeReply edgeReplies",
   ],
   "chat-worker": [
     "worker",
-    "frames workerBeat backends use workerEcho",
-    "job body control edgeBeat backendsWanted use workerEcho workerReply",
+    "frames workerBeat backends overridesWanted use workerEcho",
+    "job body control edgeBeat overrides backendsWanted use workerEcho workerReply",
   ],
   "media-worker": [
     "media",
-    "frames workerBeat backends use mediaEcho",
-    "mediaJob mediaBody mediaControl edgeBeat backendsWanted use mediaEcho mediaReply",
+    "frames workerBeat backends overridesWanted use mediaEcho",
+    "mediaJob mediaBody mediaControl edgeBeat overrides backendsWanted use mediaEcho mediaReply",
   ],
   "key-admin": [
     "admin",
-    "keyChanged backendsWanted adminEcho",
+    "keyChanged backendsWanted overrides adminEcho",
     "workerBeat backends adminEcho adminReply",
   ],
 } as const;

@@ -27,7 +27,7 @@ export async function sendModels(
 ): Promise<CallEnd> {
   const allowed = await admission.modelsOf(principal, "models");
   const isAllowed = ({ id, kind }: ModelConfig) =>
-    !catalog.isAway(id) && isRun({ id, kind }) &&
+    !catalog.isAway(id) && !catalog.isDisabled(id) && isRun({ id, kind }) &&
     (allowed.length === 0 || allowed.includes(id));
   const data = catalog.values().filter(isAllowed)
     .flatMap((model) => namesOf(model).map((name) => shown(name, model)))

@@ -61,7 +61,9 @@ function modelFor<Request extends JobRequest>(
   const { model: name } = fields;
   const fits = (model: ModelConfig | undefined) => model?.kind === kind;
   const model = name === undefined
-    ? catalog.values().find(fits)
+    ? catalog.values().find((each) =>
+      fits(each) && !catalog.isDisabled(each.id)
+    )
     : [modelOf(name, catalog)].find(fits);
   return model?.id ?? parse(fields, catalog).model;
 }

@@ -1,4 +1,5 @@
 /** How the command line is read, and how answers are printed. */
+import { overrideWeight } from "@gateway/shared/backends/overrides";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import {
   KEY_SCOPES,
@@ -21,6 +22,7 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
 import * as settings from "../domain/keys/settings.ts";
+import { REASON_CHARS_MAX } from "../domain/models/override_store.ts";
 import { parseEmail } from "../domain/owners/email.ts";
 import type { Stores } from "../domain/stores.ts";
 
@@ -68,7 +70,10 @@ export interface CommandDeps extends Stores {
 
 /** What workers tell, as long as the command runs. */
 export interface AskedWorkers
-  extends Pick<FollowedWorkers, "backends" | "follower">, AsyncDisposable {}
+  extends Pick<FollowedWorkers, "backends" | "follower">, AsyncDisposable {
+  /** Tells edges and workers the overrides; false: the bus is down. */
+  tellOverrides(): Promise<boolean>;
+}
 
 /** One run of a command, with its arguments checked. */
 export interface Invocation extends CommandDeps {
@@ -141,6 +146,18 @@ const OPTIONS = z.object({
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
   force: option("", "accept models that are not configured (yet)", flag),
   stopRunning: option("", "also stop requests that are running now", flag),
+  model: option("<id>", "the model, if several have the server", text),
+  reason: option(
+    "<text>",
+    "why, shown with the change",
+    text.max(REASON_CHARS_MAX),
+  ),
+  to: option(
+    "<n>",
+    "the weight, from 1 to 10000",
+    text.regex(/^\d{1,5}$/, "Must be a whole number").transform(Number)
+      .pipe(overrideWeight),
+  ),
   watch: option("", "show it again every two seconds", flag),
   json: option("", "print one JSON object", flag),
 });

@@ -2,27 +2,43 @@
 import {
   type ModelView,
   modelViews,
+  othersInUse,
   type ServerView,
   shortRate,
   shortTime,
   stateOf,
 } from "../domain/models/model_views.ts";
-import type { Area, Invocation, Output } from "./command_line.ts";
-import { isoTime } from "./command_line.ts";
+import type {
+  Override,
+  OverrideTarget,
+} from "@gateway/shared/backends/overrides";
+import {
+  describe,
+  type StoredOverride,
+} from "../domain/models/override_store.ts";
+import {
+  type Area,
+  COMMAND_LINE,
+  CommandRefused,
+  type Invocation,
+  isoTime,
+  type Output,
+  UsageError,
+} from "./command_line.ts";
 
 /** As often as workers tell anything. */
 const WATCH_MS = 2_000;
 const ERROR_CHARS_MAX = 60;
 
 async function list(invocation: Invocation): Promise<Output> {
-  const { options, show, pause } = invocation;
+  const { options, show, pause, overrides } = invocation;
   await using workers = await invocation.askWorkers();
-  const look = () => output(invocation, workers);
+  const look = async () => output(invocation, workers, await overrides.list());
   while (options.watch) {
-    show(look());
+    show(await look());
     await pause(WATCH_MS);
   }
-  return look();
+  return await look();
 }
 
 /** What {@link output} reads of the workers. */
@@ -31,18 +47,36 @@ interface Seen {
   readonly follower: { readonly workers: number };
 }
 
-function output({ catalog, now }: Invocation, seen: Seen): Output {
+function output(
+  { catalog, now }: Invocation,
+  seen: Seen,
+  overrides: readonly StoredOverride[],
+): Output {
   const models = modelViews(catalog, seen.backends.read());
   const rows = models.flatMap((model) => model.servers.map(rowOf));
   const { workers } = seen.follower;
   return {
-    json: { workers, models: models.map((model) => jsonOf(model, now())) },
+    json: {
+      workers,
+      models: models.map((model) => jsonOf(model, now())),
+      overrides: overrides.map(({ atMs, ...each }) => ({
+        ...each,
+        at: isoTime(atMs),
+      })),
+    },
     table: { rows, columns: COLUMNS },
-    note: workers === 0
-      ? "No worker has told anything: is one running?"
-      : `Figures of the last hour, from ${workers} worker${
-        workers === 1 ? "" : "s"
-      }.`,
+    note: [
+      workers === 0
+        ? "No worker has told anything: is one running?"
+        : `Figures of the last hour, from ${workers} worker${
+          workers === 1 ? "" : "s"
+        }.`,
+      ...overrides.map((each) =>
+        `Changed: ${describe(each)}, by ${each.by} at ${isoTime(each.atMs)}${
+          each.reason === "" ? "" : `: ${each.reason}`
+        }`
+      ),
+    ].join("\n"),
   };
 }
 
@@ -101,11 +135,122 @@ const jsonOf = ({ id, kind, servers }: ModelView, nowMs: number) => ({
   })),
 });
 
+const OPERATOR = { ...COMMAND_LINE, ownerId: null };
+const UNTOLD =
+  "Saved, but NATS did not answer: edges and workers hear of it when key-admin repeats it";
+
+/** A server of a model, by its name and, if several models have one, the model's. */
+function findServer(
+  { word, options: { model } }: Invocation,
+  views: readonly ModelView[],
+): ServerView & { view: ModelView } {
+  const found = views.flatMap((view) =>
+    view.servers.filter(({ backend }) =>
+      backend === word && (model ?? view.id) === view.id
+    ).map((server) => ({ ...server, view }))
+  );
+  const [server] = found;
+  if (server === undefined) {
+    throw new CommandRefused(
+      'There is no such server: "models" shows all of them',
+    );
+  }
+  if (found.length > 1) {
+    const models = found.map(({ view }) => view.id).join(", ");
+    throw new CommandRefused(
+      `Several models have a server of this name: choose one with --model (${models})`,
+    );
+  }
+  return server;
+}
+
+/** A command that changes something, or undoes a change. */
+const changing = (
+  make: (
+    invocation: Invocation,
+    views: readonly ModelView[],
+    overrides: readonly StoredOverride[],
+  ) => Override | { undo: OverrideTarget },
+) =>
+async (invocation: Invocation): Promise<Output> => {
+  const { catalog, overrides, warn, options: { reason = "" } } = invocation;
+  await using workers = await invocation.askWorkers();
+  const views = modelViews(catalog, workers.backends.read());
+  const made = make(invocation, views, await overrides.list());
+  const isUndo = "undo" in made;
+  if (!isUndo) await overrides.set(made, OPERATOR, reason);
+  else if (!await overrides.remove(made.undo, OPERATOR)) {
+    throw new CommandRefused("There is no such change to undo");
+  }
+  if (!await workers.tellOverrides()) warn(UNTOLD);
+  const { what, model, backend = "" } = isUndo
+    ? made.undo
+    : { backend: "", ...made };
+  return { json: { what, model, server: backend, undone: isUndo } };
+};
+
+const drain = changing((invocation, views, overrides) => {
+  const { model, backend, view } = findServer(invocation, views);
+  if (othersInUse(view, backend, overrides).length === 0) {
+    invocation.warn(
+      `This was the last server of ${model} that was in use: requests get 503 now`,
+    );
+  }
+  return { what: "drain", model, backend };
+});
+
+const weigh = changing((invocation, views) => {
+  const { to: weight } = invocation.options;
+  if (weight === undefined) throw new UsageError("--to: missing");
+  const { model, backend } = findServer(invocation, views);
+  return { what: "weight", model, backend, weight };
+});
+
+const disable = changing(({ word: model }, views) => {
+  if (views.some(({ id }) => id === model)) return { what: "disable", model };
+  throw new CommandRefused('There is no such model: "models" shows all');
+});
+
+/** Undoes a change also of what is no longer in the list. */
+const undo = (what: OverrideTarget["what"]) =>
+  changing(({ word, options }, _, overrides) => {
+    if (what === "disable") return { undo: { what, model: word } };
+    const found = overrides.filter((each) =>
+      each.what === what && each.backend === word &&
+      (options.model ?? each.model) === each.model
+    );
+    const [only] = found;
+    if (only === undefined || found.length > 1) {
+      throw new CommandRefused(
+        only === undefined
+          ? "There is no such change to undo"
+          : "Several models have this change: choose one with --model",
+      );
+    }
+    return { undo: only };
+  });
+
 /** The commands on models. */
 export const MODELS: Area = {
-  title: "See how the model servers do.",
+  title: "See how the model servers do, and take them out of use.",
   commands: [
     ["list", "show all models with their servers (default)", list, ["watch"]],
+    [
+      "drain <server>",
+      "send a server nothing new",
+      drain,
+      ["model", "reason"],
+    ],
+    ["undrain <server>", "take a server back", undo("drain"), ["model"]],
+    [
+      "weight <server>",
+      "change its share of the requests",
+      weigh,
+      ["model", "to", "reason"],
+    ],
+    ["unweight <server>", "undo its weight", undo("weight"), ["model"]],
+    ["disable <model>", "refuse requests for a model", disable, ["reason"]],
+    ["enable <model>", "take a model back", undo("disable")],
   ],
   usual: "list",
   notes:

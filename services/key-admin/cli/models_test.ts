@@ -40,6 +40,7 @@ async function run(
     askWorkers: () =>
       Promise.resolve({
         ...deps.workers,
+        tellOverrides: deps.tellOverrides,
         [Symbol.asyncDispose]() {
           isDisposed = true;
           return Promise.resolve();
@@ -111,4 +112,43 @@ Deno.test("models without a worker says so", async () => {
   const workers = { ...deps.workers, follower: { workers: 0 } };
   const { text } = await run({ deps: { ...deps, workers } }, []);
   assert.match(text, /No worker has told anything/);
+});
+
+Deno.test("models drain, weight and disable make changes that undo takes back", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const warnings: string[] = [];
+  const warn = (text: string) => void warnings.push(text);
+  const held = async () =>
+    (await site.deps.overrides.list()).map(({ what }) => what).sort();
+  await run(site, ["drain", "gpu-1", "--reason", "new driver"]);
+  assert.deepEqual(warnings, []);
+  await run(site, ["drain", "gpu-2"], { warn });
+  assert.match(warnings.join(), /last server of qwen.*503/);
+  await run(site, ["weight", "gpu-1", "--to", "7"]);
+  await run(site, ["disable", "qwen"]);
+  assert.deepEqual(await held(), ["disable", "drain", "drain", "weight"]);
+  const { text } = await run(site, []);
+  assert.match(
+    text,
+    /Changed: gpu-1 of qwen drained, by command line at .*: new driver/,
+  );
+  await run(site, ["undrain", "gpu-1"]);
+  await run(site, ["undrain", "gpu-2"]);
+  await run(site, ["unweight", "gpu-1"]);
+  await run(site, ["enable", "qwen"]);
+  assert.deepEqual(await held(), []);
+  for (
+    const { args, why } of [
+      { args: ["drain", "gpu-9"], why: /no such server/ },
+      { args: ["disable", "other"], why: /no such model/ },
+      { args: ["undrain", "gpu-1"], why: /no such change/ },
+      { args: ["enable", "qwen"], why: /no such change/ },
+      { args: ["weight", "gpu-1"], why: /--to: missing/ },
+      { args: ["weight", "gpu-1", "--to", "0"], why: /--to/ },
+      { args: ["weight", "gpu-1", "--to", "-1"], why: /--to/ },
+      { args: ["weight", "gpu-1", "--to", "10001"], why: /--to/ },
+    ]
+  ) {
+    await assert.rejects(() => run(site, args), why, args.join(" "));
+  }
 });

@@ -1,6 +1,7 @@
 /** The stores behind the console and the command line, wired together. */
 import { AuditLog } from "./audit/audit_log.ts";
 import { KeyStore } from "./keys/key_store.ts";
+import { OverrideStore } from "./models/override_store.ts";
 import { Operators } from "./operators/operators.ts";
 import { dropStopOrders } from "./operators/running_keys.ts";
 import { People } from "./operators/people.ts";
@@ -19,6 +20,7 @@ export interface Stores extends OwnerStoreDeps {
   audit: AuditLog;
   operators: Operators;
   people: People;
+  overrides: OverrideStore;
 }
 
 /** Makes the stores, which share the connections. Nothing is read or written yet. */
@@ -43,5 +45,6 @@ export function createStores(deps: OwnerStoreDeps): Stores {
       dropStopOrders: (ownerId) => dropStopOrders(deps, ownerId),
     }),
     people: new People({ ...deps, owners, keys }),
+    overrides: new OverrideStore({ ...deps, audit, owners }),
   };
 }

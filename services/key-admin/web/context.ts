@@ -34,6 +34,8 @@ export interface ConsoleDeps extends Stores {
   askApi: AskApi;
   /** Whether the model simulator answers, for the banner. */
   isSimulated: boolean;
+  /** Tells edges and workers what operators have changed; false: the bus is down. */
+  tellOverrides: () => Promise<boolean>;
   /** What the workers tell of their model servers. */
   workers: Pick<FollowedWorkers, "backends" | "follower">;
   /** The models that keys may be limited to. */

@@ -23,6 +23,9 @@ const NOTICES: Readonly<Record<string, string>> = {
   factor_off: "Two-step sign-in is off.",
   failed_tries:
     "Several attempts to sign in to your account failed before this one. The audit log shows when and from where.",
+  model_changed: "Done. Edges and workers know of the change.",
+  model_untold:
+    "The change is saved, but NATS did not answer: edges and workers hear of it within seconds after NATS is back.",
   session_ended: "The session has ended.",
   owner_stopping:
     "The owner is disabled, and running requests are being stopped. Both audit logs have the change.",

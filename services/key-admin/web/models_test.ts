@@ -129,7 +129,7 @@ Deno.test("a model that only workers have is shown as such", async () => {
     { model: "qwen", backend: "gpu-3" },
   ]);
   const text = textOf((await browser.get("/models")).text);
-  assert.match(text, /newer Only workers have it/);
+  assert.match(text, /newer Change Only workers have it/);
   assert.match(text, /gpu-3 Not in the console&#39;s list/);
 });
 
@@ -191,4 +191,81 @@ Deno.test(`the page over 100 servers answers in under ${PAGE_MS_MAX} ms of work`
   // Of this thread, because other tests run at the same time.
 
   assert.ok(Math.min(...times) < PAGE_MS_MAX, `${times}`);
+});
+
+const SERVER = { model: "qwen", backend: "gpu-1" };
+const CHANGE = { ...SERVER, weight: "", reason: "" };
+
+Deno.test("a server is drained with a reason, shown with who and why, and taken back with one click", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  const change = "/models/change?model=qwen&backend=gpu-1";
+  assert.ok(!(await browser.get(change)).text.includes("last server"));
+  const form = { ...CHANGE, what: "drain", reason: "New <driver>" };
+  const done = await browser.post("/models/change", form);
+  assert.equal(done.headers.get("location"), "/models?done=model_changed");
+  const shown = textOf((await browser.get("/models")).text);
+  assert.match(
+    shown,
+    /gpu-1 of qwen drained .* op@example.org New &lt;driver&gt; Take back/,
+  );
+  const last = await browser.get("/models/change?model=qwen&backend=gpu-2");
+  assert.match(textOf(last.text), /last server of qwen that is in use.*503/);
+  await browser.post("/models/undo", { ...SERVER, what: "drain" });
+  assert.deepEqual(await site.deps.overrides.list(), []);
+});
+
+Deno.test("what is no server, no model or no weight is refused, and nothing is changed", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  for (
+    const { form, status } of [
+      { form: { what: "drain", backend: "gpu-9" }, status: 404 },
+      { form: { what: "drain", model: "other" }, status: 404 },
+      { form: { what: "disable", model: "other", backend: "" }, status: 404 },
+      { form: { what: "drain", backend: "" }, status: 400 },
+      { form: { what: "weight", weight: "0" }, status: 400 },
+      { form: { what: "weight", weight: "-1" }, status: 400 },
+      { form: { what: "weight", weight: "10001" }, status: 400 },
+      { form: { what: "weight", weight: "1.5" }, status: 400 },
+      { form: { what: "weight", weight: "" }, status: 400 },
+      { form: { what: "reboot" }, status: 400 },
+    ]
+  ) {
+    const answer = await browser.post("/models/change", { ...CHANGE, ...form });
+    assert.equal(answer.status, status, JSON.stringify(form));
+  }
+  assert.deepEqual(await site.deps.overrides.list(), []);
+});
+
+Deno.test("of two operators who change the same at once, the last one counts, and both undo it", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  const other = await site.signedIn("second@example.org");
+  const ownerId = await site.deps.owners.ensure("second@example.org");
+  await site.deps.owners.giveRole(ownerId);
+  await Promise.all([
+    browser.post("/models/change", { ...CHANGE, what: "weight", weight: "3" }),
+    other.post("/models/change", { ...CHANGE, what: "weight", weight: "5" }),
+  ]);
+  assert.equal((await site.deps.overrides.list()).length, 1);
+  const undo = { ...SERVER, what: "weight" };
+  const answers = await Promise.all([
+    browser.post("/models/undo", undo),
+    other.post("/models/undo", undo),
+  ]);
+  assert.deepEqual(answers.map(({ status }) => status), [303, 303]);
+  assert.deepEqual(await site.deps.overrides.list(), []);
+});
+
+Deno.test("a change of what the list no longer has is shown as such, and can be undone", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  const actor = { by: "op", ip: "", ownerId: null };
+  const gone = { what: "drain", model: "old", backend: "gpu-7" } as const;
+  await site.deps.overrides.set(gone, actor, "");
+  const { text } = await browser.get("/models");
+  assert.match(textOf(text), /gpu-7 of old drained No longer in the list/);
+  await browser.post("/models/undo", gone);
+  assert.deepEqual(await site.deps.overrides.list(), []);
 });

@@ -62,6 +62,9 @@ const pageOfOther = (below: string): MakeRequest => async (site) => ({
   path: (await keyOfOther(site, below)).path,
 });
 
+/** A server of the fixture's list. */
+const SERVER = { model: "small-1", backend: "openai-1" };
+
 /**
  * By route. A GET that is missing needs nothing but the path of its route; a form must
  * be here.
@@ -202,5 +205,20 @@ export const VALID_REQUESTS: Readonly<
   "POST /people/:id/limits": {
     form: { ...limitsOf(() => ""), concurrency: "4" },
     events: ["owner.limits_changed"],
+  },
+  "GET /models/change": {
+    path: "/models/change?model=small-1&backend=openai-1",
+  },
+  "POST /models/change": {
+    form: { ...SERVER, what: "drain", weight: "", reason: "New driver" },
+    events: ["model.changed"],
+  },
+  "POST /models/undo": async ({ deps }, { ownerId }) => {
+    const actor = { by: "test", ip: "", ownerId };
+    await deps.overrides.set({ ...SERVER, what: "drain" }, actor, "");
+    return {
+      form: { ...SERVER, what: "drain" },
+      events: ["model.change_undone"],
+    };
   },
 };

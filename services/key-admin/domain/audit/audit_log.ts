@@ -29,6 +29,7 @@ export type AuditAction =
   | `key.${"rotated" | "stop_requested"}`
   | `owner.${"invited" | "limits_changed" | "disabled" | "enabled"}`
   | `owner.${"role_given" | "role_removed"}`
+  | `model.${"changed" | "change_undone"}`
   | `session.${"signed_in" | "confirmed" | "refused" | "signed_out"}`
   | "session.revoked"
   | `account.${"created" | "reset_link_made" | "password_changed"}`

@@ -1,4 +1,5 @@
 /** Models and their servers, as the console and the command line show them. */
+import type { Override } from "@gateway/shared/backends/overrides";
 import type { BackendView } from "@gateway/shared/backends/reports";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelKind } from "@gateway/shared/models/kinds";
@@ -97,6 +98,25 @@ export function search(
     const text = [id, ...aliases, ...names].join(" ").toLowerCase();
     return wanted.every((word) => text.includes(word));
   });
+}
+
+/**
+ * The servers of a model that are in use, but for one: those that are neither drained
+ * by an operator nor gone from the list.
+ */
+export function othersInUse(
+  { id, servers }: Pick<ModelView, "id" | "servers">,
+  backend: string,
+  overrides: readonly Override[],
+): readonly ServerView[] {
+  const drained = new Set(
+    overrides.flatMap((each) =>
+      each.what === "drain" && each.model === id ? [each.backend] : []
+    ),
+  );
+  return servers.filter((server) =>
+    server.backend !== backend && !drained.has(server.backend)
+  );
 }
 
 /** How a server does, in one word, and what more there is to say. */

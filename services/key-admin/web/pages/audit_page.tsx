@@ -21,6 +21,7 @@ const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
   ["session.", "Sign-in"],
   ["account.", "Account"],
   ["owner.", "By operators"],
+  ["model.", "Models"],
 ];
 
 const showAudit: Handler = async (c) => {
@@ -83,6 +84,8 @@ function actionOf(c: ConsoleContext): string {
  */
 const LABELS: Readonly<Record<string, string>> = {
   "key.stop_requested": "Running requests stopped",
+  "model.changed": "Model changed",
+  "model.change_undone": "Change of a model undone",
   "session.signed_in": "Signed in",
   "session.confirmed": "Password confirmed",
   "session.refused": "Sign-in refused",

@@ -16,6 +16,11 @@ import { Page } from "../layout.tsx";
 import { type Column, Empty, Noted, Search, Table } from "../parts.tsx";
 import { namesText, number, permissionOf, Time } from "../texts.tsx";
 import { cleanSearch } from "./keys_page.tsx";
+import {
+  changeAddress,
+  modelChangeRoutes,
+  OverrideTable,
+} from "./model_changes.tsx";
 
 /** Models of one page; a search finds the others. */
 const MODELS_MAX = 100;
@@ -23,8 +28,8 @@ const MODELS_MAX = 100;
 const LEAD =
   "How the model servers do, as the workers see it. A closed circuit breaker lets requests pass; an open one keeps them away from a server that fails; when it is half-open, the next request decides. Figures are of the last hour.";
 
-const showModels: Handler = (c) => {
-  const { catalog, workers } = c.var.deps;
+const showModels: Handler = async (c) => {
+  const { catalog, workers, overrides, now } = c.var.deps;
   const words = cleanSearch(c.req.query("search") ?? "");
   const all = modelViews(catalog, workers.backends.read());
   const found = searchModels(all, words);
@@ -44,6 +49,11 @@ const showModels: Handler = (c) => {
           placeholder="Part of a model or server"
         />
       </div>
+      <OverrideTable
+        overrides={await overrides.list()}
+        views={all}
+        nowMs={now()}
+      />
       {shown.length === 0 && (
         <Empty title="Nothing found" lead="Try fewer or shorter words." />
       )}
@@ -77,7 +87,8 @@ function ModelTable({ c, model }: { c: ConsoleContext; model: ModelView }) {
       title={
         <Noted note={usersOf(model)}>
           <h2>
-            <bdi>{namesText(model)}</bdi>
+            <bdi>{namesText(model)}</bdi>{" "}
+            <a class="button small" href={changeAddress(model.id)}>Change</a>
           </h2>
         </Noted>
       }
@@ -109,7 +120,9 @@ const LOOKS: Readonly<Record<ServerState["word"], string>> = {
 const columns = (nowMs: number): Column<ServerView>[] => [
   ["Server", (server) => (
     <Noted note={placeOf(server)}>
-      <bdi>{server.backend}</bdi>
+      <a href={changeAddress(server.model, server.backend)}>
+        <bdi>{server.backend}</bdi>
+      </a>
     </Noted>
   )],
   ["State", (server) => {
@@ -179,4 +192,5 @@ function percentiles(
 /** The routes of the models. */
 export const modelRoutes: Routes = {
   "/models": { GET: showModels },
+  ...modelChangeRoutes,
 };
