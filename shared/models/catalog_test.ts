@@ -298,6 +298,14 @@ Deno.test("parseCatalog() reports all mistakes at once, and never a value that m
   assert.ok(!mistakes.join().includes("hunter2"));
 });
 
+Deno.test("the schema of the example is found from where the example is copied", async () => {
+  const deploy = new URL("../../deploy/", import.meta.url);
+  const text = await Deno.readTextFile(new URL("models.example.json", deploy));
+  const copy = new URL("models/models.json", deploy);
+  const schema = new URL(JSON.parse(text).$schema, copy);
+  assert.equal(schema.href, new URL("models.schema.json", deploy).href);
+});
+
 Deno.test("deploy/models.example.json is a good file", async () => {
   const url = new URL("../../deploy/models.example.json", import.meta.url);
   const catalog = parseCatalog(JSON.parse(await Deno.readTextFile(url)));
