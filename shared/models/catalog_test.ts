@@ -347,3 +347,22 @@ Deno.test("whoever holds a catalog sees its replacement, but for snapshots", () 
   assert.deepEqual([...listed.keys()], ["new", "m1", "m2"]);
   assert.equal(listed.isAway("m2"), true);
 });
+
+Deno.test("a model that is disabled is found by no name until it is enabled", () => {
+  const catalog = parseCatalog({
+    models: [{
+      id: "m",
+      aliases: ["a", "b-*"],
+      backends: [{ type: "openai", base_url: "http://x/v1", model: "x" }],
+    }],
+  });
+  const found = () =>
+    ["m", "a", "b-1"].map((name) => catalog.find(name)?.id ?? "");
+  catalog.disable(new Set(["m"]));
+  assert.deepEqual(found(), ["", "", ""]);
+  assert.ok(catalog.isDisabled("m") && catalog.snapshot().isDisabled("m"));
+  // What runs already still finds what it needs.
+  assert.equal(catalog.get("m")?.id, "m");
+  catalog.disable(new Set());
+  assert.deepEqual(found(), ["m", "m", "m"]);
+});

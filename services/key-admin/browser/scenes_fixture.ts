@@ -111,10 +111,16 @@ export const SCENES: readonly Scene[] = [
     click: "summary >> text=Remove second factor",
     shows: "Make sure",
   }),
-  at("models", (stage) => {
-    tellOfModels(stage);
+  at("models", async (stage) => {
+    await tellOfModels(stage);
     return "/models";
   }, OPERATOR),
+  at(
+    "models-change",
+    "/models/change?model=small-1&backend=openai-1",
+    OPERATOR,
+  ),
+  at("models-disable", "/models/change?model=small-1", OPERATOR),
   at("factor-removed", async ({ site: { deps: { owners } }, ownerId }) => {
     await owners.disableTotp(ownerId, OPERATOR_EMAIL);
     return "/usage";
@@ -153,7 +159,7 @@ export const SCENES: readonly Scene[] = [
 ];
 
 /** Two workers tell of servers in all states. */
-function tellOfModels({ site }: Stage): void {
+async function tellOfModels({ site }: Stage): Promise<void> {
   const used = {
     requests: 12_345,
     failures: 678,
@@ -181,6 +187,14 @@ function tellOfModels({ site }: Stage): void {
     { model: "only-workers-have-it" },
   ]);
   tell(site, "w2", [{ model, backend: "openai-1", ...used }]);
+  const actor = { by: OPERATOR_EMAIL, ip: "", ownerId: null };
+  const { overrides } = site.deps;
+  await overrides.set(
+    { what: "drain", model: "kimi-k2", backend: "openai-1" },
+    actor,
+    "New driver on the racks of the second row, until tomorrow",
+  );
+  await overrides.set({ what: "disable", model: "old-model-2" }, actor, "");
 }
 
 async function createLink({ operator }: Stage): Promise<Page> {
