@@ -323,6 +323,7 @@ Deno.test("API1: lists, usage and audit log of an owner contain nothing of anoth
     "/usage",
     "/usage?range=30d",
     "/usage/export.csv",
+    "/usage/spend.csv",
     "/audit",
     "/audit.csv",
     "/audit?action=key.",

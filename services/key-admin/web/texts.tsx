@@ -4,6 +4,7 @@ import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
 import { isExact, type Named } from "@gateway/shared/models/aliases";
 import type { Catalog } from "@gateway/shared/models/catalog";
+import { NANOS_PER_UNIT } from "@gateway/shared/money/amount";
 import { isExpired, minuteText } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
 
@@ -13,6 +14,9 @@ const LABELS: Readonly<Record<string, string>> = {
   "cache write tokens": "Tokens written to caches",
   concurrency: "Requests at the same time",
   "video jobs": "Videos at the same time",
+  "estimated cost": "Estimated of that",
+  estimated: "Estimated requests",
+  unpriced: "Requests without a price",
 };
 
 /** `Tokens per day` for `tokensPerDay`, `tokens_per_day` or `tokens.per.day` */
@@ -49,6 +53,33 @@ const NUMBER = new Intl.NumberFormat("en-US");
 
 /** `1,234,567` */
 export const number = (value: number): string => NUMBER.format(value);
+
+/**
+ * An amount of billionths for people: `$1,234.56`, and below a tenth with more decimals,
+ * `$0.001234`. What is left off is not lost: files have all of it.
+ */
+export function money(nanos: number, currency: string): string {
+  const units = nanos / NANOS_PER_UNIT;
+  const size = Math.abs(units);
+  const decimals = size === 0 || size >= 0.1 ? 2 : size >= 0.001 ? 6 : 9;
+  return new Intl.NumberFormat("en-US", {
+    style: "currency",
+    currency,
+    maximumFractionDigits: decimals,
+    minimumFractionDigits: 2,
+  }).format(units);
+}
+
+/** What was spent, or that requests had no price. */
+export function spentText(
+  { cost = 0, unpriced = 0 }: { cost?: number; unpriced?: number },
+  currency: string,
+): string {
+  if (unpriced === 0) return money(cost, currency);
+  return cost === 0
+    ? "No price"
+    : `${money(cost, currency)}, some without price`;
+}
 
 /** `3,400 characters`, `1 audio second` */
 export const unitsText = (count: number, unit: string): string =>

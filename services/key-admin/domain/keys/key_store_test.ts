@@ -259,7 +259,7 @@ Deno.test("a list finds keys by words, state and the end of their value, and sho
   const flat = Object.entries(counters).flat().map(String);
   await t.redis.command(["HSET", usage, ...flat]);
   const [row] = (await t.store.list(OWNER, PAGE)).rows;
-  assert.deepEqual(row?.totals, { requests: 7, tokens: 107 });
+  assert.deepEqual(row?.totals, { requests: 7, tokens: 107, cost: 0 });
 });
 
 Deno.test("a search examines a bounded number of keys, and the next page continues", async () => {

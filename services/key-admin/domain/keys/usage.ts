@@ -37,10 +37,19 @@ export const MAIN_COUNTS = [
 ] as const;
 /** Of the input tokens, those that model servers had cached, and that they cached. */
 export const CACHE_COUNTS = ["cachedTokens", "cacheWriteTokens"] as const;
+/** In money, in billionths, and what belongs to that; shown if there is any. */
+export const COST_COUNTS = ["cost", "estimatedCost"] as const;
+/**
+ * Requests to models without a price, where others have one; and those whose edge was
+ * lost, which are charged what they had reserved.
+ */
+export const REQUEST_COUNTS = ["unpriced", "estimated"] as const;
 /** All counts: those above, the units of media, and why requests failed. */
 export const COUNTS = [
   ...MAIN_COUNTS,
   ...CACHE_COUNTS,
+  ...COST_COUNTS,
+  ...REQUEST_COUNTS,
   ...USAGE_UNITS,
   ...FAILURE_REASONS,
 ];
@@ -174,6 +183,10 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
   [USAGE_KINDS.completionTokens, "outputTokens"],
   [USAGE_KINDS.cachedTokens, "cachedTokens"],
   [USAGE_KINDS.cacheWriteTokens, "cacheWriteTokens"],
+  [USAGE_KINDS.cost, "cost"],
+  [USAGE_KINDS.lostCost, "estimatedCost"],
+  [USAGE_KINDS.unpriced, "unpriced"],
+  [USAGE_KINDS.lostRequests, "estimated"],
   ...USAGE_UNITS.map((unit) => [USAGE_KINDS[unit], unit] as const),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ]);
@@ -195,12 +208,15 @@ export interface Totals {
   requests: number;
   /** Input and output. */
   tokens: number;
+  /** In billionths. */
+  cost: number;
 }
 
 const TOTALS_SCRIPT = defineScript("key-admin/totals", totalsLua, {
   REQUESTS: USAGE_KINDS.requests,
   PROMPT_TOKENS: USAGE_KINDS.promptTokens,
   COMPLETION_TOKENS: USAGE_KINDS.completionTokens,
+  COST: USAGE_KINDS.cost,
 });
 
 /** Adds up the counters of these hashes, `use:…`, which are of one owner. */
@@ -209,7 +225,8 @@ export async function readTotals(
   names: readonly string[],
 ): Promise<Totals> {
   const sums = asList(await redis.evalScript(TOTALS_SCRIPT, { keys: names }));
-  return { requests: asNumber(sums[0]), tokens: asNumber(sums[1]) };
+  const [requests, tokens, cost] = sums.map(asNumber);
+  return { requests: requests ?? 0, tokens: tokens ?? 0, cost: cost ?? 0 };
 }
 
 /**

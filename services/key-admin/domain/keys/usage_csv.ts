@@ -1,11 +1,18 @@
 /** Usage as a CSV file. */
 import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
+import { formatAmount } from "@gateway/shared/money/amount";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { csvHead, csvLine } from "../store/csv.ts";
 import { keysFrom } from "./key_page.ts";
 import { limitWords } from "./settings.ts";
-import { COUNTS, lastDays, readRows, type UsageRow } from "./usage.ts";
+import {
+  COST_COUNTS,
+  COUNTS,
+  lastDays,
+  readRows,
+  type UsageRow,
+} from "./usage.ts";
 
 /**
  * Usage as a file for spreadsheets, in bounded memory: a line for each hour, key,
@@ -50,6 +57,9 @@ export async function* usageCsv(
   yield linesOf(all, ["", "", "deleted keys and Try it"]);
 }
 
+const isCost = (name: string): boolean =>
+  COST_COUNTS.some((each) => each === name);
+
 /** Oldest first, without hours in which nothing is left. */
 function linesOf(
   rows: ReadonlyMap<string, UsageRow>,
@@ -57,8 +67,11 @@ function linesOf(
 ): string {
   const sorted = [...rows].sort(([a], [b]) => a < b ? -1 : 1);
   return sorted.map(([, { day, hour, endpoint, model, counts }]) => {
-    const numbers = COUNTS.map((name) => counts[name] ?? 0);
-    if (numbers.every((number) => number === 0)) return "";
+    if (COUNTS.every((name) => !counts[name])) return "";
+    const numbers = COUNTS.map((name) => {
+      const count = counts[name] ?? 0;
+      return isCost(name) ? formatAmount(count) : count;
+    });
     const date = day.replace(/(\d{4})(\d\d)(\d\d)/, "$1-$2-$3");
     return csvLine([date, hour, ...names, endpoint, model, ...numbers]);
   }).join("");

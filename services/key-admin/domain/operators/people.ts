@@ -150,6 +150,13 @@ export class People {
     return { rows: rows.filter((row) => row !== null), next: null };
   }
 
+  /** All accounts, the newest first. */
+  async *accounts(): AsyncGenerator<Owner> {
+    for (const ownerId of await this.#ownerIds()) {
+      yield { ownerId, email: await readEmail(this.#redis, ownerId) };
+    }
+  }
+
   async #ownerIds(): Promise<string[]> {
     const newest = ["ZREVRANGE", OWNERS_KEY, "0", String(OWNERS_MAX - 1)];
     return asTexts(await this.#redis.command(newest));

@@ -67,8 +67,13 @@ Deno.test("the owners who use most: the days of each are added up", async () => 
   const use = async (name: string, daysAgo: number, requests: number) => {
     const ownerId = await owners.ensure(`${name}@example.org`);
     const day = usageDay(clock.nowMs - daysAgo * 86_400_000);
-    const { requests: ran, promptTokens, completionTokens } = USAGE_KINDS;
-    const counts = [[ran, requests], [promptTokens, 10], [completionTokens, 5]]
+    const { requests: ran, promptTokens, completionTokens, cost } = USAGE_KINDS;
+    const counts = [
+      [ran, requests],
+      [promptTokens, 10],
+      [completionTokens, 5],
+      [cost, daysAgo + 1],
+    ]
       .flatMap(([kind = "", n]) => [`22:${kind}`, n, `23:${kind}:small-1`, n]);
     const counter = ownerUsageKey(ownerId, day);
     await administrator.command(["HSET", counter, ...counts.map(String)]);
@@ -78,7 +83,7 @@ Deno.test("the owners who use most: the days of each are added up", async () => 
   await use("ada", 30, 1_000);
   await use("bob", 1, 7);
   await owners.ensure("idle@example.org");
-  const top = async (by: "requests" | "tokens", days: number) =>
+  const top = async (by: "requests" | "tokens" | "cost", days: number) =>
     (await people.top(by, days)).rows.map(({ account, totals }) => [
       account.email.slice(0, 3),
       totals.requests,
@@ -88,4 +93,9 @@ Deno.test("the owners who use most: the days of each are added up", async () => 
   const month = [["ada", 8, 60], ["bob", 14, 30]];
   assert.deepEqual(await top("tokens", 30), month);
   assert.deepEqual(await top("requests", 30), month.toReversed());
+  assert.deepEqual(await top("cost", 1), [["ada", 6, 30]]);
+  const spent = (await people.top("cost", 30)).rows.map((row) =>
+    row.totals.cost
+  );
+  assert.deepEqual(spent, [62, 4]);
 });

@@ -10,6 +10,7 @@ import {
 } from "../../domain/keys/key_page.ts";
 import { isExpired } from "../../domain/keys/key_record.ts";
 import { readLastUse } from "../../domain/keys/usage.ts";
+import type { PriceTable } from "@gateway/shared/models/price_list";
 import type { Handler, Routes } from "../context.ts";
 import { findKey, KEYS_OF_OWNER, keyScopeOf, OWN_KEYS } from "../key_scope.ts";
 import { Page } from "../layout.tsx";
@@ -30,6 +31,7 @@ import {
   labelOf,
   lastUseOf,
   Moment,
+  money,
   number,
   permissionOf,
   rotationOf,
@@ -108,7 +110,7 @@ const listKeys: Handler = async (c) => {
                     {rotationOf(key, { base: OWN_KEYS, present })}
                   </>
                 )],
-                ...stateColumns(nowMs),
+                ...stateColumns(nowMs, deps.catalog.prices),
                 [
                   "Change",
                   ({ key }) =>
@@ -140,7 +142,10 @@ export const cleanSearch = (search: string): string =>
 const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
 
 /** The columns that lists of keys have in common: state, times, use of today. */
-export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
+export const stateColumns = (
+  nowMs: number,
+  { currency, id }: PriceTable,
+): readonly Column<KeyRow>[] => [
   ["Status", ({ key }) => statusOf(key, nowMs)],
   ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
   [
@@ -150,6 +155,11 @@ export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
   ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
   ["Requests today", (row) => number(row.totals.requests), "num"],
   ["Tokens today", (row) => number(row.totals.tokens), "num"],
+  ...(id === null ? [] : ["Cost today"]).map((label): Column<KeyRow> => [
+    label,
+    ({ totals }) => money(totals.cost, currency),
+    "num",
+  ]),
 ];
 
 const HISTORY_ROWS = 10;

@@ -5,6 +5,7 @@ import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { PAGE_ROWS } from "../../domain/keys/key_page.ts";
 import { limitsOf, SETTING_TEXTS } from "../../domain/keys/settings.ts";
+import { spendCsv } from "../../domain/keys/spend_csv.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import {
   changesOf,
@@ -38,8 +39,10 @@ import {
   Table,
   Tabs,
 } from "../parts.tsx";
+import { ownerColumns } from "./owner_columns.tsx";
+import { spendFile, spendLinks, spendQueryOf } from "./spend_links.tsx";
 import { limitFields } from "./limits_view.tsx";
-import { Email, keyName, labelOf, Moment, number, Time } from "../texts.tsx";
+import { Email, keyName, labelOf } from "../texts.tsx";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
 import { behindPassword, EmailField } from "./sign_in_page.tsx";
 import { rangeOf, usageView } from "./usage_page.tsx";
@@ -57,7 +60,12 @@ const ORDERS = [
   ["tokens-30", "Most tokens in 30 days"],
   ["requests-30", "Most requests in 30 days"],
 ] as const;
-const TOP = /^(tokens|requests)-(1|30)$/;
+/** Where models have prices, what was spent, too. */
+const SPEND_ORDERS = [
+  ["cost-1", "Highest cost today"],
+  ["cost-30", "Highest cost in 30 days"],
+] as const;
+const TOP = /^(tokens|requests|cost)-(1|30)$/;
 
 /** A list for operators. */
 interface View<Row> {
@@ -76,7 +84,9 @@ async function showView<Row>(
   const { path } = c.req;
   const search = cleanSearch(c.req.query("search") ?? "");
   const [after = "", top = ""] = [c.req.query("after"), c.req.query("top")];
-  const day = usageDay(c.var.deps.now());
+  const { now, catalog } = c.var.deps;
+  const day = usageDay(now());
+  const hasPrices = catalog.prices.id !== null;
   const { rows, next } = await read({ search, after, rows: PAGE_ROWS, day });
   return (
     <Page
@@ -88,7 +98,12 @@ async function showView<Row>(
       <div class="row between">
         <Tabs label="View" tabs={VIEWS} current={path} to={(view) => view} />
         {path === "/people" && (
-          <Order action={path} name="top" orders={ORDERS} current={top} />
+          <Order
+            action={path}
+            name="top"
+            orders={hasPrices ? [...ORDERS, ...SPEND_ORDERS] : ORDERS}
+            current={top}
+          />
         )}
         <Search action={path} search={search} placeholder={placeholder} />
       </div>
@@ -98,6 +113,9 @@ async function showView<Row>(
         rows={rows}
         columns={columns}
       />
+      {hasPrices && path === "/people" && (
+        <div class="row">{spendLinks("/people/spend.csv", now())}</div>
+      )}
       <Pager
         after={after}
         next={next}
@@ -108,19 +126,22 @@ async function showView<Row>(
 }
 
 const listOwners: Handler = (c) => {
-  const { people, now } = c.var.deps;
+  const { people, now, catalog } = c.var.deps;
   const [, by, days = "1"] = TOP.exec(c.req.query("top") ?? "") ?? [];
   return showView(c, {
     placeholder: "Part of an e-mail address",
-    read: by === "tokens" || by === "requests"
+    read: by === "tokens" || by === "requests" || by === "cost"
       ? () => people.top(by, Number(days))
       : (query) => people.list(query),
-    columns: ownerColumns(now(), days === "1" ? "today" : "in 30 days"),
+    columns: ownerColumns(now(), {
+      used: days === "1" ? "today" : "in 30 days",
+      prices: catalog.prices,
+    }),
   });
 };
 
 const listKeys: Handler = (c) => {
-  const { people, now } = c.var.deps;
+  const { people, now, catalog } = c.var.deps;
   return showView(c, {
     placeholder: "Description, owner, id or last 4",
     read: (query) => people.keys(query),
@@ -136,7 +157,7 @@ const listKeys: Handler = (c) => {
           <Email>{email}</Email>
         </a>
       )],
-      ...stateColumns(now()),
+      ...stateColumns(now(), catalog.prices),
     ],
   });
 };
@@ -160,42 +181,6 @@ const invite: Handler = async (c) => {
   const link = await c.var.deps.operators.invite(operatorOf(c), email);
   return answerLink(c, link);
 };
-
-const ownerColumns = (nowMs: number, used: string): Column<OwnerRow>[] => [
-  [
-    "Owner",
-    ({ account: { ownerId, email } }) => (
-      <a href={`/people/${ownerId}`}>
-        <Email>{email || "First owner"}</Email>
-      </a>
-    ),
-  ],
-  [
-    "Status",
-    ({ account: { isDisabled, isOperator, hasSignedIn } }) => (
-      <span class="row">
-        {isDisabled
-          ? <span class="badge bad">Disabled</span>
-          : hasSignedIn
-          ? <span class="badge good">Active</span>
-          : <span class="badge">Not signed in yet</span>}
-        {isOperator && <span class="badge">Operator</span>}
-      </span>
-    ),
-  ],
-  ["Two-step", ({ account }) => account.totpSecret === null ? "Off" : "On"],
-  ["Created", ({ account }) => <Time ms={account.createdAtMs} as="day" />],
-  [
-    "Last sign-in",
-    ({ account: { signedInAtMs, hasSignedIn } }) =>
-      signedInAtMs === null && hasSignedIn
-        ? <span class="faint">Not recorded</span>
-        : <Moment ms={signedInAtMs} nowMs={nowMs} />,
-  ],
-  ["Keys", ({ keys }) => number(keys), "num"],
-  [`Requests ${used}`, ({ totals }) => number(totals.requests), "num"],
-  [`Tokens ${used}`, ({ totals }) => number(totals.tokens), "num"],
-];
 
 const CHANGES: Readonly<Record<OwnerChange, string>> = {
   reset_password:
@@ -247,7 +232,10 @@ async function showPerson(
       <Table
         caption="Owner"
         rows={[row]}
-        columns={ownerColumns(now(), "today")}
+        columns={ownerColumns(now(), {
+          used: "today",
+          prices: deps.catalog.prices,
+        })}
       />
       <section class="card">
         <h2>Limits of all keys together</h2>
@@ -299,6 +287,13 @@ const exportUsage: Handler = async (c) => {
     "usage.csv",
     usageCsv(redis, { ownerId, key: null }, now()),
   );
+};
+
+const exportSpend: Handler = (c) => {
+  const { redis, people } = c.var.deps;
+  const query = spendQueryOf(c);
+  const lines = spendCsv(redis, people.accounts(), query);
+  return answerCsv(c, spendFile(query), lines);
 };
 
 const change: Handler = async (c) => {
@@ -366,6 +361,7 @@ export const peopleRoutes: Routes = {
   "/people": { GET: listOwners, POST: behindPassword(invite) },
   "/people/new": { GET: inviteForm },
   "/people/keys": { GET: listKeys },
+  "/people/spend.csv": { GET: exportSpend },
   "/people/:id": {
     GET: (c: ConsoleContext) => showPerson(c),
     POST: behindPassword(change),

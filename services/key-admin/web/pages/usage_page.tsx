@@ -13,7 +13,9 @@ import {
   MAIN_COUNTS,
   readFailed,
   readUsage,
+  REQUEST_COUNTS,
 } from "../../domain/keys/usage.ts";
+import { spendCsv } from "../../domain/keys/spend_csv.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import {
   answerCsv,
@@ -25,7 +27,15 @@ import {
 import { findKey, KEYS_OF_OWNER, keyScopeOf, OWN_KEYS } from "../key_scope.ts";
 import { Page } from "../layout.tsx";
 import { type Column, Empty, Facts, Noted, Table, Tabs } from "../parts.tsx";
-import { labelOf, number, Time, unitsText } from "../texts.tsx";
+import {
+  labelOf,
+  money,
+  number,
+  spentText,
+  Time,
+  unitsText,
+} from "../texts.tsx";
+import { spendFile, spendLinks, spendQueryOf } from "./spend_links.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { dayText, type Range, RANGES, UsageCharts } from "./usage_chart.tsx";
 
@@ -50,6 +60,13 @@ const exportUsage: Handler = async (c) => {
   const key = c.req.param("id") === undefined ? null : await findKey(c, scope);
   const name = key === null ? "usage.csv" : `usage-${key.id}.csv`;
   return answerCsv(c, name, usageCsv(redis, { ownerId, key }, now()));
+};
+
+const exportSpend: Handler = (c) => {
+  const { redis } = c.var.deps;
+  const { account } = c.var.signedIn;
+  const query = spendQueryOf(c);
+  return answerCsv(c, spendFile(query), spendCsv(redis, [account], query));
 };
 
 const { listedMax, daysListed } = FAILED_REQUESTS;
@@ -115,6 +132,7 @@ function routesBelow(keys: string): Routes {
 export const usageRoutes: Routes = {
   "/usage": { GET: showUsage },
   "/usage/export.csv": { GET: exportUsage },
+  "/usage/spend.csv": { GET: exportSpend },
   ...routesBelow(OWN_KEYS),
 };
 
@@ -133,14 +151,41 @@ const countsIn = (total: Counts) => [
   ...CACHE_COUNTS.filter((name) => total[name]),
 ];
 
+/** Whether anything was spent, or would have been if it had a price. */
+const hasSpend = (total: Counts): boolean =>
+  Boolean(total.cost || total.unpriced);
+
+/** What was spent, and what belongs to that. */
+function spendFacts(total: Counts, currency: string): Record<string, string> {
+  if (!hasSpend(total)) return {};
+  const { estimatedCost = 0 } = total;
+  const facts: Record<string, string> = { Cost: spentText(total, currency) };
+  if (estimatedCost !== 0) {
+    facts[labelOf("estimatedCost")] = money(estimatedCost, currency);
+  }
+  for (const name of REQUEST_COUNTS) {
+    if (total[name]) facts[labelOf(name)] = number(total[name]);
+  }
+  return facts;
+}
+
 type Row = readonly [name: Child, counts: Counts];
 
 /**
  * A column for each count, and one for all units. Beside units, no tokens are shown
  * instead of 0.
  */
-const countColumns = (head: string, total: Counts): readonly Column<Row>[] => [
+const countColumns = (
+  head: string,
+  total: Counts,
+  currency: string,
+): readonly Column<Row>[] => [
   [head, ([name]) => name],
+  ...(hasSpend(total) ? ["Cost"] : []).map((label): Column<Row> => [
+    label,
+    ([, counts]) => spentText(counts, currency),
+    "num",
+  ]),
   ...countsIn(total).map((name): Column<Row> => [
     labelOf(name),
     ([, { [name]: count = 0, ...others }]) =>
@@ -171,13 +216,12 @@ interface UsageQuery {
 
 /** Totals, charts and tables of a key or of all keys of an owner. */
 export async function usageView(
-  { redis, now }: Pick<ConsoleDeps, "redis" | "now">,
+  { redis, now, catalog }: Pick<ConsoleDeps, "redis" | "now" | "catalog">,
   { ownerId, keyId = null, base, range }: UsageQuery,
 ) {
-  const usage = await readUsage(redis, { ownerId, keyId }, {
-    range,
-    nowMs: now(),
-  });
+  const { currency } = catalog.prices;
+  const nowMs = now();
+  const usage = await readUsage(redis, { ownerId, keyId }, { range, nowMs });
   const { total, models, endpoints, buckets } = usage;
   const { name, unit, head } = RANGES[range];
   const units = unitsIn(total);
@@ -191,13 +235,16 @@ export async function usageView(
           to={(range) => `${base}?range=${range}`}
         />
         <a class="button small" href={`${base}/export.csv`}>Download CSV</a>
+        {base === "/usage" && hasSpend(total) &&
+          spendLinks("/usage/spend.csv", nowMs)}
       </div>
       <Facts
         look="totals"
-        facts={Object.fromEntries(
-          [...countsIn(total), ...units]
-            .map((name) => [labelOf(name), number(total[name] ?? 0)]),
-        )}
+        facts={Object.fromEntries([
+          ...[...countsIn(total), ...units]
+            .map((name) => [labelOf(name), number(total[name] ?? 0)] as const),
+          ...Object.entries(spendFacts(total, currency)),
+        ])}
       />
       {!total.requests && !total.refused
         ? (
@@ -214,13 +261,13 @@ export async function usageView(
               caption="Usage by model, the most used first"
               title={<strong>By model</strong>}
               rows={mostUsed(models, (model) => model, "No known model")}
-              columns={countColumns("Model", total)}
+              columns={countColumns("Model", total, currency)}
             />
             <Table
               caption="Usage by endpoint, the most used first"
               title={<strong>By endpoint</strong>}
               rows={mostUsed(endpoints, labelOf, "No known endpoint")}
-              columns={countColumns("Endpoint", total)}
+              columns={countColumns("Endpoint", total, currency)}
             />
             <details>
               <summary>Show as a table</summary>
@@ -232,7 +279,7 @@ export async function usageView(
                     : dayText(bucket.startMs),
                   bucket,
                 ])}
-                columns={countColumns(head, total)}
+                columns={countColumns(head, total, currency)}
               />
             </details>
           </>

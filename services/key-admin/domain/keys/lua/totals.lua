@@ -2,11 +2,11 @@
 -- owner may have thousands of counters in a month.
 --
 -- KEYS  use:{owner}:…, any number of them
--- Reply requests, tokens
+-- Reply requests, tokens, cost in billionths: exact up to 2^53, 9,007,199 of the currency
 --
--- Constants: REQUESTS PROMPT_TOKENS COMPLETION_TOKENS
+-- Constants: REQUESTS PROMPT_TOKENS COMPLETION_TOKENS COST
 
-local requests, tokens = 0, 0
+local requests, tokens, cost = 0, 0, 0
 for _, key in ipairs(KEYS) do
   local counters = redis.call('HGETALL', key)
   for at = 1, #counters, 2 do
@@ -17,7 +17,9 @@ for _, key in ipairs(KEYS) do
       requests = requests + count
     elseif kind == PROMPT_TOKENS or kind == COMPLETION_TOKENS then
       tokens = tokens + count
+    elseif kind == COST then
+      cost = cost + count
     end
   end
 end
-return { requests, tokens }
+return { requests, tokens, cost }

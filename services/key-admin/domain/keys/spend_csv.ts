@@ -1,0 +1,134 @@
+/** What was spent in a month as a CSV file, by account, key, endpoint and model. */
+import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
+import { KEY_FIELDS } from "@gateway/shared/keys/record";
+import { formatAmount } from "@gateway/shared/money/amount";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { csvHead, csvLine } from "../store/csv.ts";
+import { keysFrom } from "./key_page.ts";
+import { type Counts, lastDays, readRows, type UsageScope } from "./usage.ts";
+
+/** An account, as finance knows it. */
+export interface SpendAccount {
+  readonly ownerId: string;
+  readonly email: string;
+}
+
+/** Of what month, and in what currency. */
+export interface SpendQuery {
+  /** `2026-11`. */
+  readonly month: string;
+  readonly currency: string;
+  readonly nowMs: number;
+}
+
+/**
+ * The months whose usage is still there as a whole, as far as they have passed: the
+ * current one first.
+ */
+export function spendMonths(nowMs: number): string[] {
+  const days = lastDays(USAGE_DAYS_KEPT, nowMs);
+  const months = [...new Set(days.map(monthOf))];
+  const isWhole = (month: string) =>
+    days.includes(`${month.replace("-", "")}01`);
+  return months.filter(isWhole);
+}
+
+const monthOf = (day: string): string =>
+  `${day.slice(0, 4)}-${day.slice(4, 6)}`;
+
+const COUNTED = ["requests", "unpriced", "estimated"] as const;
+const SPENT = ["cost", "estimatedCost"] as const;
+
+/** A line for each key, endpoint and model of these accounts, in bounded memory. */
+export async function* spendCsv(
+  redis: RedisLink,
+  accounts: AsyncIterable<SpendAccount> | Iterable<SpendAccount>,
+  query: SpendQuery,
+): AsyncGenerator<string> {
+  yield csvHead([
+    "month",
+    "account",
+    "account_id",
+    "key_id",
+    "key",
+    "description",
+    "endpoint",
+    "model",
+    "requests",
+    "requests_without_price",
+    "requests_estimated",
+    "cost",
+    "cost_estimated",
+    "currency",
+  ]);
+  for await (const account of accounts) yield* linesOf(redis, account, query);
+}
+
+async function* linesOf(
+  redis: RedisLink,
+  { ownerId, email }: SpendAccount,
+  { month, currency, nowMs }: SpendQuery,
+): AsyncGenerator<string> {
+  const days = lastDays(USAGE_DAYS_KEPT, nowMs)
+    .filter((day) => monthOf(day) === month);
+  const left = await readSums(redis, { ownerId, keyId: null }, days);
+  if (left.size === 0) return;
+  const lines = (sums: Sums, names: readonly string[]) =>
+    [...sums.values()].filter(isSpent).map((sum) =>
+      csvLine([
+        month,
+        email,
+        ownerId,
+        ...names,
+        sum.endpoint,
+        sum.model,
+        ...COUNTED.map((name) => sum.counts[name] ?? 0),
+        ...SPENT.map((name) => formatAmount(sum.counts[name] ?? 0)),
+        currency,
+      ])
+    ).join("");
+  for await (const { keyId, fields } of keysFrom(redis, ownerId)) {
+    const sums = await readSums(redis, { ownerId, keyId }, days);
+    for (const [at, { counts }] of sums) takeAway(left.get(at)?.counts, counts);
+    const { [KEY_FIELDS.hint]: hint, [KEY_FIELDS.description]: text } = fields;
+    yield lines(sums, [keyId, hint ?? "", text ?? ""]);
+  }
+  yield lines(left, ["", "", "deleted keys and Try it"]);
+}
+
+/** What was counted of an endpoint and a model in all of the days. */
+interface Sum {
+  readonly endpoint: string;
+  readonly model: string;
+  readonly counts: Counts;
+}
+type Sums = Map<string, Sum>;
+
+async function readSums(
+  redis: RedisLink,
+  scope: UsageScope,
+  days: readonly string[],
+): Promise<Sums> {
+  const sums: Sums = new Map();
+  const rows = await readRows(redis, scope, days);
+  for (const { endpoint, model, counts } of rows.values()) {
+    const at = `${endpoint} ${model}`;
+    const sum = sums.get(at) ?? { endpoint, model, counts: {} };
+    for (const name of [...COUNTED, ...SPENT]) {
+      sum.counts[name] = (sum.counts[name] ?? 0) + (counts[name] ?? 0);
+    }
+    sums.set(at, sum);
+  }
+  return sums;
+}
+
+/** More may have been counted since the sum was read. */
+function takeAway(from: Counts | undefined, counts: Counts): void {
+  if (from === undefined) return;
+  for (const name of [...COUNTED, ...SPENT]) {
+    from[name] = Math.max(0, (from[name] ?? 0) - (counts[name] ?? 0));
+  }
+}
+
+const isSpent = ({ counts }: Sum): boolean =>
+  [...COUNTED, ...SPENT].some((name) => counts[name]);
