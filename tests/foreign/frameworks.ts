@@ -1,5 +1,6 @@
 // Promise: frameworks that people build agents with do through the gateway, with the
-// simulator behind it, what their documentation shows. Run by `deno task test:foreign`.
+// simulator behind it, what their documentation shows or their own tests demand. Run by
+// `deno task test:foreign`.
 import assert from "node:assert/strict";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { CACHE, installOnce, print, startProcess } from "../support/process.ts";
@@ -15,11 +16,34 @@ interface Framework {
   folder: string;
   /** The packages, with their versions. */
   packages: readonly string[];
-  /** Below `clients/`. */
+  /** Below `clients/`, by whose name its language is known. */
   program: string;
+  /** What runs the program, in place of its language alone. */
+  runner?: string;
 }
 
+/** Their clients live as long as the run, so all tests share one event loop. */
+const ONE_LOOP = "-o asyncio_mode=auto " +
+  "-o asyncio_default_test_loop_scope=session " +
+  "-o asyncio_default_fixture_loop_scope=session";
+/** These fetch a picture from the Internet, or need a plugin to measure time. */
+const NOT_HERE =
+  "-k 'not stream_time and not test_image_inputs and not image_tool_message'";
+
 const FRAMEWORKS: readonly Framework[] = [
+  {
+    name: "LangChain with its standard tests",
+    version: "1.1.9",
+    folder: "langchain",
+    packages: [
+      "langchain-openai==1.7.4",
+      "langchain-anthropic==1.7.10",
+      "langchain-tests==1.1.9",
+      "pytest-asyncio==1.5.0",
+    ],
+    program: "langchain_standard.py",
+    runner: `-m pytest -q -p no:cacheprovider ${ONE_LOOP} ${NOT_HERE}`,
+  },
   {
     name: "AI SDK",
     version: "6.0.326",
@@ -42,17 +66,29 @@ const FRAMEWORKS: readonly Framework[] = [
   },
 ];
 
+const isPython = ({ program }: Framework): boolean => program.endsWith(".py");
+
 /** A shell script that is run once in the cache folder. */
-const installOf = ({ folder, packages }: Framework): string =>
-  `npm install --no-audit --no-fund --silent --ignore-scripts \\
-    --prefix ${folder} ${packages.join(" ")}`;
+function installOf(framework: Framework): string {
+  const { folder, packages } = framework;
+  const names = packages.join(" ");
+  return isPython(framework)
+    ? `python3 -m venv ${folder}
+      ${folder}/bin/python -m pip --quiet --no-input install ${names}`
+    : `npm install --no-audit --no-fund --silent --ignore-scripts \\
+      --prefix ${folder} ${names}`;
+}
 
 /**
  * Node finds packages beside a program, so that is copied to them. Here it is named as a
  * text, because its packages are no dependencies of the project.
  */
-const commandOf = ({ folder, program }: Framework): string =>
-  `cp ${CLIENTS}${program}.txt ${folder}/${program} && exec node ${folder}/${program}`;
+function commandOf(framework: Framework): string {
+  const { folder, program, runner = "" } = framework;
+  return isPython(framework)
+    ? `exec ${folder}/bin/python ${runner} ${CLIENTS}${program}`
+    : `cp ${CLIENTS}${program}.txt ${folder}/${program} && exec node ${folder}/${program}`;
+}
 
 let installed = 0;
 for (const framework of FRAMEWORKS) {
