@@ -133,7 +133,7 @@ Deno.test("the simulator knows the phrases of docs/models.md", () => {
  * error.
  */
 const EVENT =
-  /(?:\blog(?:ger)?\??\.(debug|info|warn|error|notice)|#logSometimes)\(\s*"(\w+)"|\bfailure = "(\w+)"/g;
+  /(?:\blog(?:ger)?\??\.(?<level>debug|info|warn|error|notice)|#logSometimes)\(\s*"(?<logged>\w+)"|\bfailure = "(?<failure>\w+)"/g;
 /** A log call whose event is no literal: the two that pass on one of the above. */
 const PASSED_ON =
   /\blog\??\.(?:debug|info|warn|error|notice)\(\s*([^"\s)]\w*)/g;
@@ -146,8 +146,9 @@ Deno.test("docs/reference/log_events.md lists every event, with its levels and i
   const levels = new Map<string, Set<string>>();
   const services: [event: string, service: string][] = [];
   for (const { path, text } of code) {
-    for (const [, level = "error", passed, failure] of text.matchAll(EVENT)) {
-      const event = passed ?? failure ?? "";
+    for (const { groups = {} } of text.matchAll(EVENT)) {
+      const { level = "error", logged, failure } = groups;
+      const event = logged ?? failure ?? "";
       const known = levels.get(event) ?? new Set();
       levels.set(event, known.add(level === "notice" ? "info" : level));
       const [, service] = /^services\/([^/]+)\//.exec(path) ?? [];

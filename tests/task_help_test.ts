@@ -25,12 +25,20 @@ for (const task of Object.keys(tasks)) {
 }
 
 const COMMANDS = [
-  ["deno task up", "gateway", "task", "--quiet", "up"],
-  ["edge-auth", "edge-auth", "run", "-A", "services/edge-auth/main.ts"],
-] as const;
-for (const [what, name, ...args] of COMMANDS) {
-  Deno.test(`${what} --version prints the version only, without a configuration`, async () => {
+  {
+    command: "deno task up",
+    program: "gateway",
+    args: ["task", "--quiet", "up"],
+  },
+  {
+    command: "edge-auth",
+    program: "edge-auth",
+    args: ["run", "-A", "services/edge-auth/main.ts"],
+  },
+];
+for (const { command, program, args } of COMMANDS) {
+  Deno.test(`${command} --version prints the version only, without a configuration`, async () => {
     const out = await printed(...args, "--version");
-    assert.equal(out, `${versionLine(name)}\n`);
+    assert.equal(out, `${versionLine(program)}\n`);
   });
 }

@@ -136,58 +136,100 @@ const startServer = () =>
   });
 
 /** A model with one backend, and how the line about it ends. */
-type Row = [id: string, backend: object, says: RegExp, more?: object];
+interface Row {
+  id: string;
+  backend: object;
+  /** What its line says. */
+  expected: RegExp;
+  /** Further members of the model. */
+  more?: object;
+}
 
-function rowsAt(url: string): Row[] {
+const ANSWERS = /: answers in \d+ ms$/;
+
+const KEY = { api_key_env: "GOOD_KEY" };
+
+/** Backends that answer. */
+function goodRows(url: string): Row[] {
+  return [
+    {
+      id: "fine",
+      backend: backend(url, KEY),
+      expected: ANSWERS,
+    },
+    {
+      id: "same",
+      backend: backend(url, KEY),
+      expected: ANSWERS,
+    },
+    {
+      id: "vectors",
+      backend: backend(url, KEY),
+      expected: ANSWERS,
+      more: { kind: "embedding" },
+    },
+    {
+      id: "order",
+      backend: backend(url, KEY),
+      expected: ANSWERS,
+      more: { kind: "rerank" },
+    },
+    {
+      id: "agent",
+      backend: backend(url, { ...KEY, speaks: ["messages"], model: "m" }),
+      expected: ANSWERS,
+    },
+    {
+      id: "painter",
+      backend: backend(url, KEY),
+      expected: /: answers to GET \/models; a request would cost/,
+      more: { kind: "image" },
+    },
+  ];
+}
+
+/** Backends with a fault each. */
+function faultyRows(url: string): Row[] {
   const at = (path: string) => url.replace("/v1", path);
-  const key = { api_key_env: "GOOD_KEY" };
   const quick = { deadlines: { first_token_ms: 200 } };
   const dead = `http://127.0.0.1:${freePort()}/v1`;
   return [
-    ["fine", backend(url, key), /: answers in \d+ ms$/],
-    ["same", backend(url, key), /: answers in \d+ ms$/],
-    [
-      "unknown",
-      backend(url, { ...key, model: "unknown" }),
-      /: answers 404 to POST \/chat\/completions: .*does not have this model: .*'unknown' does not exist$/,
-    ],
-    [
-      "refused",
-      backend(url, { api_key_env: "BAD_KEY" }),
-      /: 401, check the key in BAD_KEY$/,
-    ],
-    [
-      "keyless",
-      backend(url),
-      /: 401, it wants a key: set UPSTREAM_API_KEY, or api_key_env/,
-    ],
-    [
-      "moved",
-      backend(at("/moved"), key),
-      /: redirects to https:\/\/x.test\/, which is not followed/,
-    ],
-    [
-      "hangs",
-      backend(at("/hang"), { ...key, ...quick }),
-      /: no answer in 0.2 s$/,
-    ],
-    ["garbage", backend(at("/garbage"), key), /: answers, but not in HTTP$/],
-    ["dead", backend(dead, key), /: not reachable \(connection refused\)$/],
-    ["vectors", backend(url, key), /: answers in \d+ ms$/, {
-      kind: "embedding",
-    }],
-    ["order", backend(url, key), /: answers in \d+ ms$/, { kind: "rerank" }],
-    [
-      "agent",
-      backend(url, { ...key, speaks: ["messages"], model: "m" }),
-      /: answers in \d+ ms$/,
-    ],
-    [
-      "painter",
-      backend(url, key),
-      /: answers to GET \/models; a request would cost/,
-      { kind: "image" },
-    ],
+    {
+      id: "unknown",
+      backend: backend(url, { ...KEY, model: "unknown" }),
+      expected:
+        /: answers 404 to POST \/chat\/completions: .*does not have this model: .*'unknown' does not exist$/,
+    },
+    {
+      id: "refused",
+      backend: backend(url, { api_key_env: "BAD_KEY" }),
+      expected: /: 401, check the key in BAD_KEY$/,
+    },
+    {
+      id: "keyless",
+      backend: backend(url),
+      expected: /: 401, it wants a key: set UPSTREAM_API_KEY, or api_key_env/,
+    },
+    {
+      id: "moved",
+      backend: backend(at("/moved"), KEY),
+      expected: /: redirects to https:\/\/x.test\/, which is not followed/,
+    },
+    {
+      id: "hangs",
+      backend: backend(at("/hang"), { ...KEY, ...quick }),
+      expected: /: no answer in 0.2 s$/,
+    },
+    {
+      id: "garbage",
+      backend: backend(at("/garbage"), KEY),
+      expected: /: answers, but not in HTTP$/,
+    },
+    {
+      id: "dead",
+      backend: backend(dead, KEY),
+      expected: /: not reachable \(connection refused\)$/,
+    },
   ];
 }
 
@@ -209,18 +251,18 @@ Deno.test("of a pool, each key is tried by itself", async () => {
 
 Deno.test("each server is sent one tiny request, and what came back is said", async () => {
   await using server = startServer();
-  const rows = rowsAt(server.baseUrl);
-  const models = rows.map(([id, backend, , more]) => (
+  const rows = [...goodRows(server.baseUrl), ...faultyRows(server.baseUrl)];
+  const models = rows.map(({ id, backend, more }) => (
     { id, backends: [backend], ...more }
   ));
   const env = { GOOD_KEY: "good", BAD_KEY: "bad" };
   const { code, lines } = await checked({ models }, { env, asks: true });
   assert.equal(code, 69);
-  for (const [id, , says] of rows) {
+  for (const { id, expected } of rows) {
     const line = lines.find((line) => line.startsWith(`  ${id} -> `));
     // The same model of the same server is asked once.
     if (id === "same") assert.equal(line, undefined);
-    else assert.match(line ?? assert.fail(id), says);
+    else assert.match(line ?? assert.fail(id), expected);
   }
   const asked = server.requests.filter(({ path }) => path.startsWith("/v1/"))
     .map(({ path, body }) => `${path} ${body}`);

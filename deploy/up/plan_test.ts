@@ -35,17 +35,21 @@ Deno.test("a service may read only files that its variables name; only chat work
   const files = [`${ROOT}/services`, `${ROOT}/shared`];
   files.push("/etc/pki/ca.pem", "/run/secrets/redis");
   const keys = ["/run/secrets/hosted", "/run/keys"];
-  const cases: [name: ProgramName, readable: string[], redis?: string][] = [
-    ["edge-auth", files, "redis://redis"],
-    ["media-worker", [...files, ...keys]],
-    ["chat-worker", [...files, "/run/secrets/upstream", ...keys]],
-  ];
-  for (const [name, readable, redis] of cases) {
+  const cases: { name: ProgramName; readable: string[]; redisUrl?: string }[] =
+    [
+      { name: "edge-auth", readable: files, redisUrl: "redis://redis" },
+      { name: "media-worker", readable: [...files, ...keys] },
+      {
+        name: "chat-worker",
+        readable: [...files, "/run/secrets/upstream", ...keys],
+      },
+    ];
+  for (const { name, readable, redisUrl } of cases) {
     const { args, env } = serviceProgram(context, name);
     assert.ok(args.includes(`--allow-read=${readable.join()}`), args.join(" "));
     const key = name === "chat-worker" ? "secret" : undefined;
     assert.equal(env.UPSTREAM_API_KEY, key);
-    assert.equal(env.REDIS_URL, redis);
+    assert.equal(env.REDIS_URL, redisUrl);
     // A URL from a file is passed on as a URL.
     const nats = [env.NATS_URL, env.NATS_URL_FILE];
     assert.deepEqual(nats, ["nats://nats", undefined]);

@@ -59,17 +59,32 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
 Deno.test("configFrom() knows models without their keys, and assumes the simulator without a model server", () => {
   const MODEL_SIMULATOR_URL = "http://127.0.0.1:8090/v1";
   const UPSTREAM_BASE_URL = "http://127.0.0.1:8000/v1";
-  const rows: [isSimulated: boolean, Record<string, string>, model?: string][] =
-    [
-      [false, {}],
-      [true, { MODEL_SIMULATOR_URL }, "neutral-3.7-plus"],
-      [false, { MODEL_SIMULATOR_URL, UPSTREAM_BASE_URL }, "neutral-3.7-plus"],
-      [false, { MODEL_SIMULATOR_URL, MODELS_FILE: "models.json" }, "a"],
-    ];
+  const rows: {
+    isSimulated: boolean;
+    variables: Record<string, string>;
+    model?: string;
+  }[] = [
+    { isSimulated: false, variables: {} },
+    {
+      isSimulated: true,
+      variables: { MODEL_SIMULATOR_URL },
+      model: "neutral-3.7-plus",
+    },
+    {
+      isSimulated: false,
+      variables: { MODEL_SIMULATOR_URL, UPSTREAM_BASE_URL },
+      model: "neutral-3.7-plus",
+    },
+    {
+      isSimulated: false,
+      variables: { MODEL_SIMULATOR_URL, MODELS_FILE: "models.json" },
+      model: "a",
+    },
+  ];
   const backend = { type: "openai", base_url: "http://a/v1", model: "m" };
   const withKey = { ...backend, api_key_env: "NOT_SET_HERE" };
   const file = JSON.stringify({ models: [{ id: "a", backends: [withKey] }] });
-  for (const [isSimulated, variables, model] of rows) {
+  for (const { isSimulated, variables, model } of rows) {
     const config = configFrom(variables, () => file);
     assert.equal(config.isSimulated, isSimulated);
     const [id] = config.catalog?.keys() ?? [];

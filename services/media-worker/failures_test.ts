@@ -32,17 +32,17 @@ import {
   TRANSCRIPTION,
 } from "./server_fixture.ts";
 
-type Failure = [
-  name: string,
-  reply: Iterable<Step>,
+type Failure = {
+  name: string;
+  reply: Iterable<Step>;
   more?: {
     change?: object;
     deadlines?: Partial<BackendConfig["deadlines"]>;
     message?: RegExp;
     /** The parts that were passed on before: events, or bytes. */
     parts?: number;
-  },
-];
+  };
+};
 type Failures = { readonly [fault: string]: readonly Failure[] };
 
 const STREAM = { change: SSE };
@@ -90,51 +90,94 @@ function* endlessSound(): Iterable<Step> {
 
 const speech: Failures = {
   request: [
-    ["a refusal", jsonResponse({ detail: "Too fast" }, { status: 422 }), {
-      message: /^Too fast$/,
-    }],
+    {
+      name: "a refusal",
+      reply: jsonResponse({ detail: "Too fast" }, { status: 422 }),
+      more: {
+        message: /^Too fast$/,
+      },
+    },
   ],
   server_error: [
-    ["an error with status 200", jsonResponse({ error }), NO_GPU],
-    ["vLLM-Omni's error event", sse(sound(), broken), AFTER],
-    [
-      "an error event without a sound before",
-      sse(named({ type: "error" })),
-    ],
+    {
+      name: "an error with status 200",
+      reply: jsonResponse({ error }),
+      more: NO_GPU,
+    },
+    {
+      name: "vLLM-Omni's error event",
+      reply: sse(sound(), broken),
+      more: AFTER,
+    },
+    {
+      name: "an error event without a sound before",
+      reply: sse(named({ type: "error" })),
+    },
   ],
   invalid: [
-    ["a page", page],
-    ["sound in an unknown coding", [
-      head("200 OK\r\ncontent-encoding: compress\r\ncontent-length: 1", "a"),
-    ]],
-    ["an event that is not JSON", sse(event("garbage"))],
+    { name: "a page", reply: page },
+    {
+      name: "sound in an unknown coding",
+      reply: [
+        head("200 OK\r\ncontent-encoding: compress\r\ncontent-length: 1", "a"),
+      ],
+    },
+    { name: "an event that is not JSON", reply: sse(event("garbage")) },
   ],
   unsupported: [
-    ["JSON without sound", jsonResponse({ ok: true })],
-    ["sound that is not base64", sse(sound(), sound("*")), AFTER],
-    ["an event beyond the bound", endlessEvent],
+    { name: "JSON without sound", reply: jsonResponse({ ok: true }) },
+    {
+      name: "sound that is not base64",
+      reply: sse(sound(), sound("*")),
+      more: AFTER,
+    },
+    { name: "an event beyond the bound", reply: endlessEvent },
   ],
-  redirect: [["a redirect", redirect]],
+  redirect: [{ name: "a redirect", reply: redirect }],
   truncated: [
-    ["no sound", [typed("audio/mpeg"), lastChunk]],
-    ["less sound than announced", cut(9, FIRST), AFTER],
-    ["events that are cut", [...heardEvents, cutEvent, CLOSE], AFTER],
-    ["events without a last one", sse(sound(), event("[DONE]")), AFTER],
+    { name: "no sound", reply: [typed("audio/mpeg"), lastChunk] },
+    { name: "less sound than announced", reply: cut(9, FIRST), more: AFTER },
+    {
+      name: "events that are cut",
+      reply: [...heardEvents, cutEvent, CLOSE],
+      more: AFTER,
+    },
+    {
+      name: "events without a last one",
+      reply: sse(sound(), event("[DONE]")),
+      more: AFTER,
+    },
   ],
   timeout: [
-    ["no sound after the head", [typed("audio/mpeg"), STALL], {
-      deadlines: PATIENCE,
-    }],
-    ["nothing but comments", [streamHead(), ...comments], {
-      deadlines: { ...PATIENCE, between_tokens_ms: 100 },
-    }],
-    ["sound that stalls", [...heard, STALL], STALLED],
-    ["events that stall", [...heardEvents, STALL], STALLED],
+    {
+      name: "no sound after the head",
+      reply: [typed("audio/mpeg"), STALL],
+      more: {
+        deadlines: PATIENCE,
+      },
+    },
+    {
+      name: "nothing but comments",
+      reply: [streamHead(), ...comments],
+      more: {
+        deadlines: { ...PATIENCE, between_tokens_ms: 100 },
+      },
+    },
+    { name: "sound that stalls", reply: [...heard, STALL], more: STALLED },
+    {
+      name: "events that stall",
+      reply: [...heardEvents, STALL],
+      more: STALLED,
+    },
   ],
-  deadline: [["sound without end", endlessSound(), {
-    parts: NaN,
-    deadlines: { total_ms: 150 },
-  }]],
+  deadline: [{
+    name: "sound without end",
+    reply: endlessSound(),
+    more: {
+      parts: NaN,
+      deadlines: { total_ms: 150 },
+    },
+  }],
 };
 
 const partial = named({
@@ -149,40 +192,63 @@ const unsafe = { message: "Unsafe", type: "invalid_request_error" };
 
 const pictures: Failures = {
   request: [
-    ["an error with status 200", jsonResponse({ error: unsafe }), {
-      message: /^Unsafe$/,
-    }],
+    {
+      name: "an error with status 200",
+      reply: jsonResponse({ error: unsafe }),
+      more: {
+        message: /^Unsafe$/,
+      },
+    },
   ],
   server_error: [
-    ["an error event after a picture", [...drawn, chunk(event({ error }))], {
-      ...DRAWN,
-      ...NO_GPU,
-    }],
+    {
+      name: "an error event after a picture",
+      reply: [...drawn, chunk(event({ error }))],
+      more: {
+        ...DRAWN,
+        ...NO_GPU,
+      },
+    },
   ],
   invalid: [
-    ["a page", page],
-    ["garbage", jsonResponse("garbage")],
+    { name: "a page", reply: page },
+    { name: "garbage", reply: jsonResponse("garbage") },
   ],
   unsupported: [
-    ["a document without data", jsonResponse({ images: [] })],
-    ["a picture without data", json([{}])],
-    ["a picture that is not base64", json([{ b64_json: "*" }])],
-    ["a picture with padding in the middle", json([{ b64_json: "aa=a" }])],
-    ["a document beyond the bound", endless("application/json")],
-    ["an event beyond the bound", endless("text/event-stream"), STREAM],
+    { name: "a document without data", reply: jsonResponse({ images: [] }) },
+    { name: "a picture without data", reply: json([{}]) },
+    { name: "a picture that is not base64", reply: json([{ b64_json: "*" }]) },
+    {
+      name: "a picture with padding in the middle",
+      reply: json([{ b64_json: "aa=a" }]),
+    },
+    { name: "a document beyond the bound", reply: endless("application/json") },
+    {
+      name: "an event beyond the bound",
+      reply: endless("text/event-stream"),
+      more: STREAM,
+    },
   ],
   truncated: [
-    ["no picture", json([])],
-    ["no finished picture", sse(partial, event("[DONE]")), DRAWN],
-    ["no finished picture for a document", sse(partial)],
+    { name: "no picture", reply: json([]) },
+    {
+      name: "no finished picture",
+      reply: sse(partial, event("[DONE]")),
+      more: DRAWN,
+    },
+    { name: "no finished picture for a document", reply: sse(partial) },
   ],
   timeout: [
-    ["no event after the head", [streamHead(), chunk(": ping\n\n"), STALL], {
-      ...PARTLY,
-      deadlines: PATIENCE,
-    }],
+    {
+      name: "no event after the head",
+      reply: [streamHead(), chunk(": ping\n\n"), STALL],
+      more: {
+        ...PARTLY,
+        deadlines: PATIENCE,
+      },
+    },
   ],
-  deadline: [["no document", [STALL], SOON_OVER]],
+  deadline: [{ name: "no document", reply: [STALL], more: SOON_OVER }],
 };
 
 const SAID = { ...STREAM, parts: 1 };
@@ -192,24 +258,43 @@ const ofVllm = event({ choices: [{ delta: { content: "H" } }] });
 
 const transcriptions: Failures = {
   server_error: [
-    ["an error with status 200", jsonResponse({ error: { message: "OOM" } })],
+    {
+      name: "an error with status 200",
+      reply: jsonResponse({ error: { message: "OOM" } }),
+    },
   ],
   invalid: [
-    ["a page", page],
+    { name: "a page", reply: page },
   ],
   unsupported: [
-    ["JSON without a text", jsonResponse({ words: [] })],
-    ["a text beyond the bound", endless("text/plain")],
-    ["an event beyond the bound", endless("text/event-stream"), STREAM],
+    { name: "JSON without a text", reply: jsonResponse({ words: [] }) },
+    { name: "a text beyond the bound", reply: endless("text/plain") },
+    {
+      name: "an event beyond the bound",
+      reply: endless("text/event-stream"),
+      more: STREAM,
+    },
   ],
   truncated: [
-    ["events without a last one", [...said(delta), lastChunk], SAID],
-    ["events of vLLM that are cut", [...said(ofVllm), CLOSE], SAID],
+    {
+      name: "events without a last one",
+      reply: [...said(delta), lastChunk],
+      more: SAID,
+    },
+    {
+      name: "events of vLLM that are cut",
+      reply: [...said(ofVllm), CLOSE],
+      more: SAID,
+    },
   ],
   timeout: [
-    ["no event", [streamHead(), STALL], { ...STREAM, deadlines: PATIENCE }],
+    {
+      name: "no event",
+      reply: [streamHead(), STALL],
+      more: { ...STREAM, deadlines: PATIENCE },
+    },
   ],
-  deadline: [["no text", [STALL], SOON_OVER]],
+  deadline: [{ name: "no text", reply: [STALL], more: SOON_OVER }],
 };
 
 interface Kind {
@@ -237,7 +322,7 @@ const files = [
 
 for (const { kind, request, made, failures } of kinds) {
   for (const [fault, cases] of Object.entries(failures)) {
-    for (const [name, reply, more = {}] of cases) {
+    for (const { name, reply, more = {} } of cases) {
       Deno.test(`${kind} fail with ${fault} for ${name}`, async () => {
         await using r = startServer(() => reply, {
           deadlines: more.deadlines,

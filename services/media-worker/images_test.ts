@@ -57,58 +57,68 @@ const json = (data: unknown, more: object = {}) =>
   jsonResponse({ created: 5, data, ...more });
 const one = [{ b64_json }];
 
-Deno.test("a server is sent what the client chose, and asked for base64", async () => {
-  const plain = { model: "theirs", prompt: "A red fox" };
-  const asked = { ...plain, response_format: "b64_json" };
-  const chosen = {
-    n: 3,
-    negative_prompt: "blue",
-    seed: 7,
-    num_inference_steps: 9,
-    size: "64x64",
-    quality: "hd",
-    background: "opaque",
-    output_format: "webp",
-    output_compression: 0,
-    moderation: "low",
-    style: "vivid",
-    user: "u",
-  };
-  const auto = "auto" as const;
-  const rows: [
-    change: Partial<ImageRequest>,
-    members: Partial<BackendConfig>,
-    sent: object,
-  ][] = [
-    [{ fields: chosen }, {}, { ...asked, ...chosen }],
-    [
-      {
-        fields: {
-          size: auto,
-          quality: auto,
-          background: auto,
-          moderation: auto,
-        },
+const PLAIN = { model: "theirs", prompt: "A red fox" };
+const ASKED = { ...PLAIN, response_format: "b64_json" };
+const CHOSEN = {
+  n: 3,
+  negative_prompt: "blue",
+  seed: 7,
+  num_inference_steps: 9,
+  size: "64x64",
+  quality: "hd",
+  background: "opaque",
+  output_format: "webp",
+  output_compression: 0,
+  moderation: "low",
+  style: "vivid",
+  user: "u",
+};
+const AUTO = "auto" as const;
+/** What a client asks for, and what its server is sent. */
+const GENERATIONS: {
+  change: Partial<ImageRequest>;
+  members: Partial<BackendConfig>;
+  body: object;
+}[] = [
+  { change: { fields: CHOSEN }, members: {}, body: { ...ASKED, ...CHOSEN } },
+  {
+    change: {
+      fields: {
+        size: AUTO,
+        quality: AUTO,
+        background: AUTO,
+        moderation: AUTO,
       },
-      {},
-      asked,
-    ],
-    [{ format: "url" }, {}, asked],
-    [{ format: "file" }, {}, { ...plain, response_format: "file" }],
-    [SSE, {}, asked],
-    [partly(0), { image_format_field: "none" }, plain],
-    [partly(1), {}, {
-      ...asked,
+    },
+    members: {},
+    body: ASKED,
+  },
+  { change: { format: "url" }, members: {}, body: ASKED },
+  {
+    change: { format: "file" },
+    members: {},
+    body: { ...PLAIN, response_format: "file" },
+  },
+  { change: SSE, members: {}, body: ASKED },
+  { change: partly(0), members: { image_format_field: "none" }, body: PLAIN },
+  {
+    change: partly(1),
+    members: {},
+    body: {
+      ...ASKED,
       stream: true,
       partial_images: 1,
-    }],
-  ];
-  for (const [change, members, sent] of rows) {
+    },
+  },
+];
+
+Deno.test("a server is sent what the client chose, and asked for base64", async () => {
+  for (const { change, members, body } of GENERATIONS) {
     await using r = startServer(() => json(one), members);
     await r.run({ ...IMAGE, ...change });
     const { method, path, ...request } = await r.peer.request(1);
     assert.equal(`${method} ${path}`, "POST /v1/images/generations");
-    assert.deepEqual(JSON.parse(request.body), sent);
+    assert.deepEqual(JSON.parse(request.body), body);
   }
 });
 

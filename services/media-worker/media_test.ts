@@ -119,15 +119,23 @@ function* many(start: Step, each: Step, end: Step): Iterable<Step> {
   for (let index = 0; index < 2_000; index++) yield each;
   yield end;
 }
-const endless: [
-  name: string,
-  request: MediaRequest,
-  reply: [start: Step, each: Step, end: Step],
-][] = [
-  ["sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
-  ["pictures", drawn, [streamHead(), chunk(partial), chunk(completed)]],
+const endless: {
+  name: string;
+  request: MediaRequest;
+  reply: [start: Step, each: Step, end: Step];
+}[] = [
+  {
+    name: "sound",
+    request: SPEECH,
+    reply: [typed("audio/mpeg"), chunk(SOUND), lastChunk],
+  },
+  {
+    name: "pictures",
+    request: drawn,
+    reply: [streamHead(), chunk(partial), chunk(completed)],
+  },
 ];
-for (const [name, request, reply] of endless) {
+for (const { name, request, reply } of endless) {
   Deno.test(`${name} are read as fast as the client takes them, and no deadline but the total counts meanwhile`, async () => {
     const deadlines = { between_tokens_ms: 400 };
     await using r = startServer(() => many(...reply), { deadlines });

@@ -38,27 +38,31 @@ Deno.test("a server is sent what the client chose, and always the format", async
   const sung = { speed: "0.5", instructions: "Sing", x: [{ y: null }] };
   const pcm = { format: "pcm" };
   const inPcm = { ...plain, response_format: "pcm" };
-  const rows: [
-    change: Partial<media.SpeechRequest>,
-    members: Partial<BackendConfig>,
-    sent: object,
-  ][] = [
-    [{ ...pcm, fields: sung }, members, {
-      model: "theirs",
-      input,
-      response_format: "pcm",
-      ...sung,
-    }],
-    [SSE, {}, { ...plain, stream_format: "sse" }],
-    [pcm, {}, inPcm],
-    [pcm, members, { ...inPcm, stream_format: "audio" }],
+  const rows: {
+    change: Partial<media.SpeechRequest>;
+    members: Partial<BackendConfig>;
+    body: object;
+  }[] = [
+    {
+      change: { ...pcm, fields: sung },
+      members,
+      body: {
+        model: "theirs",
+        input,
+        response_format: "pcm",
+        ...sung,
+      },
+    },
+    { change: SSE, members: {}, body: { ...plain, stream_format: "sse" } },
+    { change: pcm, members: {}, body: inPcm },
+    { change: pcm, members, body: { ...inPcm, stream_format: "audio" } },
   ];
-  for (const [change, members, sent] of rows) {
+  for (const { change, members, body } of rows) {
     await using r = startServer(() => [head("200 OK", "x"), CLOSE], members);
     await r.run({ ...SPEECH, ...change });
     const request = await r.peer.request(1);
     assert.equal(`${request.method} ${request.path}`, "POST /v1/audio/speech");
-    assert.deepEqual(request.json(), sent);
+    assert.deepEqual(request.json(), body);
   }
 });
 

@@ -126,7 +126,7 @@ Deno.test("the states of a video are converted to one form", async () => {
   }
 });
 
-type Fault = [what: string, request: VideoRequest, reply: Step[]];
+type Fault = { name: string; request: VideoRequest; reply: Step[] };
 const part = (type: string) =>
   modelAnswers.head(
     `200 OK\r\ncontent-type: ${type}\r\ncontent-length: 99`,
@@ -136,59 +136,107 @@ const queued = { status: "queued" };
 const refused = { message: "Bad", type: "invalid_request_error" };
 const faults: { [code: string]: Fault[] } = {
   upstream_invalid: [
-    ["garbage", create, json("<html>")],
-    ["no status", create, json({ id: "v" })],
-    ["an unknown status", retrieve, json({ id: "v", status: "odd" })],
-    ["no id", create, json(queued)],
-    ["a path as id", create, json({ ...queued, id: ".." })],
-    [
-      "an id for no address",
-      create,
-      json('{"id":"\\ud800","status":"queued"}'),
-    ],
-    ["too much", retrieve, json({ ...queued, x: "x".repeat(300_000) })],
-    ["a page instead of a film", content, [
-      modelAnswers.typed("text/html"),
-      modelAnswers.chunk("<p>abc"),
-      modelAnswers.lastChunk,
-    ]],
-    ["an error under the label of a film", content, [
-      modelAnswers.typed("video/mp4"),
-      modelAnswers.chunk('{"detail":"Gone"}'),
-      modelAnswers.lastChunk,
-    ]],
+    { name: "garbage", request: create, reply: json("<html>") },
+    { name: "no status", request: create, reply: json({ id: "v" }) },
+    {
+      name: "an unknown status",
+      request: retrieve,
+      reply: json({ id: "v", status: "odd" }),
+    },
+    { name: "no id", request: create, reply: json(queued) },
+    {
+      name: "a path as id",
+      request: create,
+      reply: json({ ...queued, id: ".." }),
+    },
+    {
+      name: "an id for no address",
+      request: create,
+      reply: json('{"id":"\\ud800","status":"queued"}'),
+    },
+    {
+      name: "too much",
+      request: retrieve,
+      reply: json({ ...queued, x: "x".repeat(300_000) }),
+    },
+    {
+      name: "a page instead of a film",
+      request: content,
+      reply: [
+        modelAnswers.typed("text/html"),
+        modelAnswers.chunk("<p>abc"),
+        modelAnswers.lastChunk,
+      ],
+    },
+    {
+      name: "an error under the label of a film",
+      request: content,
+      reply: [
+        modelAnswers.typed("video/mp4"),
+        modelAnswers.chunk('{"detail":"Gone"}'),
+        modelAnswers.lastChunk,
+      ],
+    },
   ],
   invalid_request: [
-    ["an error with 200", create, json({ error: refused })],
-    ["FastAPI's detail", create, json({ detail: "Bad size" }, 422)],
-    ["no remix", remix, json({ detail: "Not Found" }, 404)],
-    ["no method for remix", remix, json({}, 405)],
-    ["a range beyond the end", content, json({}, 416)],
+    {
+      name: "an error with 200",
+      request: create,
+      reply: json({ error: refused }),
+    },
+    {
+      name: "FastAPI's detail",
+      request: create,
+      reply: json({ detail: "Bad size" }, 422),
+    },
+    {
+      name: "no remix",
+      request: remix,
+      reply: json({ detail: "Not Found" }, 404),
+    },
+    { name: "no method for remix", request: remix, reply: json({}, 405) },
+    { name: "a range beyond the end", request: content, reply: json({}, 416) },
   ],
   not_found: [
-    ["no such video", retrieve, json({ detail: "Video not found" }, 404)],
-    ["nothing to delete", remove, json({}, 404)],
-    ["no method to delete", remove, json({}, 405)],
-    ["no way to delete", remove, json({}, 501)],
+    {
+      name: "no such video",
+      request: retrieve,
+      reply: json({ detail: "Video not found" }, 404),
+    },
+    { name: "nothing to delete", request: remove, reply: json({}, 404) },
+    { name: "no method to delete", request: remove, reply: json({}, 405) },
+    { name: "no way to delete", request: remove, reply: json({}, 501) },
   ],
   upstream_timeout: [
-    ["a film that stalls", content, [part("video/mp4"), modelAnswers.STALL]],
+    {
+      name: "a film that stalls",
+      request: content,
+      reply: [part("video/mp4"), modelAnswers.STALL],
+    },
   ],
   upstream_truncated: [
-    ["a film that is cut", content, [part("video/mp4"), modelAnswers.CLOSE]],
+    {
+      name: "a film that is cut",
+      request: content,
+      reply: [part("video/mp4"), modelAnswers.CLOSE],
+    },
   ],
-  upstream_error: [["a failed deletion", remove, json({}, 500)]],
+  upstream_error: [{
+    name: "a failed deletion",
+    request: remove,
+    reply: json({}, 500),
+  }],
 };
 
 for (const [code, cases] of Object.entries(faults)) {
   Deno.test(`a wrong answer about a video becomes the error ${code}`, async () => {
-    for (const [what, request, reply] of cases) {
+    for (const { name, request, reply } of cases) {
       await using r = startServer(() => reply, {
         deadlines: { first_token_ms: 200, between_tokens_ms: 200 },
       });
       const { error } = await r.run(request);
-      assert.ok(error instanceof UpstreamError, what);
-      assert.equal(error.code, code, what);
+      assert.ok(error instanceof UpstreamError, name);
+      assert.equal(error.code, code, name);
     }
   });
 }

@@ -77,15 +77,19 @@ Deno.test("a wrong request is refused as model servers do", async () => {
   const response_format = { type: "json_schema", json_schema };
   const strict = { name: "x", strict: true, parameters: open };
   const tools = [{ type: "function", function: strict }];
-  const cases: [change: object, status: number, param: string][] = [
-    [{ model: "gpt-9" }, 404, "model"],
-    [{ messages: [{ role: "king", content: "" }] }, 400, "messages[0].role"],
-    [{ temperature: 2.1 }, 400, "temperature"],
-    [{ tool_choice: "required" }, 400, "tool_choice"],
-    [{ response_format }, 400, "response_format"],
-    [{ tools }, 400, "tools[0].function.parameters"],
+  const cases: { change: object; status: number; param: string }[] = [
+    { change: { model: "gpt-9" }, status: 404, param: "model" },
+    {
+      change: { messages: [{ role: "king", content: "" }] },
+      status: 400,
+      param: "messages[0].role",
+    },
+    { change: { temperature: 2.1 }, status: 400, param: "temperature" },
+    { change: { tool_choice: "required" }, status: 400, param: "tool_choice" },
+    { change: { response_format }, status: 400, param: "response_format" },
+    { change: { tools }, status: 400, param: "tools[0].function.parameters" },
   ];
-  for (const [change, status, param] of cases) {
+  for (const { change, status, param } of cases) {
     const response = await simulator.chat({ ...change });
     const { error } = await response.json();
     assert.equal(response.status, status, JSON.stringify(error));

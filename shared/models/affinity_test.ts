@@ -60,20 +60,20 @@ Deno.test("when a server goes, only its own sessions move", () => {
   }
 });
 
-const FULL: [running: number[], weights: number[], full: number[]][] = [
-  [[0, 0], [1, 1], []],
+const FULL: { running: number[]; weights: number[]; full: number[] }[] = [
+  { running: [0, 0], weights: [1, 1], full: [] },
   // One request alone may stay where its session is.
-  [[1, 0], [1, 1], []],
-  [[2, 0], [1, 1], [0]],
-  [[7, 2, 2, 1], [1, 1, 1, 1], [0]],
-  [[5, 5, 1, 1], [1, 1, 1, 1], [0, 1]],
-  [[3, 1], [3, 1], []],
-  [[1, 3], [3, 1], [1]],
-  [[100, 100, 100], [1, 1, 1], []],
-  [[130, 100, 70], [1, 1, 1], [0]],
+  { running: [1, 0], weights: [1, 1], full: [] },
+  { running: [2, 0], weights: [1, 1], full: [0] },
+  { running: [7, 2, 2, 1], weights: [1, 1, 1, 1], full: [0] },
+  { running: [5, 5, 1, 1], weights: [1, 1, 1, 1], full: [0, 1] },
+  { running: [3, 1], weights: [3, 1], full: [] },
+  { running: [1, 3], weights: [3, 1], full: [1] },
+  { running: [100, 100, 100], weights: [1, 1, 1], full: [] },
+  { running: [130, 100, 70], weights: [1, 1, 1], full: [0] },
 ];
 
-for (const [running, weights, full] of FULL) {
+for (const { running, weights, full } of FULL) {
   Deno.test(`fullOf() of ${running} with the weights ${weights} is ${full}`, () => {
     const candidates = running.map((each, index) => (
       { seed: index, running: each, weight: weights[index] ?? 1 }

@@ -5,8 +5,13 @@ import { SteadyClock } from "./clock.ts";
 Deno.test("SteadyClock leaves out what a late tick is late by, and never goes back", () => {
   let realMs = 1_000;
   const clock = new SteadyClock(() => realMs);
-  const rows = [[50, 50, 0], [200, 250, 0], [5_000, 450, 4_800], [50, 500, 0]];
-  for (const [passMs = 0, steadyMs, pauseMs] of rows) {
+  const rows = [
+    { passMs: 50, steadyMs: 50, pauseMs: 0 },
+    { passMs: 200, steadyMs: 250, pauseMs: 0 },
+    { passMs: 5_000, steadyMs: 450, pauseMs: 4_800 },
+    { passMs: 50, steadyMs: 500, pauseMs: 0 },
+  ];
+  for (const { passMs = 0, steadyMs, pauseMs } of rows) {
     realMs += passMs;
     assert.equal(clock.now(), steadyMs, "before the tick");
     assert.equal(clock.tick(), pauseMs);

@@ -58,10 +58,15 @@ const kokoro = (error: string) => ({
   detail: { error, message: "No voice x" },
 });
 
-type Row = [status: number, body: unknown, told: string];
+/** A refusal of a server, and the error that it becomes. */
+interface Row {
+  status: number;
+  body?: unknown;
+  expected: string;
+}
 /** A fault of the request, with this code if it is not the usual one. */
 const bad = (body: unknown, message: string, code?: string): Row => {
-  return [400, body, request(message, code)];
+  return { status: 400, body, expected: request(message, code) };
 };
 const BLIND = "No server for this model can see images";
 const NO_TOOL = "The model's tool 'f' was not found";
@@ -76,7 +81,7 @@ const ROLE = "messages.0.role: Input should be 'user'; n: [redacted]";
 const GRAMMAR = "invalid JSON schema in format";
 const refusals: Row[] = [
   bad(openAi(), "Too long"),
-  [422, openAi(LONG_TEXT), OVERLONG],
+  { status: 422, body: openAi(LONG_TEXT), expected: OVERLONG },
   // Members that are malformed or contain the key.
   bad(openAi({ param: "a b", code: "<script>" }), "Too long"),
   bad(openAi({ code: KEY }), "Too long"),
@@ -84,62 +89,104 @@ const refusals: Row[] = [
     openAi({ message: `${KEY} at http://gpu.internal:8000/v1` }),
     "[redacted] at [redacted]",
   ),
-  [400, openAi({ message: "" }), REFUSED],
+  { status: 400, body: openAi({ message: "" }), expected: REFUSED },
   bad(openAi({ code: 400 }), "Too long"),
   // vLLM's older shape, Qwen's, a text, FastAPI's two, alone and in Mistral's.
   bad({ object: "error", type: "BadRequestError", ...BAD_N }, "Bad n"),
   bad({ code: "InvalidParameter", ...BAD_N }, "Bad n", "InvalidParameter"),
   bad({ error: "Bad n" }, "Bad n"),
-  [422, { detail: ofFastApi }, unprocessable(ROLE)],
-  [
-    422,
-    { object: "error", message: { detail: ofFastApi } },
-    unprocessable(ROLE),
-  ],
+  { status: 422, body: { detail: ofFastApi }, expected: unprocessable(ROLE) },
+  {
+    status: 422,
+    body: { object: "error", message: { detail: ofFastApi } },
+    expected: unprocessable(ROLE),
+  },
   bad({ detail: "Bad n" }, "Bad n"),
   bad(kokoro("validation_error"), "No voice x", "validation_error"),
-  [400, kokoro("invalid_model"), UNKNOWN_MODEL],
-  [500, kokoro("processing_error"), FAILED],
+  { status: 400, body: kokoro("invalid_model"), expected: UNKNOWN_MODEL },
+  { status: 500, body: kokoro("processing_error"), expected: FAILED },
   ...PERMANENT.map((message): Row => {
-    return [500, openAi({ message }), request(message)];
+    return {
+      status: 500,
+      body: openAi({ message }),
+      expected: request(message),
+    };
   }),
-  [502, openAi({ message: GRAMMAR }), FAILED],
-  [500, openAi({ message: OVERFLOW }), request(OVERFLOW, TOO_LONG_CODE)],
-  [400, undefined, REFUSED],
-  [400, [], REFUSED],
-  [400, openAi({ code: TOO_LONG_CODE }), TOO_LONG],
-  [400, openAi({ type: "exceed_context_size_error", code: 400 }), TOO_LONG],
+  { status: 502, body: openAi({ message: GRAMMAR }), expected: FAILED },
+  {
+    status: 500,
+    body: openAi({ message: OVERFLOW }),
+    expected: request(OVERFLOW, TOO_LONG_CODE),
+  },
+  { status: 400, expected: REFUSED },
+  { status: 400, body: [], expected: REFUSED },
+  { status: 400, body: openAi({ code: TOO_LONG_CODE }), expected: TOO_LONG },
+  {
+    status: 400,
+    body: openAi({ type: "exceed_context_size_error", code: 400 }),
+    expected: TOO_LONG,
+  },
   // Azure's filter, Groq's call that was no call, Google's array, TGI's shape.
   bad(openAi({ code: "content_filter" }), "Too long", "content_filter"),
   bad(openAi({ code: "tool_use_failed" }), "Too long", "tool_use_failed"),
   bad([openAi({ code: 400, status: "INVALID_ARGUMENT" })], "Too long"),
-  [400, [openAi(), openAi()], REFUSED],
-  [422, { error: "Bad n", error_type: "validation" }, unprocessable("Bad n")],
+  { status: 400, body: [openAi(), openAi()], expected: REFUSED },
+  {
+    status: 422,
+    body: { error: "Bad n", error_type: "validation" },
+    expected: unprocessable("Bad n"),
+  },
   // Groq's rate of tokens that is smaller than the request.
-  [413, openAi({ type: "tokens", code: "rate_limit_exceeded" }), LIMITED],
-  [413, openAi(), "request 413 request_too_large: Too long"],
-  [404, openAi({ code: "model_not_found" }), UNKNOWN_MODEL],
-  [400, openAi({ code: "ModelNotFound" }), UNKNOWN_MODEL],
-  [404, openAi({ message: BLIND }), request(BLIND)],
+  {
+    status: 413,
+    body: openAi({ type: "tokens", code: "rate_limit_exceeded" }),
+    expected: LIMITED,
+  },
+  {
+    status: 413,
+    body: openAi(),
+    expected: "request 413 request_too_large: Too long",
+  },
+  {
+    status: 404,
+    body: openAi({ code: "model_not_found" }),
+    expected: UNKNOWN_MODEL,
+  },
+  {
+    status: 400,
+    body: openAi({ code: "ModelNotFound" }),
+    expected: UNKNOWN_MODEL,
+  },
+  { status: 404, body: openAi({ message: BLIND }), expected: request(BLIND) },
   bad(openAi({ message: NO_TOOL }), NO_TOOL),
   // An unknown path is not the caller's fault.
-  [404, { detail: "Not Found" }, FAILED],
-  [404, openAi({ message: "code=404, message=Not Found" }), FAILED],
-  [404, openAi({ message: "Not Found" }), FAILED],
-  [401, openAi({ message: KEY }), CREDENTIALS],
-  [402, openAi(), CREDENTIALS],
-  [403, openAi(), CREDENTIALS],
-  ...[408, 409, 425].map((status): Row => [status, undefined, LIMITED]),
-  [429, openAi({ message: KEY }), LIMITED],
-  ...[204, 302, 405, 502, 507].map((status): Row => [status, openAi(), FAILED]),
-  [500, openAi({ message: KEY }), FAILED],
-  [503, undefined, BUSY],
-  [503, openAi({ message: `${KEY}: server busy` }), BUSY],
-  [529, openAi(), BUSY],
+  { status: 404, body: { detail: "Not Found" }, expected: FAILED },
+  {
+    status: 404,
+    body: openAi({ message: "code=404, message=Not Found" }),
+    expected: FAILED,
+  },
+  { status: 404, body: openAi({ message: "Not Found" }), expected: FAILED },
+  { status: 401, body: openAi({ message: KEY }), expected: CREDENTIALS },
+  { status: 402, body: openAi(), expected: CREDENTIALS },
+  { status: 403, body: openAi(), expected: CREDENTIALS },
+  ...[408, 409, 425].map((status) => ({ status, expected: LIMITED })),
+  { status: 429, body: openAi({ message: KEY }), expected: LIMITED },
+  ...[204, 302, 405, 502, 507].map((status) => (
+    { status, body: openAi(), expected: FAILED }
+  )),
+  { status: 500, body: openAi({ message: KEY }), expected: FAILED },
+  { status: 503, expected: BUSY },
+  {
+    status: 503,
+    body: openAi({ message: `${KEY}: server busy` }),
+    expected: BUSY,
+  },
+  { status: 529, body: openAi(), expected: BUSY },
 ];
 
 Deno.test("errorOfResponse() goes by the status and the body of a refusal", () => {
-  for (const [status, body, expected] of refusals) {
+  for (const { status, body, expected } of refusals) {
     const error = errorOfResponse({ status, body }, clean);
     assert.equal(told(error), expected, `${status} ${JSON.stringify(body)}`);
   }

@@ -94,7 +94,7 @@ async function ask(
  * What the backends do, what the request ends with (words, code of the error), its
  * attempts.
  */
-type Case = [acts: Act[][], end: string, attempts: string];
+type Case = { acts: Act[][]; end: string; attempts: string };
 const AGAIN: UpstreamFault[] = ["unreachable", "server_error", "truncated"];
 const NOT_AGAIN: UpstreamFault[] = [
   "rate_limited",
@@ -105,39 +105,75 @@ const NOT_AGAIN: UpstreamFault[] = [
   "credentials",
 ];
 const repeated = (fault: UpstreamFault): Case => {
-  return [[[fault, "ok"]], "a1 a2", `a ${fault}, a success`];
+  return {
+    acts: [[fault, "ok"]],
+    end: "a1 a2",
+    attempts: `a ${fault}, a success`,
+  };
 };
 const notRepeated = (fault: UpstreamFault): Case => {
-  return [[[fault, "ok"]], new UpstreamError(fault).code, `a ${fault}`];
+  return {
+    acts: [[fault, "ok"]],
+    end: new UpstreamError(fault).code,
+    attempts: `a ${fault}`,
+  };
 };
 const goneOn = (fault: UpstreamFault): Case => {
-  return [[[fault], ["ok"]], "b1 b2", `a ${fault}, b success`];
+  return {
+    acts: [[fault], ["ok"]],
+    end: "b1 b2",
+    attempts: `a ${fault}, b success`,
+  };
 };
 const bothFailed = (fault: UpstreamFault, code: string): Case => {
-  return [[[fault], ["unreachable"]], code, `a ${fault}, b unreachable`];
+  return {
+    acts: [[fault], ["unreachable"]],
+    end: code,
+    attempts: `a ${fault}, b unreachable`,
+  };
 };
 
 const CASES: { [promise: string]: Case[] } = {
   "takes the first backend, and tries at most three": [
-    [[["ok"], ["ok"]], "a1 a2", "a success"],
-    [
-      [["timeout"], ["timeout"], ["timeout"], ["ok"]],
-      "upstream_timeout",
-      "a timeout, b timeout, c timeout",
-    ],
+    { acts: [["ok"], ["ok"]], end: "a1 a2", attempts: "a success" },
+    {
+      acts: [["timeout"], ["timeout"], ["timeout"], ["ok"]],
+      end: "upstream_timeout",
+      attempts: "a timeout, b timeout, c timeout",
+    },
   ],
   "goes on to the next backend": [...AGAIN, ...NOT_AGAIN].map(goneOn),
   "does not go on after a refused request, an answer in an unknown form, the total deadline, an error of ours or the first word":
     [
-      [[["request"], ["ok"]], "invalid_request", "a request"],
-      [[["deadline"], ["ok"]], "upstream_timeout", "a deadline"],
-      [[["unsupported"], ["ok"]], "upstream_invalid", "a unsupported"],
-      [[["bug"], ["ok"]], "TypeError", "a internal"],
-      [[[{ after: "invalid" }], ["ok"]], "a1 upstream_invalid", "a invalid"],
+      {
+        acts: [["request"], ["ok"]],
+        end: "invalid_request",
+        attempts: "a request",
+      },
+      {
+        acts: [["deadline"], ["ok"]],
+        end: "upstream_timeout",
+        attempts: "a deadline",
+      },
+      {
+        acts: [["unsupported"], ["ok"]],
+        end: "upstream_invalid",
+        attempts: "a unsupported",
+      },
+      { acts: [["bug"], ["ok"]], end: "TypeError", attempts: "a internal" },
+      {
+        acts: [[{ after: "invalid" }], ["ok"]],
+        end: "a1 upstream_invalid",
+        attempts: "a invalid",
+      },
     ],
   "asks the only backend once more, not twice": [
     ...AGAIN.map(repeated),
-    [[["server_error"]], "upstream_error", "a server_error, a server_error"],
+    {
+      acts: [["server_error"]],
+      end: "upstream_error",
+      attempts: "a server_error, a server_error",
+    },
   ],
   "does not ask the only backend again": NOT_AGAIN.map(notRepeated),
   "asks none of two again, and tells a limit rather than a fault": [
@@ -149,7 +185,7 @@ const CASES: { [promise: string]: Case[] } = {
 
 for (const [promise, cases] of Object.entries(CASES)) {
   Deno.test(`run() ${promise}`, async () => {
-    for (const [acts, end, attempts] of cases) {
+    for (const { acts, end, attempts } of cases) {
       const r = rig(...acts);
       const { text, error } = await ask(r.pool);
       const code = error instanceof ApiError ? error.code : Object(error).name;

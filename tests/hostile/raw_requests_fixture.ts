@@ -24,49 +24,22 @@ export const bearer = (value: string) => `Authorization: Bearer ${value}\r\n`;
 export const request = (line: string, headers: string, body = "") =>
   `${line}\r\n${headers}\r\n${body}`;
 
-/** What is sent, and the status; 0: closed without an answer. */
-export type Row = [name: string, sent: string | Uint8Array, status: number];
+/** A request as it goes over the wire. */
+export interface RawRequest {
+  /** Its number in the contract, and what it is. */
+  name: string;
+  bytes: string | Uint8Array;
+}
 
-const EXPECTING = "Content-Length: 100\r\nExpect: 100-continue\r\n";
+/** A request, and the status of its answer; 0: closed without an answer. */
+export interface Row extends RawRequest {
+  status: number;
+}
+
 /** The first line of a request for the models. */
 export const MODELS = "GET /v1/models HTTP/1.1";
 /** The first line of a chat request. */
 export const CHAT = "POST /v1/chat/completions HTTP/1.1";
-
-/** Requests without a valid key: exactly the 401 body, without a call to Redis. */
-export function unauthenticated(key: TestKey): Row[] {
-  const good = key.value;
-  const otherChar = good.charAt(10) === "a" ? "b" : "a";
-  const mistyped = good.slice(0, 10) + otherChar + good.slice(11);
-  const get = (headers: string, line = MODELS) =>
-    request(line, HOST + CLOSE + headers);
-  const latin1 = get("Authorization: Bearer sk-@@\r\n").replace("@@", "\xe9");
-  return [
-    ["1 no key", get(""), 401],
-    ["2 Basic", get(`Authorization: Basic ${btoa(`u:${good}`)}\r\n`), 401],
-    ["4 tab", get(`Authorization: Bearer\t${good}\r\n`), 401],
-    ["5 two headers", get(bearer(good) + bearer(good)), 401],
-    ["5 good, bad", get(bearer(good) + bearer("sk-wrong")), 401],
-    ["5 bad, good", get(bearer("sk-wrong") + bearer(good)), 401],
-    ["5 a list", get(`Authorization: Bearer ${good} ${good}\r\n`), 401],
-    ["5 no scheme", get(`Authorization: ${good}\r\n`), 401],
-    ["6 checksum", get(bearer(mistyped)), 401],
-    ["6 short", get(bearer(good.slice(0, -1))), 401],
-    ["6 long", get(bearer(`${good}0`)), 401],
-    ["6 lower case", get(bearer(good.toLowerCase())), 401],
-    ["6 other vendor", get(bearer(`sk-proj-${"a".repeat(48)}`)), 401],
-    ["8 Latin-1", Uint8Array.from(latin1, (c) => c.charCodeAt(0)), 401],
-    ["8 full width", get(bearer(`${good.slice(0, -1)}ａ`)), 401],
-    ["10 9 kB credential", get(bearer("a".repeat(9_000))), 401],
-    ["11 query", get("", `GET /v1/models?api_key=${good} HTTP/1.1`), 401],
-    ["11 x-api-key", get(`X-Api-Key: ${good}\r\n`), 401],
-    ["26 escaped", get("", "GET /v1/%6dodels HTTP/1.1"), 401],
-    ["26 escaped root", get("", "GET /%76%31/models HTTP/1.1"), 401],
-    ["27 TRACE", get("", "TRACE /v1/models HTTP/1.1"), 401],
-    ["unknown path", get("", "GET /v1/nope HTTP/1.1"), 401],
-    ["29 expecting 100", get(bearer("sk-x") + EXPECTING, CHAT), 401],
-  ];
-}
 
 /** Requests of a good key, or of another credential, that want no kept connection. */
 class Requests {
@@ -120,112 +93,271 @@ class Requests {
   }
 }
 
-/** Headers: names, blanks, control characters, sizes, hosts. */
+/** Headers: names, blanks, control characters, sizes. */
 function headerRows(to: Requests, key: TestKey): Row[] {
   return [
-    ["3 lower case", to.as(`authorization: bearer ${key.value}\r\n`), 200],
-    ["4 blanks", to.as(`Authorization: Bearer   ${key.value}  \r\n`), 200],
-    ["9 NUL", to.withHeader("X: a\0b\r\n"), 400],
-    ["9 CR", to.withHeader("X: a\rb\r\n"), 400],
-    ["9 LF", to.withHeader("X: a\nb\r\n"), 400],
-    ["10 100 kB header", to.withHeader(`X: ${"a".repeat(100_000)}\r\n`), 431],
-    ["10 1,000 headers", to.withHeader("X: a\r\n".repeat(1_000)), 200],
-    ["23 two hosts", request(MODELS, HOST + to.headers), 400],
-    ["23 no host", request(MODELS, CLOSE + bearer(key.value)), 400],
-    ["22 bare LF", `GET /v1/models HTTP/1.1\nHost: x\n${CLOSE}\n`, 400],
-    ["23 a path", request(MODELS, `Host: x/v1/models?\r\n${CLOSE}`), 400],
-    ["23 IPv6", to.at("[::1]:8080"), 200],
-    ["23 IPv6 with a zone", to.at("[fe80::1%25eth0]:8080"), 200],
-    ["23 a path as a zone", to.at("[fe80::1%25a/b]"), 400],
-    ["23 a zone without an address", to.at("x%25eth0"), 400],
+    {
+      name: "3 lower case",
+      bytes: to.as(`authorization: bearer ${key.value}\r\n`),
+      status: 200,
+    },
+    {
+      name: "4 blanks",
+      bytes: to.as(`Authorization: Bearer   ${key.value}  \r\n`),
+      status: 200,
+    },
+    { name: "9 NUL", bytes: to.withHeader("X: a\0b\r\n"), status: 400 },
+    { name: "9 CR", bytes: to.withHeader("X: a\rb\r\n"), status: 400 },
+    { name: "9 LF", bytes: to.withHeader("X: a\nb\r\n"), status: 400 },
+    {
+      name: "10 100 kB header",
+      bytes: to.withHeader(`X: ${"a".repeat(100_000)}\r\n`),
+      status: 431,
+    },
+    {
+      name: "10 1,000 headers",
+      bytes: to.withHeader("X: a\r\n".repeat(1_000)),
+      status: 200,
+    },
+  ];
+}
+
+/** Hosts: none, several, and what is none. */
+function hostRows(to: Requests, key: TestKey): Row[] {
+  return [
+    {
+      name: "23 two hosts",
+      bytes: request(MODELS, HOST + to.headers),
+      status: 400,
+    },
+    {
+      name: "23 no host",
+      bytes: request(MODELS, CLOSE + bearer(key.value)),
+      status: 400,
+    },
+    {
+      name: "22 bare LF",
+      bytes: `GET /v1/models HTTP/1.1\nHost: x\n${CLOSE}\n`,
+      status: 400,
+    },
+    {
+      name: "23 a path",
+      bytes: request(MODELS, `Host: x/v1/models?\r\n${CLOSE}`),
+      status: 400,
+    },
+    { name: "23 IPv6", bytes: to.at("[::1]:8080"), status: 200 },
+    {
+      name: "23 IPv6 with a zone",
+      bytes: to.at("[fe80::1%25eth0]:8080"),
+      status: 200,
+    },
+    {
+      name: "23 a path as a zone",
+      bytes: to.at("[fe80::1%25a/b]"),
+      status: 400,
+    },
+    {
+      name: "23 a zone without an address",
+      bytes: to.at("x%25eth0"),
+      status: 400,
+    },
   ];
 }
 
 /** Where a body ends: lengths, encodings, chunks. */
 function framingRows(to: Requests): Row[] {
+  return [...lengthRows(to), ...codingRows(to), ...unsentRows(to)];
+}
+
+/** Where a body ends by its length. */
+function lengthRows(to: Requests): Row[] {
   return [
-    ["17 length, chunked", to.post(LENGTH + CHUNKED_CODING), 400],
-    ["17 chunked, length", to.post(CHUNKED_CODING + LENGTH), 400],
-    [
-      "18 two lengths",
-      to.post("Content-Length: 5\r\nContent-Length: 6\r\n"),
-      400,
-    ],
-    ["18 +2", to.post("Content-Length: +2\r\n", "{}"), 400],
-    ["18 -1", to.post("Content-Length: -1\r\n", "{}"), 400],
-    ["18 0x2", to.post("Content-Length: 0x2\r\n", "{}"), 400],
-    ["18 list", to.post("Content-Length: 2, 3\r\n", "{}"), 400],
-    ["18 20 digits", to.post(`Content-Length: ${"9".repeat(20)}\r\n`), 400],
-    ["18 blank", to.post("Content-Length : 2\r\n", "{}"), 400],
-    ["18 two equal lengths", to.post(LENGTH + LENGTH), 400],
-    ["19 xchunked", to.encoded("xchunked"), 400],
-    ["19 chunked, identity", to.encoded("chunked, identity"), 400],
-    ["19 identity, chunked", to.encoded("identity, chunked"), 400],
-    ["19 folded", to.encoded("\r\n chunked"), 400],
-    [
-      "19 chunked twice",
-      to.post(CHUNKED_CODING + CHUNKED_CODING, CHUNKED),
-      400,
-    ],
-    [
-      "20 bad chunk size",
-      to.post(CHUNKED_CODING, "zz\r\n{}\r\n0\r\n\r\n"),
-      400,
-    ],
-    [
-      "20 huge chunk size",
-      to.post(CHUNKED_CODING, `${"f".repeat(17)}\r\n{}`),
-      400,
-    ],
-    [
-      "20 chunk too short",
-      to.post(CHUNKED_CODING, "1\r\n{}\r\n0\r\n\r\n"),
-      400,
-    ],
-    ["21 chunk extension", to.post(CHUNKED_CODING, EXTENDED), 400],
-    ["33 20 MiB and more", to.post("Content-Length: 99999999\r\n", "{}"), 413],
-    ["29 expecting more", to.post(`${LENGTH}Expect: 200-ok\r\n`), 200],
+    {
+      name: "17 length, chunked",
+      bytes: to.post(LENGTH + CHUNKED_CODING),
+      status: 400,
+    },
+    {
+      name: "17 chunked, length",
+      bytes: to.post(CHUNKED_CODING + LENGTH),
+      status: 400,
+    },
+    {
+      name: "18 two lengths",
+      bytes: to.post("Content-Length: 5\r\nContent-Length: 6\r\n"),
+      status: 400,
+    },
+    {
+      name: "18 +2",
+      bytes: to.post("Content-Length: +2\r\n", "{}"),
+      status: 400,
+    },
+    {
+      name: "18 -1",
+      bytes: to.post("Content-Length: -1\r\n", "{}"),
+      status: 400,
+    },
+    {
+      name: "18 0x2",
+      bytes: to.post("Content-Length: 0x2\r\n", "{}"),
+      status: 400,
+    },
+    {
+      name: "18 list",
+      bytes: to.post("Content-Length: 2, 3\r\n", "{}"),
+      status: 400,
+    },
+    {
+      name: "18 20 digits",
+      bytes: to.post(`Content-Length: ${"9".repeat(20)}\r\n`),
+      status: 400,
+    },
+    {
+      name: "18 blank",
+      bytes: to.post("Content-Length : 2\r\n", "{}"),
+      status: 400,
+    },
+    {
+      name: "18 two equal lengths",
+      bytes: to.post(LENGTH + LENGTH),
+      status: 400,
+    },
+  ];
+}
+
+/** Bodies that are not sent, because they are too large or must be asked for. */
+function unsentRows(to: Requests): Row[] {
+  return [
+    {
+      name: "33 20 MiB and more",
+      bytes: to.post("Content-Length: 99999999\r\n", "{}"),
+      status: 413,
+    },
+    {
+      name: "29 expecting more",
+      bytes: to.post(`${LENGTH}Expect: 200-ok\r\n`),
+      status: 200,
+    },
+  ];
+}
+
+/** Where a body ends by its transfer coding. */
+function codingRows(to: Requests): Row[] {
+  return [
+    { name: "19 xchunked", bytes: to.encoded("xchunked"), status: 400 },
+    {
+      name: "19 chunked, identity",
+      bytes: to.encoded("chunked, identity"),
+      status: 400,
+    },
+    {
+      name: "19 identity, chunked",
+      bytes: to.encoded("identity, chunked"),
+      status: 400,
+    },
+    { name: "19 folded", bytes: to.encoded("\r\n chunked"), status: 400 },
+    {
+      name: "19 chunked twice",
+      bytes: to.post(CHUNKED_CODING + CHUNKED_CODING, CHUNKED),
+      status: 400,
+    },
+    {
+      name: "20 bad chunk size",
+      bytes: to.post(CHUNKED_CODING, "zz\r\n{}\r\n0\r\n\r\n"),
+      status: 400,
+    },
+    {
+      name: "20 huge chunk size",
+      bytes: to.post(CHUNKED_CODING, `${"f".repeat(17)}\r\n{}`),
+      status: 400,
+    },
+    {
+      name: "20 chunk too short",
+      bytes: to.post(CHUNKED_CODING, "1\r\n{}\r\n0\r\n\r\n"),
+      status: 400,
+    },
+    {
+      name: "21 chunk extension",
+      bytes: to.post(CHUNKED_CODING, EXTENDED),
+      status: 400,
+    },
   ];
 }
 
 /** Paths and methods. */
 function lineRows(to: Requests): Row[] {
   return [
-    ["10 URI of 70 kB", to.get(`GET /v1/${"a".repeat(70_000)}`), 431],
-    ["25 //", to.get("GET //v1/models"), 404],
-    ["25 ..", to.get("GET /v1/../v1/models"), 404],
-    ["25 %zz", to.get("GET /v1/%zz"), 404],
-    ["25 %00", to.get("GET /v1/models/%00"), 404],
-    ["26 escaped", to.get("GET /v1/%6dodels"), 200],
-    ["27 TRACE", to.get("TRACE /v1/chat/completions"), 405],
-    ["27 get", to.get("get /v1/models"), 400],
-    ["27 unknown", to.get("FOO /v1/models"), 400],
-    ["27 CONNECT", to.get("CONNECT x:80"), 0],
-    ["27 PUT", to.get("PUT /v1/chat/completions"), 405],
+    {
+      name: "10 URI of 70 kB",
+      bytes: to.get(`GET /v1/${"a".repeat(70_000)}`),
+      status: 431,
+    },
+    { name: "25 //", bytes: to.get("GET //v1/models"), status: 404 },
+    { name: "25 ..", bytes: to.get("GET /v1/../v1/models"), status: 404 },
+    { name: "25 %zz", bytes: to.get("GET /v1/%zz"), status: 404 },
+    { name: "25 %00", bytes: to.get("GET /v1/models/%00"), status: 404 },
+    { name: "26 escaped", bytes: to.get("GET /v1/%6dodels"), status: 200 },
+    {
+      name: "27 TRACE",
+      bytes: to.get("TRACE /v1/chat/completions"),
+      status: 405,
+    },
+    { name: "27 get", bytes: to.get("get /v1/models"), status: 400 },
+    { name: "27 unknown", bytes: to.get("FOO /v1/models"), status: 400 },
+    { name: "27 CONNECT", bytes: to.get("CONNECT x:80"), status: 0 },
+    { name: "27 PUT", bytes: to.get("PUT /v1/chat/completions"), status: 405 },
   ];
 }
 
 /** What a body is said to be. */
 function typeRows(to: Requests): Row[] {
   return [
-    ["34 gzip", to.post(`${LENGTH}Content-Encoding: gzip\r\n`), 415],
-    ["35 text", to.typed("text/plain"), 415],
-    ["35 form", to.typed("application/x-www-form-urlencoded"), 415],
-    ["35 parts", to.typed("multipart/form-data; boundary=x"), 415],
-    ["35 no type", to.post(LENGTH), 200],
+    {
+      name: "34 gzip",
+      bytes: to.post(`${LENGTH}Content-Encoding: gzip\r\n`),
+      status: 415,
+    },
+    { name: "35 text", bytes: to.typed("text/plain"), status: 415 },
+    {
+      name: "35 form",
+      bytes: to.typed("application/x-www-form-urlencoded"),
+      status: 415,
+    },
+    {
+      name: "35 parts",
+      bytes: to.typed("multipart/form-data; boundary=x"),
+      status: 415,
+    },
+    { name: "35 no type", bytes: to.post(LENGTH), status: 200 },
   ];
 }
 
 /** Other protocols, and other versions. */
 function protocolRows(to: Requests): Row[] {
   return [
-    ["upgrade", to.withHeader("Upgrade: websocket\r\n"), 200],
-    ["upgrade of the JDK's client", to.withHeader(H2C), 200],
-    ["the same with a body", to.post(LENGTH + H2C), 200],
-    ["HTTP/2 with prior knowledge", H2_PREFACE, 400],
-    ["TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400],
-    ["no request", "hello\r\n\r\n", 400],
-    ["HTTP/3.0", request("GET /v1/models HTTP/3.0", to.headers), 400],
+    {
+      name: "upgrade",
+      bytes: to.withHeader("Upgrade: websocket\r\n"),
+      status: 200,
+    },
+    {
+      name: "upgrade of the JDK's client",
+      bytes: to.withHeader(H2C),
+      status: 200,
+    },
+    { name: "the same with a body", bytes: to.post(LENGTH + H2C), status: 200 },
+    { name: "HTTP/2 with prior knowledge", bytes: H2_PREFACE, status: 400 },
+    {
+      name: "TLS",
+      bytes: "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+      status: 400,
+    },
+    { name: "no request", bytes: "hello\r\n\r\n", status: 400 },
+    {
+      name: "HTTP/3.0",
+      bytes: request("GET /v1/models HTTP/3.0", to.headers),
+      status: 400,
+    },
   ];
 }
 
@@ -234,6 +366,7 @@ export function authenticated(key: TestKey): Row[] {
   const to = new Requests(key);
   return [
     ...headerRows(to, key),
+    ...hostRows(to, key),
     ...framingRows(to),
     ...lineRows(to),
     ...typeRows(to),

@@ -21,13 +21,17 @@ const SLOW_REDIS_MS = 100;
 const SLOT_WAIT_MS = 100;
 
 const LIMITS = { concurrency: 1 };
-const CASES: [name: string, options: KeyOptions, requests: number][] = [
-  ["of the key", { limits: LIMITS }, REQUESTS],
-  ["of the owner", { ownerLimits: LIMITS }, REQUESTS],
-  ["after failures", { limits: LIMITS }, FAILURES],
+const CASES: { name: string; options: KeyOptions; requests: number }[] = [
+  { name: "of the key", options: { limits: LIMITS }, requests: REQUESTS },
+  {
+    name: "of the owner",
+    options: { ownerLimits: LIMITS },
+    requests: REQUESTS,
+  },
+  { name: "after failures", options: { limits: LIMITS }, requests: FAILURES },
 ];
 
-for (const [name, options, requests] of CASES) {
+for (const { name, options, requests } of CASES) {
   Deno.test(`one slot ${name}: ${requests} requests in a row over two edges, none is refused`, async () => {
     const fails = requests === FAILURES;
     await using gateway = await startGateway("limited", {

@@ -6,6 +6,8 @@
 
 /** Positional parameters of a function; what needs more takes an object. */
 const PARAMETERS_MAX = 3;
+/** Members of a pattern in the head of a loop; what needs more is an object. */
+const PATTERN_MEMBERS_MAX = 2;
 /** Lines of a function, its signature included. */
 const FUNCTION_LINES_MAX = 60;
 /** Lines of a function in a file with JSX, where markup takes a line per element. */
@@ -56,6 +58,26 @@ const noAssignmentInExpression: Deno.lint.Rule = {
           message: "An assignment stands inside an expression",
           hint: "Make it a statement of its own",
         });
+      },
+    };
+  },
+};
+
+/** `for (const [a, b, c] of rows)`: a row says by names what each of its members is. */
+const namedColumns: Deno.lint.Rule = {
+  create(context) {
+    return {
+      ForOfStatement({ left }) {
+        if (left.type !== "VariableDeclaration") return;
+        for (const { id } of left.declarations) {
+          if (id.type !== "ArrayPattern") continue;
+          if (id.elements.length <= PATTERN_MEMBERS_MAX) continue;
+          context.report({
+            node: id,
+            message: `A loop takes ${id.elements.length} members by position`,
+            hint: "Make each row an object with named fields",
+          });
+        }
       },
     };
   },
@@ -166,6 +188,7 @@ const plugin: Deno.lint.Plugin = {
     "documented-export": documentedExport,
     "max-function-lines": maxFunctionLines,
     "max-parameters": maxParameters,
+    "named-columns": namedColumns,
     "no-assignment-in-expression": noAssignmentInExpression,
     "no-spread-literal": noSpreadLiteral,
     "test-title": testTitle,

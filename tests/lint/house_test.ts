@@ -54,6 +54,16 @@ const ROWS: readonly Row[] = [
     count: 0,
   },
   {
+    rule: "named-columns",
+    source: "for (const [a, b, c] of rows) f(a);",
+    count: 1,
+  },
+  {
+    rule: "named-columns",
+    source: "for (const [a, b] of c) f(a); for (const { d, e, f } of g) h(d);",
+    count: 0,
+  },
+  {
     rule: "max-function-lines",
     source: `function f() {\n${lines(58)}}`,
     count: 0,

@@ -31,6 +31,65 @@ Deno.test("up works without the first key, and shows warnings of services, repea
   assert.equal(log.split("redis_slow").length - 1, 3);
 });
 
+/** How a launcher is started in vain, and what it ends with. */
+interface FailedStart {
+  code: number;
+  message: RegExp;
+  options: Pick<LauncherOptions, "args" | "env">;
+}
+
+/** With a port that is in use, and a search path whose NATS cannot be started. */
+function failures(busy: string, broken: string): FailedStart[] {
+  const fault = (STAND_IN_FAULT: string) => ({ env: { STAND_IN_FAULT } });
+  const args = (text: string) => ({ args: text.split(" ") });
+  return [
+    {
+      code: 1,
+      message: new RegExp(`listen on 127.0.0.1:${busy}: .*in use[^]*--port`),
+      options: args(`--port ${busy} --console-port 0`),
+    },
+    {
+      code: 1,
+      message: /with --console-port/,
+      options: args(`--port 0 --console-port ${busy}`),
+    },
+    // An address that is not this machine's.
+    {
+      code: 1,
+      message: /listen on 192\.0\.2\.1:0/,
+      options: args("--host 192.0.2.1 --port 0"),
+    },
+    {
+      code: 78,
+      message: /chat-worker[^]*SLOTS must be a whole number/,
+      options: fault("chat-worker:misconfigured"),
+    },
+    {
+      code: 1,
+      // Nothing of the log of earlier runs.
+
+      message:
+        /key-admin does not start: it ended with exit code 1\n {2}Cannot bind the[^]*logs\/key-admin\.log/,
+      options: fault("key-admin:dies"),
+    },
+    {
+      code: 1,
+      message: /nats does not start: it cannot be started: /,
+      options: { env: { PATH: broken } },
+    },
+    {
+      code: 78,
+      message: /REDIS_URL_FILE="\/nowhere\/redis"\n +cannot read it/,
+      options: { env: { REDIS_URL_FILE: "/nowhere/redis" } },
+    },
+    {
+      code: 0,
+      message: /^Usage: deno task up[^]*--console-port <port>/m,
+      options: args("--help"),
+    },
+  ];
+}
+
 Deno.test("up fails with a clear message", async () => {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const busy = String(listener.addr.port);
@@ -40,53 +99,15 @@ Deno.test("up fails with a clear message", async () => {
     "#!/nowhere/interpreter",
     { mode: 0o755 },
   );
-  const fault = (STAND_IN_FAULT: string) => ({ env: { STAND_IN_FAULT } });
-  const args = (text: string) => ({ args: text.split(" ") });
   const broken = `${programs.path}:${Deno.env.get("PATH")}`;
-  const cases: [
-    code: number,
-    says: RegExp,
-    options: Pick<LauncherOptions, "args" | "env">,
-  ][] = [
-    [
-      1,
-      new RegExp(`listen on 127.0.0.1:${busy}: .*in use[^]*--port`),
-      args(`--port ${busy} --console-port 0`),
-    ],
-    [1, /with --console-port/, args(`--port 0 --console-port ${busy}`)],
-    // An address that is not this machine's.
-    [1, /listen on 192\.0\.2\.1:0/, args("--host 192.0.2.1 --port 0")],
-    [
-      78,
-      /chat-worker[^]*SLOTS must be a whole number/,
-      fault("chat-worker:misconfigured"),
-    ],
-    [
-      1,
-      // Nothing of the log of earlier runs.
-      /key-admin does not start: it ended with exit code 1\n {2}Cannot bind the[^]*logs\/key-admin\.log/,
-      fault("key-admin:dies"),
-    ],
-    [
-      1,
-      /nats does not start: it cannot be started: /,
-      { env: { PATH: broken } },
-    ],
-    [
-      78,
-      /REDIS_URL_FILE="\/nowhere\/redis"\n +cannot read it/,
-      { env: { REDIS_URL_FILE: "/nowhere/redis" } },
-    ],
-    [0, /^Usage: deno task up[^]*--console-port <port>/m, args("--help")],
-  ];
-  for (const [code, says, options] of cases) {
+  for (const { code, message, options } of failures(busy, broken)) {
     await using scratch = await makeScratch();
     const logs = `${scratch.path}/run/logs`;
     await Deno.mkdir(logs, { recursive: true });
     await Deno.writeTextFile(`${logs}/key-admin.log`, "Of an earlier run\n");
     await using up = startLauncher({ ...options, dir: scratch.path });
     assert.equal(await up.exitCode, code, up.printed());
-    assert.match(up.printed(), says);
+    assert.match(up.printed(), message);
     assert.equal(await up.readState(), undefined);
   }
 });

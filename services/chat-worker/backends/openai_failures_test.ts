@@ -45,16 +45,16 @@ const STATUS: Partial<Record<UpstreamFault, number>> = {
   timeout: 504,
   deadline: 504,
 };
-type Failure = [
-  name: string,
-  reply: Iterable<Step>,
+type Failure = {
+  name: string;
+  reply: Iterable<Step>;
   more?: {
     stream?: false;
     n?: number;
     deadlines?: Partial<BackendConfig["deadlines"]>;
     text?: string;
-  },
-];
+  };
+};
 const WHOLE = { stream: false } as const;
 const HELLO = { text: "Hello" };
 const quoting = { error: { message: `${API_KEY} ${HEADER_SECRET}` } };
@@ -85,61 +85,113 @@ const wholeIn = (deadlines: Partial<BackendConfig["deadlines"]>) => (
 
 const failures: { [fault in UpstreamFault]?: Failure[] } = {
   request: [
-    ["a refusal of the request that quotes the key", refusal(400)],
-    ["a refusal with an endless body", [BAD, ...endless, STALL]],
-    ["a refusal whose body is cut", [half("400 Bad"), CLOSE]],
-    // As servers answer that know no `n`; `chunk_reader_test.ts` has the text.
-    ["one choice where two were asked for, in one packet", [
-      onePacket(streamResponse(payloads)),
-    ], { n: 2 }],
+    {
+      name: "a refusal of the request that quotes the key",
+      reply: refusal(400),
+    },
+    { name: "a refusal with an endless body", reply: [BAD, ...endless, STALL] },
+    { name: "a refusal whose body is cut", reply: [half("400 Bad"), CLOSE] },
+    // As servers answer that know no `n`; `chunk_faults_test.ts` has the text.
+    {
+      name: "one choice where two were asked for, in one packet",
+      reply: [
+        onePacket(streamResponse(payloads)),
+      ],
+      more: { n: 2 },
+    },
   ],
-  credentials: [["a refusal of the key that quotes it", refusal(401)]],
-  redirect: [["a redirect", MOVED]],
+  credentials: [{
+    name: "a refusal of the key that quotes it",
+    reply: refusal(401),
+  }],
+  redirect: [{ name: "a redirect", reply: MOVED }],
   server_error: [
-    [
-      "an error frame after the first words",
-      [...begun, say(outOfMemory)],
-      HELLO,
-    ],
+    {
+      name: "an error frame after the first words",
+      reply: [...begun, say(outOfMemory)],
+      more: HELLO,
+    },
   ],
   overloaded: [
-    ["a refusal whose body never comes", [BUSY, STALL], {
-      deadlines: { connect_ms: 50 },
-    }],
+    {
+      name: "a refusal whose body never comes",
+      reply: [BUSY, STALL],
+      more: {
+        deadlines: { connect_ms: 50 },
+      },
+    },
   ],
   invalid: [
-    ["a page instead of an answer", [typed("text/html"), chunk("<p>Hi")]],
-    ["nothing but garbage", [onePacket(streamResponse(["garbage"]))]],
+    {
+      name: "a page instead of an answer",
+      reply: [typed("text/html"), chunk("<p>Hi")],
+    },
+    {
+      name: "nothing but garbage",
+      reply: [onePacket(streamResponse(["garbage"]))],
+    },
   ],
-  unreachable: [["a hang-up without a word", [CLOSE]]],
+  unreachable: [{ name: "a hang-up without a word", reply: [CLOSE] }],
   truncated: [
-    ["a connection cut after the first words", [...begun, CLOSE], HELLO],
-    ["an event cut in the middle", [...begun, cutEvent, CLOSE], HELLO],
-    ["a whole answer that is cut", [half("200 OK"), CLOSE], WHOLE],
+    {
+      name: "a connection cut after the first words",
+      reply: [...begun, CLOSE],
+      more: HELLO,
+    },
+    {
+      name: "an event cut in the middle",
+      reply: [...begun, cutEvent, CLOSE],
+      more: HELLO,
+    },
+    {
+      name: "a whole answer that is cut",
+      reply: [half("200 OK"), CLOSE],
+      more: WHOLE,
+    },
   ],
   timeout: [
-    ["no answer", [STALL], { deadlines: { first_token_ms: 50 } }],
-    ["no content after the role", [streamHead(), roleOnly, STALL], {
-      deadlines: { first_token_ms: 50, between_tokens_ms: 5_000 },
-    }],
-    ["nothing but comments after the first words", [...begun, ...comments], {
-      deadlines: { between_tokens_ms: 100 },
-      ...HELLO,
-    }],
-    [
-      "a whole answer that stops coming",
-      [half("200 OK"), STALL],
-      wholeIn({ between_tokens_ms: 50 }),
-    ],
+    {
+      name: "no answer",
+      reply: [STALL],
+      more: { deadlines: { first_token_ms: 50 } },
+    },
+    {
+      name: "no content after the role",
+      reply: [streamHead(), roleOnly, STALL],
+      more: {
+        deadlines: { first_token_ms: 50, between_tokens_ms: 5_000 },
+      },
+    },
+    {
+      name: "nothing but comments after the first words",
+      reply: [...begun, ...comments],
+      more: {
+        deadlines: { between_tokens_ms: 100 },
+        ...HELLO,
+      },
+    },
+    {
+      name: "a whole answer that stops coming",
+      reply: [half("200 OK"), STALL],
+      more: wholeIn({ between_tokens_ms: 50 }),
+    },
   ],
   deadline: [
-    ["words without end", endlessWords(), { deadlines: { total_ms: 150 } }],
-    ["no whole answer", [STALL], wholeIn({ total_ms: 50, first_token_ms: 5 })],
+    {
+      name: "words without end",
+      reply: endlessWords(),
+      more: { deadlines: { total_ms: 150 } },
+    },
+    {
+      name: "no whole answer",
+      reply: [STALL],
+      more: wholeIn({ total_ms: 50, first_token_ms: 5 }),
+    },
   ],
 };
 
 for (const [fault, cases] of Object.entries(failures)) {
-  for (const [name, reply, more = {}] of cases) {
+  for (const { name, reply, more = {} } of cases) {
     Deno.test(`complete() fails with ${fault} for ${name}`, async () => {
       const { stream = true, n = 1, deadlines = {}, text = "" } = more;
       await using r = rig(() => reply, { deadlines });

@@ -53,26 +53,40 @@ const stop = chunk(event(choiceChunk({}, "stop")));
 const finished: Step[] = [...begun, stop, PAUSE];
 const said = ["Hello", "[stop]"];
 
-const wholeStreams: [name: string, reply: Step[], seen?: string[]][] = [
-  ["all in one packet", [onePacket(streamResponse(payloads))]],
-  [
-    "OpenRouter's comments, and empty data",
-    streamOf(body.replaceAll("data:", `${OPENROUTER}data:`)),
-  ],
-  ["no [DONE]", streamOf(chunks)],
-  ["no blank line after the last chunk", streamOf(chunks.trimEnd())],
-  ["more after [DONE]", streamOf(`${body}data: garbage\n\n`)],
-  [
-    "garbage between good chunks",
-    [...begun, chunk(event("garbage")), stop, lastChunk],
-    said,
-  ],
-  ["no content type", streamOf(body, typed("application/octet-stream"))],
-  ["a hang-up after the finish reason", [...finished, CLOSE], said],
-  ["silence after the finish reason", [...finished, STALL], said],
+const wholeStreams: { name: string; reply: Step[]; expected?: string[] }[] = [
+  { name: "all in one packet", reply: [onePacket(streamResponse(payloads))] },
+  {
+    name: "OpenRouter's comments, and empty data",
+    reply: streamOf(body.replaceAll("data:", `${OPENROUTER}data:`)),
+  },
+  { name: "no [DONE]", reply: streamOf(chunks) },
+  {
+    name: "no blank line after the last chunk",
+    reply: streamOf(chunks.trimEnd()),
+  },
+  { name: "more after [DONE]", reply: streamOf(`${body}data: garbage\n\n`) },
+  {
+    name: "garbage between good chunks",
+    reply: [...begun, chunk(event("garbage")), stop, lastChunk],
+    expected: said,
+  },
+  {
+    name: "no content type",
+    reply: streamOf(body, typed("application/octet-stream")),
+  },
+  {
+    name: "a hang-up after the finish reason",
+    reply: [...finished, CLOSE],
+    expected: said,
+  },
+  {
+    name: "silence after the finish reason",
+    reply: [...finished, STALL],
+    expected: said,
+  },
 ];
 
-for (const [name, reply, expected = spoken] of wholeStreams) {
+for (const { name, reply, expected = spoken } of wholeStreams) {
   Deno.test(`complete() reads a stream with ${name}`, async () => {
     const deadlines = { between_tokens_ms: 1_000 };
     await using r = rig(() => reply, { deadlines });

@@ -154,21 +154,45 @@ for (const [code, rows] of Object.entries(REFUSED)) {
 
 Deno.test("parseChatRequest() reports what was expected, and the value if it is not private", () => {
   const roles = "'system', 'developer', 'user', 'assistant', or 'tool'";
-  const rows: [Fields, param: string, expected: string][] = [
-    [{ temperature: 200 }, "temperature", "a value <= 2, but got 200"],
-    [{ n: 1.5 }, "n", "an integer, but got 1.5"],
-    [{ repetition_penalty: 0 }, "repetition_penalty", "a value > 0, but got 0"],
-    [{ max_tokens: 9e6 }, "max_tokens", "a value <= 32768, but got 9000000"],
-    [{ stop: 7 }, "stop", "a string or an array of strings, but got 7"],
-    [
-      { stop: Array(17).fill("secret") },
-      "stop",
-      "at most 16 elements, but got an array of length 17",
-    ],
-    [says("bogus", "x"), "messages[0].role", `${roles}, but got 'bogus'`],
-    [user([["secret"]]), PART, "an object, but got an array of length 1"],
+  const rows: { fields: Fields; param: string; expected: string }[] = [
+    {
+      fields: { temperature: 200 },
+      param: "temperature",
+      expected: "a value <= 2, but got 200",
+    },
+    { fields: { n: 1.5 }, param: "n", expected: "an integer, but got 1.5" },
+    {
+      fields: { repetition_penalty: 0 },
+      param: "repetition_penalty",
+      expected: "a value > 0, but got 0",
+    },
+    {
+      fields: { max_tokens: 9e6 },
+      param: "max_tokens",
+      expected: "a value <= 32768, but got 9000000",
+    },
+    {
+      fields: { stop: 7 },
+      param: "stop",
+      expected: "a string or an array of strings, but got 7",
+    },
+    {
+      fields: { stop: Array(17).fill("secret") },
+      param: "stop",
+      expected: "at most 16 elements, but got an array of length 17",
+    },
+    {
+      fields: says("bogus", "x"),
+      param: "messages[0].role",
+      expected: `${roles}, but got 'bogus'`,
+    },
+    {
+      fields: user([["secret"]]),
+      param: PART,
+      expected: "an object, but got an array of length 1",
+    },
   ];
-  for (const [fields, param, expected] of rows) {
+  for (const { fields, param, expected } of rows) {
     const { message } = refusalOf({ ...ping, ...fields });
     assert.equal(message, `Invalid '${param}': expected ${expected}.`);
   }

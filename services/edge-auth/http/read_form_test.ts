@@ -151,28 +151,56 @@ const manyLong = many(
   (index) => ({ name: `f${index}`, value: "x".repeat(fieldBytesMax) }),
 );
 const cut = String(encode([RECORDING], ""));
-const REFUSED: [name: string, code: string, parts: Part[] | string][] = [
-  ["a file over its bound", "request_too_large", [{
-    ...RECORDING,
-    value: large,
-  }]],
-  ["too many fields", "invalid_request", fields(fieldsMax + 1)],
-  ["too many files", "invalid_request", files(filesMax + 1)],
-  ["ten thousand parts", "invalid_request", fields(10_000)],
-  ["a field over its bound", "string_above_max_length", [{
-    name: "prompt",
-    value: long,
-  }]],
-  ["fields over their bound", "request_too_large", manyLong],
-  ["a text instead of a file", "invalid_type", [{
-    name: "file",
-    value: "path/to/file",
-  }]],
-  ["a form without its end", "invalid_request", cut],
-  ["no form at all", "invalid_request", '{"model":"m"}'],
+const REFUSED: { name: string; code: string; parts: Part[] | string }[] = [
+  {
+    name: "a file over its bound",
+    code: "request_too_large",
+    parts: [{
+      ...RECORDING,
+      value: large,
+    }],
+  },
+  {
+    name: "too many fields",
+    code: "invalid_request",
+    parts: fields(fieldsMax + 1),
+  },
+  {
+    name: "too many files",
+    code: "invalid_request",
+    parts: files(filesMax + 1),
+  },
+  {
+    name: "ten thousand parts",
+    code: "invalid_request",
+    parts: fields(10_000),
+  },
+  {
+    name: "a field over its bound",
+    code: "string_above_max_length",
+    parts: [{
+      name: "prompt",
+      value: long,
+    }],
+  },
+  {
+    name: "fields over their bound",
+    code: "request_too_large",
+    parts: manyLong,
+  },
+  {
+    name: "a text instead of a file",
+    code: "invalid_type",
+    parts: [{
+      name: "file",
+      value: "path/to/file",
+    }],
+  },
+  { name: "a form without its end", code: "invalid_request", parts: cut },
+  { name: "no form at all", code: "invalid_request", parts: '{"model":"m"}' },
 ];
 
-for (const [name, code, parts] of REFUSED) {
+for (const { name, code, parts } of REFUSED) {
   Deno.test(`a form is refused: ${name}`, async () => {
     const { body, codeOf, drain, finish } = setup();
     body.end(typeof parts === "string" ? parts : encode(parts));

@@ -332,12 +332,30 @@ Deno.test("settlements share an account only if one call can make them", () => {
 
 Deno.test("of the prompt's tokens, no more are cached than it has", () => {
   const cases = [
-    [{ cached_tokens: 3 }, 3, 0],
-    [{ cached_tokens: 3, cache_write_tokens: 2 }, 3, 2],
-    [{ cached_tokens: 3, cache_write_tokens: 9 }, 3, 4],
-    [{ cached_tokens: 9, cache_write_tokens: 9 }, 7, 0],
+    {
+      prompt_tokens_details: { cached_tokens: 3 },
+      cachedTokens: 3,
+      cacheWriteTokens: 0,
+    },
+    {
+      prompt_tokens_details: { cached_tokens: 3, cache_write_tokens: 2 },
+      cachedTokens: 3,
+      cacheWriteTokens: 2,
+    },
+    {
+      prompt_tokens_details: { cached_tokens: 3, cache_write_tokens: 9 },
+      cachedTokens: 3,
+      cacheWriteTokens: 4,
+    },
+    {
+      prompt_tokens_details: { cached_tokens: 9, cache_write_tokens: 9 },
+      cachedTokens: 7,
+      cacheWriteTokens: 0,
+    },
   ] as const;
-  for (const [prompt_tokens_details, cachedTokens, cacheWriteTokens] of cases) {
+  for (
+    const { prompt_tokens_details, cachedTokens, cacheWriteTokens } of cases
+  ) {
     const usage = { ...USAGE, prompt_tokens_details };
     assert.deepEqual(costOf({ ...complete, usage }, ESTIMATE), {
       promptTokens: 7,

@@ -127,43 +127,56 @@ const limited = (limit: LimitName, of: "key" | "owner") =>
 const refused = (reason: KeyRefusal): ApiError =>
   refusalError({ isAdmitted: false, reason });
 
-type Reason = [
-  error: ApiError,
-  reason: FailureReason,
-  how?: Failure["how"],
-];
+interface Reason {
+  error: ApiError;
+  reason: FailureReason;
+  how?: Failure["how"];
+}
 const REASONS: Reason[] = [
   ...LIMIT_NAMES.filter(isLimitName).flatMap((limit, at): Reason[] => {
     const reason = FAILURE_REASONS[at] ?? assert.fail();
     const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ??
       assert.fail();
     assert.equal(owners, `${reason}.owner`);
-    return [[limited(limit, "key"), reason], [limited(limit, "owner"), owners]];
+    return [
+      { error: limited(limit, "key"), reason },
+      { error: limited(limit, "owner"), reason: owners },
+    ];
   }),
-  [refused("expired"), "key_expired"],
-  [refused("disabled"), "key_disabled"],
-  [refused("scope"), "endpoint_forbidden"],
-  [refused("model"), "model_forbidden"],
-  [
-    new ApiError("rate_limit_exceeded", "No.", { reason: "request_bodies" }),
-    "request_bodies",
-  ],
-  [errorOf("key_revoked"), "key_disabled", "cut"],
-  [errorOf("model_not_found"), "unknown_model"],
-  [errorOf("upstream_rate_limited"), "model_server_limit", "failed"],
-  [errorOf("invalid_type"), "invalid_request"],
-  [errorOf("request_too_large"), "invalid_request"],
-  [errorOf("context_length_exceeded"), "invalid_request", "failed"],
-  [errorOf("service_unavailable"), "server"],
-  [errorOf("overloaded"), "server", "failed"],
-  [errorOf("upstream_truncated"), "cut", "cut"],
+  { error: refused("expired"), reason: "key_expired" },
+  { error: refused("disabled"), reason: "key_disabled" },
+  { error: refused("scope"), reason: "endpoint_forbidden" },
+  { error: refused("model"), reason: "model_forbidden" },
+  {
+    error: new ApiError("rate_limit_exceeded", "No.", {
+      reason: "request_bodies",
+    }),
+    reason: "request_bodies",
+  },
+  { error: errorOf("key_revoked"), reason: "key_disabled", how: "cut" },
+  { error: errorOf("model_not_found"), reason: "unknown_model" },
+  {
+    error: errorOf("upstream_rate_limited"),
+    reason: "model_server_limit",
+    how: "failed",
+  },
+  { error: errorOf("invalid_type"), reason: "invalid_request" },
+  { error: errorOf("request_too_large"), reason: "invalid_request" },
+  {
+    error: errorOf("context_length_exceeded"),
+    reason: "invalid_request",
+    how: "failed",
+  },
+  { error: errorOf("service_unavailable"), reason: "server" },
+  { error: errorOf("overloaded"), reason: "server", how: "failed" },
+  { error: errorOf("upstream_truncated"), reason: "cut", how: "cut" },
 ];
 
 Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and owner, and listed without content", async () => {
   await using world = await startRedisWorld();
   const failed = record(await edgeLink(world));
   const seen = new Set<string>();
-  for (const [error, reason, how = "refused"] of REASONS) {
+  for (const { error, reason, how = "refused" } of REASONS) {
     seen.add(reason);
     const key = await world.addKey();
     const names = [

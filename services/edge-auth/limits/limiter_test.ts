@@ -70,11 +70,11 @@ Deno.test(
   onStage(async (t) => {
     /** Each admits six requests at once, then one every ten seconds. */
     const rows = [
-      ["requests", { requestsPerMinute: 6 }, 5],
-      ["tokens", { tokensPerMinute: 600 }, 500],
+      { unit: "requests", limits: { requestsPerMinute: 6 }, remaining: 5 },
+      { unit: "tokens", limits: { tokensPerMinute: 600 }, remaining: 500 },
     ] as const;
     for (const side of ["limits", "ownerLimits"]) {
-      for (const [unit, limits, left] of rows) {
+      for (const { unit, limits, remaining } of rows) {
         const principal = await t.world.addKey({ [side]: limits });
         const pass = (ms: number) =>
           letTimePass(t.world.link, { principal, ms });
@@ -86,8 +86,8 @@ Deno.test(
         await pass(2_000);
         const { rates } = await t.admitted(principal);
         await pass(rates[unit]?.resetMs ?? assert.fail());
-        const again = await t.admitted(principal);
-        assert.equal(again.rates[unit]?.remaining, left, `${side}, ${unit}`);
+        const { rates: full } = await t.admitted(principal);
+        assert.equal(full[unit]?.remaining, remaining, `${side}, ${unit}`);
       }
     }
   }),

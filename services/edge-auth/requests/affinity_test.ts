@@ -25,20 +25,24 @@ Deno.test("conversationOf() returns 16 hexadecimal digits, whatever the body is"
 const LONG = "x".repeat(100_000);
 
 /** Requests of one conversation. */
-const SAME: [title: string, one: unknown, other: unknown][] = [
-  [
-    "that grows",
-    { messages: said("Hi") },
-    { messages: said("Hi", "Hello.", "And then?") },
-  ],
-  [
-    "with instructions and tools",
-    { system: "Be brief", tools: TOOLS, messages: said("Hi") },
-    { system: "Be brief", tools: TOOLS, messages: said("Hi", "Hello.", "?") },
-  ],
-  [
-    "whose cached part moves",
-    {
+const SAME: { title: string; one: unknown; other: unknown }[] = [
+  {
+    title: "that grows",
+    one: { messages: said("Hi") },
+    other: { messages: said("Hi", "Hello.", "And then?") },
+  },
+  {
+    title: "with instructions and tools",
+    one: { system: "Be brief", tools: TOOLS, messages: said("Hi") },
+    other: {
+      system: "Be brief",
+      tools: TOOLS,
+      messages: said("Hi", "Hello.", "?"),
+    },
+  },
+  {
+    title: "whose cached part moves",
+    one: {
       messages: [{
         role: "user",
         content: [{
@@ -48,58 +52,76 @@ const SAME: [title: string, one: unknown, other: unknown][] = [
         }],
       }],
     },
-    { messages: [{ role: "user", content: [{ type: "text", text: "Hi" }] }] },
-  ],
-  [
-    "of responses",
-    { instructions: "Be brief", input: said("Hi") },
-    { instructions: "Be brief", input: said("Hi", "Hello.", "?") },
-  ],
-  [
-    "that a key names",
-    { prompt_cache_key: "k", messages: said("Hi") },
-    { prompt_cache_key: "k", user: "u", messages: said("Other") },
-  ],
-  [
-    "of one user",
-    { user: "u", messages: said("Hi") },
-    { user: "u", messages: said("Other") },
-  ],
+    other: {
+      messages: [{ role: "user", content: [{ type: "text", text: "Hi" }] }],
+    },
+  },
+  {
+    title: "of responses",
+    one: { instructions: "Be brief", input: said("Hi") },
+    other: { instructions: "Be brief", input: said("Hi", "Hello.", "?") },
+  },
+  {
+    title: "that a key names",
+    one: { prompt_cache_key: "k", messages: said("Hi") },
+    other: { prompt_cache_key: "k", user: "u", messages: said("Other") },
+  },
+  {
+    title: "of one user",
+    one: { user: "u", messages: said("Hi") },
+    other: { user: "u", messages: said("Other") },
+  },
 ];
 
-for (const [title, one, other] of SAME) {
+for (const { title, one, other } of SAME) {
   Deno.test(`conversationOf() is the same for a conversation ${title}`, () => {
     assert.equal(idOf(one), idOf(other));
   });
 }
 
 /** Requests of different conversations. */
-const OTHER: [title: string, one: unknown, other: unknown][] = [
-  ["first messages", { messages: said("Hi") }, { messages: said("Ho") }],
-  [
-    "instructions",
-    { messages: [{ role: "system", content: "a" }, ...said("Hi")] },
-    { messages: [{ role: "system", content: "b" }, ...said("Hi")] },
-  ],
-  ["system", { system: "a", messages: said("Hi") }, { messages: said("Hi") }],
-  [
-    "tools",
-    { tools: TOOLS, messages: said("Hi") },
-    { tools: [{ name: "write" }], messages: said("Hi") },
-  ],
-  ["inputs", { input: "a" }, { input: "b" }],
-  ["prompts", { prompt: "a" }, { prompt: ["b"] }],
-  ["keys", { prompt_cache_key: "a" }, { prompt_cache_key: "b" }],
+const OTHER: { title: string; one: unknown; other: unknown }[] = [
+  {
+    title: "first messages",
+    one: { messages: said("Hi") },
+    other: { messages: said("Ho") },
+  },
+  {
+    title: "instructions",
+    one: { messages: [{ role: "system", content: "a" }, ...said("Hi")] },
+    other: { messages: [{ role: "system", content: "b" }, ...said("Hi")] },
+  },
+  {
+    title: "system",
+    one: { system: "a", messages: said("Hi") },
+    other: { messages: said("Hi") },
+  },
+  {
+    title: "tools",
+    one: { tools: TOOLS, messages: said("Hi") },
+    other: { tools: [{ name: "write" }], messages: said("Hi") },
+  },
+  { title: "inputs", one: { input: "a" }, other: { input: "b" } },
+  { title: "prompts", one: { prompt: "a" }, other: { prompt: ["b"] } },
+  {
+    title: "keys",
+    one: { prompt_cache_key: "a" },
+    other: { prompt_cache_key: "b" },
+  },
   // No two lists of parts are the same text.
-  [
-    "places of a text",
-    { system: "ab", messages: said("c") },
-    { system: "a", messages: said("bc") },
-  ],
-  ["long beginnings", { input: `a${LONG}` }, { input: `b${LONG}` }],
+  {
+    title: "places of a text",
+    one: { system: "ab", messages: said("c") },
+    other: { system: "a", messages: said("bc") },
+  },
+  {
+    title: "long beginnings",
+    one: { input: `a${LONG}` },
+    other: { input: `b${LONG}` },
+  },
 ];
 
-for (const [title, one, other] of OTHER) {
+for (const { title, one, other } of OTHER) {
   Deno.test(`conversationOf() tells conversations with other ${title} apart`, () => {
     assert.notEqual(idOf(one), idOf(other));
   });
@@ -111,18 +133,29 @@ Deno.test("conversationOf() takes the id that comes first: a key, a header, the 
     "session-id": "b",
     "x-session-id": "c",
   };
-  const order: [body: object, headers: typeof headers | object, id: string][] =
-    [
-      [{ prompt_cache_key: "k", user: "u" }, headers, "k"],
-      [{ user: "u" }, headers, "a"],
-      [{ user: "u" }, { "session-id": "b", "x-session-id": "c" }, "b"],
-      [{ user: "u" }, { "x-session-id": "c" }, "c"],
-      [{ prompt_cache_key: "", user: "u" }, {}, "u"],
-    ];
-  for (const [body, given, id] of order) {
+  const order: {
+    body: object;
+    requestHeaders: typeof headers | object;
+    id: string;
+  }[] = [
+    {
+      body: { prompt_cache_key: "k", user: "u" },
+      requestHeaders: headers,
+      id: "k",
+    },
+    { body: { user: "u" }, requestHeaders: headers, id: "a" },
+    {
+      body: { user: "u" },
+      requestHeaders: { "session-id": "b", "x-session-id": "c" },
+      id: "b",
+    },
+    { body: { user: "u" }, requestHeaders: { "x-session-id": "c" }, id: "c" },
+    { body: { prompt_cache_key: "", user: "u" }, requestHeaders: {}, id: "u" },
+  ];
+  for (const { body, requestHeaders, id } of order) {
     const expected = idOf({ prompt_cache_key: id });
     assert.equal(
-      idOf({ ...body, messages: said("Hi") }, { ...given }),
+      idOf({ ...body, messages: said("Hi") }, { ...requestHeaders }),
       expected,
     );
   }

@@ -87,20 +87,28 @@ const messages = [{ role: "user", content: "Hi" }];
 const file = new Blob(["RIFF"]);
 
 /** What is sent to each path, but for the model: JSON, or a form. */
-const REQUESTS: [path: string, kind: string, body: object][] = [
-  ["/v1/chat/completions", "chat", { messages }],
-  ["/v1/messages", "chat", { messages, max_tokens: 1 }],
-  ["/v1/messages/count_tokens", "chat", { messages }],
-  ["/v1/responses", "chat", { input: "Hi" }],
-  ["/v1/completions", "chat", { prompt: "Hi" }],
-  ["/v1/embeddings", "embedding", { input: "Hi" }],
-  ["/v1/rerank", "rerank", { query: "a", documents: ["b"] }],
-  ["/v1/images/generations", "image", { prompt: "a" }],
-  ["/v1/audio/speech", "speech", { input: "a", voice: "v" }],
-  ["/v1/videos", "video", { prompt: "a" }],
+const REQUESTS: { path: string; kind: string; body: object }[] = [
+  { path: "/v1/chat/completions", kind: "chat", body: { messages } },
+  { path: "/v1/messages", kind: "chat", body: { messages, max_tokens: 1 } },
+  { path: "/v1/messages/count_tokens", kind: "chat", body: { messages } },
+  { path: "/v1/responses", kind: "chat", body: { input: "Hi" } },
+  { path: "/v1/completions", kind: "chat", body: { prompt: "Hi" } },
+  { path: "/v1/embeddings", kind: "embedding", body: { input: "Hi" } },
+  {
+    path: "/v1/rerank",
+    kind: "rerank",
+    body: { query: "a", documents: ["b"] },
+  },
+  { path: "/v1/images/generations", kind: "image", body: { prompt: "a" } },
+  {
+    path: "/v1/audio/speech",
+    kind: "speech",
+    body: { input: "a", voice: "v" },
+  },
+  { path: "/v1/videos", kind: "video", body: { prompt: "a" } },
 ];
 
-for (const [path, kind, body] of REQUESTS) {
+for (const { path, kind, body } of REQUESTS) {
   for (const name of [`${kind}-name`, `${kind}-names-7`]) {
     Deno.test(`POST ${path} with the alias '${name}' runs under the id`, async () => {
       await using edge = await setup();

@@ -193,18 +193,33 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
 async function zones(visit: Visit): Promise<void> {
   const endMs = Date.UTC(2099, 0, 31, 23, 59, 59);
   const cases = [
-    ["Asia/Tokyo", "en-US", "Feb 1, 2099", "en-US"],
-    ["America/Los_Angeles", "en-US", "Jan 31, 2099", "en-US"],
-    ["Europe/Berlin", "de-DE", "1 Feb 2099", "en-GB"],
+    {
+      timezoneId: "Asia/Tokyo",
+      locale: "en-US",
+      endDate: "Feb 1, 2099",
+      dateLocale: "en-US",
+    },
+    {
+      timezoneId: "America/Los_Angeles",
+      locale: "en-US",
+      endDate: "Jan 31, 2099",
+      dateLocale: "en-US",
+    },
+    {
+      timezoneId: "Europe/Berlin",
+      locale: "de-DE",
+      endDate: "1 Feb 2099",
+      dateLocale: "en-GB",
+    },
   ] as const;
-  for (const [timezoneId, locale, ends, shownIn] of cases) {
+  for (const { timezoneId, locale, endDate, dateLocale } of cases) {
     const reader = { timezoneId, locale };
     const { page, ownerId } = await signedIn(visit, "zone@example.org", reader);
     const key = await storedKey(visit.site, ownerId, { expiresAtMs: endMs });
     await page.goto(`/keys/${key.id}`);
-    await says(page, ends);
+    await says(page, endDate);
     const created = page.locator("time[data-as=minute]").first();
-    const inZone = new Intl.DateTimeFormat(shownIn, {
+    const inZone = new Intl.DateTimeFormat(dateLocale, {
       year: "numeric",
       month: "short",
       day: "numeric",

@@ -82,16 +82,15 @@ export interface Invocation extends CommandDeps {
   word: string;
 }
 
-/**
- * One command: its name with the argument that it takes, its help, and its options
- * besides `--json`.
- */
-export type Command = readonly [
-  usage: string,
-  help: string,
-  run: (invocation: Invocation) => Promise<Output>,
-  options?: readonly OptionName[],
-];
+/** One command of an area. */
+export interface Command {
+  /** Its name, with the argument that it takes. */
+  readonly usage: string;
+  readonly help: string;
+  readonly run: (invocation: Invocation) => Promise<Output>;
+  /** Its options besides those of the area and `--json`. */
+  readonly options?: readonly OptionName[];
+}
 
 /** The commands on one subject: `keys …`. */
 export interface Area {
@@ -230,7 +229,7 @@ export function parseCommand(
     const { title, notes, options: common = [], commands, usual } = area;
     const group = program.command(areaName).version(...version)
       .description(title).addHelpText("after", `\n${notes}`);
-    for (const [usage, help, run, options = []] of commands) {
+    for (const { usage, help, run, options = [] } of commands) {
       const isDefault = usage === usual;
       const command = group.command(usage, { isDefault }).description(help);
       for (const option of [...common, ...options, "json"] as const) {

@@ -226,14 +226,48 @@ export const KEYS: Area = {
   title: "Manage API keys.",
   options: ["owner"],
   commands: [
-    ["create", "create a key and print it", create, KEY_OPTIONS],
-    ["list", "list keys, newest first", list, LIST_OPTIONS],
-    ["show <id>", "show one key", onKey(show)],
-    ["edit <id>", "change the given settings", onKey(edit), KEY_OPTIONS],
-    ["disable <id>", "refuse its requests", onKey(disable), ["stopRunning"]],
-    ["enable <id>", "accept its requests again", onKey(enable)],
-    ["delete <id>", "delete it for good", onKey(remove), ["stopRunning"]],
-    ["rotate <id>", "replace it with a new key", onKey(rotate), ["old"]],
+    {
+      usage: "create",
+      help: "create a key and print it",
+      run: create,
+      options: KEY_OPTIONS,
+    },
+    {
+      usage: "list",
+      help: "list keys, newest first",
+      run: list,
+      options: LIST_OPTIONS,
+    },
+    { usage: "show <id>", help: "show one key", run: onKey(show) },
+    {
+      usage: "edit <id>",
+      help: "change the given settings",
+      run: onKey(edit),
+      options: KEY_OPTIONS,
+    },
+    {
+      usage: "disable <id>",
+      help: "refuse its requests",
+      run: onKey(disable),
+      options: ["stopRunning"],
+    },
+    {
+      usage: "enable <id>",
+      help: "accept its requests again",
+      run: onKey(enable),
+    },
+    {
+      usage: "delete <id>",
+      help: "delete it for good",
+      run: onKey(remove),
+      options: ["stopRunning"],
+    },
+    {
+      usage: "rotate <id>",
+      help: "replace it with a new key",
+      run: onKey(rotate),
+      options: ["old"],
+    },
   ],
   notes:
     `Limits of a new key that are not given come from KEY_… in the environment; 0 means

@@ -234,23 +234,47 @@ const undo = (what: OverrideTarget["what"]) =>
 export const MODELS: Area = {
   title: "See how the model servers do, and take them out of use.",
   commands: [
-    ["list", "show all models with their servers (default)", list, ["watch"]],
-    [
-      "drain <server>",
-      "send a server nothing new",
-      drain,
-      ["model", "reason"],
-    ],
-    ["undrain <server>", "take a server back", undo("drain"), ["model"]],
-    [
-      "weight <server>",
-      "change its share of the requests",
-      weigh,
-      ["model", "to", "reason"],
-    ],
-    ["unweight <server>", "undo its weight", undo("weight"), ["model"]],
-    ["disable <model>", "refuse requests for a model", disable, ["reason"]],
-    ["enable <model>", "take a model back", undo("disable")],
+    {
+      usage: "list",
+      help: "show all models with their servers (default)",
+      run: list,
+      options: ["watch"],
+    },
+    {
+      usage: "drain <server>",
+      help: "send a server nothing new",
+      run: drain,
+      options: ["model", "reason"],
+    },
+    {
+      usage: "undrain <server>",
+      help: "take a server back",
+      run: undo("drain"),
+      options: ["model"],
+    },
+    {
+      usage: "weight <server>",
+      help: "change its share of the requests",
+      run: weigh,
+      options: ["model", "to", "reason"],
+    },
+    {
+      usage: "unweight <server>",
+      help: "undo its weight",
+      run: undo("weight"),
+      options: ["model"],
+    },
+    {
+      usage: "disable <model>",
+      help: "refuse requests for a model",
+      run: disable,
+      options: ["reason"],
+    },
+    {
+      usage: "enable <model>",
+      help: "take a model back",
+      run: undo("disable"),
+    },
   ],
   usual: "list",
   notes:

@@ -84,22 +84,44 @@ async function limits(invocation: Invocation): Promise<Output> {
 }
 
 /** Commands that change an owner, and confirm it or print a link. */
-const CHANGES: readonly Command[] = ([
-  ["reset", "print a link for a new password", "reset_password"],
-  ["sign-out", "end all sessions of an owner", "sign_out_everywhere"],
-  ["disable", "disable an owner and their keys", "disable"],
-  ["enable", "enable an owner and their keys", "enable"],
-  ["remove-factor", "remove a lost second factor", "remove_second_factor"],
-  ["grant", "make an owner an operator", "make_operator"],
-  ["revoke", "remove the operator role", "remove_role_of_operator"],
-] as const).map((
-  [name, help, what],
-) => [
-  `${name} <email>`,
-  help,
-  change(what),
-  what === "disable" ? ["stopRunning"] : [],
-]);
+const CHANGES: readonly Command[] = [
+  {
+    usage: "reset <email>",
+    help: "print a link for a new password",
+    run: change("reset_password"),
+  },
+  {
+    usage: "sign-out <email>",
+    help: "end all sessions of an owner",
+    run: change("sign_out_everywhere"),
+  },
+  {
+    usage: "disable <email>",
+    help: "disable an owner and their keys",
+    run: change("disable"),
+    options: ["stopRunning"],
+  },
+  {
+    usage: "enable <email>",
+    help: "enable an owner and their keys",
+    run: change("enable"),
+  },
+  {
+    usage: "remove-factor <email>",
+    help: "remove a lost second factor",
+    run: change("remove_second_factor"),
+  },
+  {
+    usage: "grant <email>",
+    help: "make an owner an operator",
+    run: change("make_operator"),
+  },
+  {
+    usage: "revoke <email>",
+    help: "remove the operator role",
+    run: change("remove_role_of_operator"),
+  },
+];
 
 function change(what: OwnerChange) {
   return async (invocation: Invocation): Promise<Output> => {
@@ -130,10 +152,28 @@ async function stopRunning(
 export const OWNERS: Area = {
   title: "Manage the owners of API keys.",
   commands: [
-    ["set-up", "print a link for the first owner (15 minutes)", setUp],
-    ["invite <email>", "print a link for another owner (3 days)", invite],
-    ["list", "list owners, newest first", list, ["search", "rows", "after"]],
-    ["limits <email>", "show or change limits", limits, LIMIT_NAMES],
+    {
+      usage: "set-up",
+      help: "print a link for the first owner (15 minutes)",
+      run: setUp,
+    },
+    {
+      usage: "invite <email>",
+      help: "print a link for another owner (3 days)",
+      run: invite,
+    },
+    {
+      usage: "list",
+      help: "list owners, newest first",
+      run: list,
+      options: ["search", "rows", "after"],
+    },
+    {
+      usage: "limits <email>",
+      help: "show or change limits",
+      run: limits,
+      options: LIMIT_NAMES,
+    },
     ...CHANGES,
   ],
   notes:

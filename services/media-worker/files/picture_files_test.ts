@@ -61,16 +61,28 @@ const jpeg = (frame: number, size: number[]) =>
 
 Deno.test("pictureHead() reads type and size of PNG, JPEG, WebP and GIF", () => {
   const size = { width: 300, height: 513 };
-  const rows: [name: string, bytes: Buffer, type: string][] = [
-    ["PNG", png(300, 513), "image/png"],
-    ["GIF", gif(300, 513), "image/gif"],
-    ["JPEG", jpeg(0xc0, [2, 1, 1, 44]), "image/jpeg"],
-    ["progressive JPEG", jpeg(0xc2, [2, 1, 1, 44]), "image/jpeg"],
-    ["lossy WebP", webp("VP8 ", LOSSY), "image/webp"],
-    ["lossless WebP", webp("VP8L", [0x2f, 0x2b, 1, 0x80, 0]), "image/webp"],
-    ["extended WebP", webp("VP8X", EXTENDED), "image/webp"],
+  const rows: { name: string; bytes: Buffer; type: string }[] = [
+    { name: "PNG", bytes: png(300, 513), type: "image/png" },
+    { name: "GIF", bytes: gif(300, 513), type: "image/gif" },
+    { name: "JPEG", bytes: jpeg(0xc0, [2, 1, 1, 44]), type: "image/jpeg" },
+    {
+      name: "progressive JPEG",
+      bytes: jpeg(0xc2, [2, 1, 1, 44]),
+      type: "image/jpeg",
+    },
+    { name: "lossy WebP", bytes: webp("VP8 ", LOSSY), type: "image/webp" },
+    {
+      name: "lossless WebP",
+      bytes: webp("VP8L", [0x2f, 0x2b, 1, 0x80, 0]),
+      type: "image/webp",
+    },
+    {
+      name: "extended WebP",
+      bytes: webp("VP8X", EXTENDED),
+      type: "image/webp",
+    },
   ];
-  for (const [name, bytes, type] of rows) {
+  for (const { name, bytes, type } of rows) {
     assert.deepEqual(pictureHead(bytes), { type, ...size }, name);
     // Cut anywhere it is no picture, and nothing throws.
     for (let end = 0; end < bytes.length; end++) {

@@ -212,19 +212,44 @@ Deno.test("a wrong request of an agent is refused in the form of its endpoint", 
   await using simulator = startAsked();
   const messages = [{ role: "user", content: "Hello" }];
   const cases = [
-    ["/messages", { model: MODEL, messages }, 400, /'max_tokens'/],
-    ["/messages", { model: "x", messages, max_tokens: 1 }, 404, /not exist/],
-    ["/messages/count_tokens", { model: MODEL }, 400, /'messages'/],
-    ["/responses", { model: MODEL }, 400, /'input'/],
-    [
-      "/responses",
-      { model: MODEL, input: "a", previous_response_id: "resp_1" },
-      400,
-      /stores none/,
-    ],
-    ["/completions", { model: MODEL }, 400, /'prompt'/],
+    {
+      path: "/messages",
+      body: { model: MODEL, messages },
+      status: 400,
+      message: /'max_tokens'/,
+    },
+    {
+      path: "/messages",
+      body: { model: "x", messages, max_tokens: 1 },
+      status: 404,
+      message: /not exist/,
+    },
+    {
+      path: "/messages/count_tokens",
+      body: { model: MODEL },
+      status: 400,
+      message: /'messages'/,
+    },
+    {
+      path: "/responses",
+      body: { model: MODEL },
+      status: 400,
+      message: /'input'/,
+    },
+    {
+      path: "/responses",
+      body: { model: MODEL, input: "a", previous_response_id: "resp_1" },
+      status: 400,
+      message: /stores none/,
+    },
+    {
+      path: "/completions",
+      body: { model: MODEL },
+      status: 400,
+      message: /'prompt'/,
+    },
   ] as const;
-  for (const [path, body, status, message] of cases) {
+  for (const { path, body, status, message } of cases) {
     const answer = await simulator.post(path, body);
     const told = await answer.json();
     assert.equal(answer.status, status, path);

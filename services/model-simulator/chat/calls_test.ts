@@ -21,62 +21,89 @@ async function argumentsFor(
   return JSON.parse(call?.function.arguments ?? "null");
 }
 
-const CASES: [prompt: string, properties: object, expected: object][] = [
-  [
-    "What is the value of magic_function(3)? Use the tool.",
-    { input: integer },
-    { input: 3 },
-  ],
-  ["What is 12.5 times -4?", { a: { type: "number" }, b: integer }, {
-    a: 12.5,
-    b: -4,
-  }],
-  ["Create a customer called '你好啊集团'.", { customer_name: text }, {
-    customer_name: "你好啊集团",
-  }],
-  ["Jason Smith is 25 years old.", { name: text, age: integer }, {
-    name: "Jason Smith",
-    age: 25,
-  }],
-  ["Set the age to 30 and the name to Ann.", { name: text, age: integer }, {
-    name: "Ann",
-    age: 30,
-  }],
-  ["Tell me the weather in paris, please", { city: text }, { city: "paris" }],
-  [
-    "Weather in Boston in celsius?",
-    { unit: { enum: ["fahrenheit", "celsius"] }, place: { city: text } },
-    { unit: "celsius" },
-  ],
-  [
-    "Mail ann@example.org on 2026-03-04: see https://a.example/b?c=1.",
-    {
+const CASES: { prompt: string; properties: object; expected: object }[] = [
+  {
+    prompt: "What is the value of magic_function(3)? Use the tool.",
+    properties: { input: integer },
+    expected: { input: 3 },
+  },
+  {
+    prompt: "What is 12.5 times -4?",
+    properties: { a: { type: "number" }, b: integer },
+    expected: {
+      a: 12.5,
+      b: -4,
+    },
+  },
+  {
+    prompt: "Create a customer called '你好啊集团'.",
+    properties: { customer_name: text },
+    expected: {
+      customer_name: "你好啊集团",
+    },
+  },
+  {
+    prompt: "Jason Smith is 25 years old.",
+    properties: { name: text, age: integer },
+    expected: {
+      name: "Jason Smith",
+      age: 25,
+    },
+  },
+  {
+    prompt: "Set the age to 30 and the name to Ann.",
+    properties: { name: text, age: integer },
+    expected: {
+      name: "Ann",
+      age: 30,
+    },
+  },
+  {
+    prompt: "Tell me the weather in paris, please",
+    properties: { city: text },
+    expected: { city: "paris" },
+  },
+  {
+    prompt: "Weather in Boston in celsius?",
+    properties: {
+      unit: { enum: ["fahrenheit", "celsius"] },
+      place: { city: text },
+    },
+    expected: { unit: "celsius" },
+  },
+  {
+    prompt: "Mail ann@example.org on 2026-03-04: see https://a.example/b?c=1.",
+    properties: {
       to: { ...text, format: "email" },
       day: { ...text, format: "date" },
       link: text,
     },
-    {
+    expected: {
       to: "ann@example.org",
       day: "2026-03-04",
       link: "https://a.example/b?c=1",
     },
-  ],
-  [
-    "Book for Ann in Rome",
-    {
+  },
+  {
+    prompt: "Book for Ann in Rome",
+    properties: {
       trip: {
         type: "object",
         properties: { who: text, where: text },
         required: ["who", "where"],
       },
     },
-    { trip: { who: "Ann", where: "Rome" } },
-  ],
-  ["Buy 1,200 of them", { count: { ...integer, maximum: 100 } }, {}],
+    expected: { trip: { who: "Ann", where: "Rome" } },
+  },
+  {
+    prompt: "Buy 1,200 of them",
+    properties: { count: { ...integer, maximum: 100 } },
+    expected: {},
+  },
 ];
 
 Deno.test("the arguments of a call are what the prompt gives, by the tool's schema", async () => {
-  for (const [prompt, properties, expected] of CASES) {
+  for (const { prompt, properties, expected } of CASES) {
     const given = await argumentsFor(prompt, { properties });
     assert.partialDeepStrictEqual(given, expected, prompt);
     assert.deepEqual(Object.keys(Object(given)), Object.keys(properties));

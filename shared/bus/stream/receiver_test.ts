@@ -55,8 +55,13 @@ type Happening = Frame | number | ((receiver: StreamReceiver) => void);
 
 const leave = (receiver: StreamReceiver) => receiver.cancel("client_gone");
 
-/** When, what, and what came of it: control records and events as short texts. */
-type Step = [nowMs: number, happening: Happening, ...did: string[]];
+/** What happens to a receiver at a time, and what comes of it. */
+interface Step {
+  nowMs: number;
+  happening: Happening;
+  /** Control records and events as short texts; default: none. */
+  effects?: string[];
+}
 
 interface Case extends Partial<StreamReceiverOptions> {
   /** Frames that were delivered at time 0. */
@@ -101,10 +106,12 @@ function play({ after = 0, isSlow = false, steps, ...options }: Case): void {
     const isTaken = event.type === "data" && !isSlow;
     if (isTaken) receiver.delivered(event.sequence);
   };
-  const first: Step[] = Array.from({ length: after }, (_, i) => {
-    return [0, data(i + 1), `data ${i + 1}`];
-  });
-  for (const [nowMs, happening, ...did] of [...first, ...steps]) {
+  const first: Step[] = Array.from({ length: after }, (_, i) => ({
+    nowMs: 0,
+    happening: data(i + 1),
+    effects: [`data ${i + 1}`],
+  }));
+  for (const { nowMs, happening, effects = [] } of [...first, ...steps]) {
     if (typeof happening === "function") happening(receiver);
     else if (typeof happening === "object") {
       note(receiver.onFrame(happening, nowMs));
@@ -113,7 +120,7 @@ function play({ after = 0, isSlow = false, steps, ...options }: Case): void {
         note(receiver.onTick(at));
       }
     }
-    assert.deepEqual(actions.splice(0), did, `at ${nowMs}`);
+    assert.deepEqual(actions.splice(0), effects, `at ${nowMs}`);
   }
 }
 
@@ -121,57 +128,93 @@ const next = ackFrames + 1;
 const CASES: { [promise: string]: Case } = {
   "REJECT is ignored once the answer has begun": {
     after: 1,
-    steps: [[1, reject()], [2, data(2), "data 2"]],
+    steps: [{ nowMs: 1, happening: reject() }, {
+      nowMs: 2,
+      happening: data(2),
+      effects: ["data 2"],
+    }],
   },
   "a NAK that changes nothing is repeated by ticks, ever less often": {
     after: 1,
     steps: [
-      [0, data(3), "nak w1 2"],
-      [0, nakIntervalMs, "nak w1 2"],
-      [nakIntervalMs, 3_000, ...Array<string>(5).fill("nak w1 2")],
+      { nowMs: 0, happening: data(3), effects: ["nak w1 2"] },
+      { nowMs: 0, happening: nakIntervalMs, effects: ["nak w1 2"] },
+      {
+        nowMs: nakIntervalMs,
+        happening: 3_000,
+        effects: Array<string>(5).fill("nak w1 2"),
+      },
     ],
   },
   "silence is probed with a NAK of the next frame": {
     after: 1,
     steps: [
-      [0, silenceProbeMs - tickMs],
-      [silenceProbeMs - tickMs, silenceProbeMs, "nak w1 2"],
-      [silenceProbeMs, 2 * silenceProbeMs, "nak w1 2"],
-      [2 * silenceProbeMs, beat(1), "ack w1 1"],
-      [2 * silenceProbeMs, 3 * silenceProbeMs - tickMs],
+      { nowMs: 0, happening: silenceProbeMs - tickMs },
+      {
+        nowMs: silenceProbeMs - tickMs,
+        happening: silenceProbeMs,
+        effects: ["nak w1 2"],
+      },
+      {
+        nowMs: silenceProbeMs,
+        happening: 2 * silenceProbeMs,
+        effects: ["nak w1 2"],
+      },
+      { nowMs: 2 * silenceProbeMs, happening: beat(1), effects: ["ack w1 1"] },
+      { nowMs: 2 * silenceProbeMs, happening: 3 * silenceProbeMs - tickMs },
     ],
   },
   "a reconnect sends a NAK at once, however recent the last one": {
     after: 1,
     steps: [
-      [0, data(3), "nak w1 2"],
-      [0, nakIntervalMs, "nak w1 2"],
-      [0, (receiver) => receiver.onReconnect(nakIntervalMs + 1), "nak w1 2"],
+      { nowMs: 0, happening: data(3), effects: ["nak w1 2"] },
+      { nowMs: 0, happening: nakIntervalMs, effects: ["nak w1 2"] },
+      {
+        nowMs: 0,
+        happening: (receiver) => receiver.onReconnect(nakIntervalMs + 1),
+        effects: ["nak w1 2"],
+      },
     ],
   },
   "what the client has taken is acknowledged after ackFrames or ackBytes": {
     after: ackFrames - 1,
     steps: [
-      [0, data(ackFrames), `data ${ackFrames}`, `ack w1 ${ackFrames}`],
-      [0, data(next, ackBytes - 17), `data ${next}`],
-      [0, data(next + 1, 0), `data ${next + 1}`, `ack w1 ${next + 1}`],
+      {
+        nowMs: 0,
+        happening: data(ackFrames),
+        effects: [`data ${ackFrames}`, `ack w1 ${ackFrames}`],
+      },
+      {
+        nowMs: 0,
+        happening: data(next, ackBytes - 17),
+        effects: [`data ${next}`],
+      },
+      {
+        nowMs: 0,
+        happening: data(next + 1, 0),
+        effects: [`data ${next + 1}`, `ack w1 ${next + 1}`],
+      },
     ],
   },
   "more than the window is a violation": {
     isSlow: true,
     steps: [
-      [0, data(1, windowBytes - 16), "data 1"],
-      [0, data(2, 1), "cancel w1 violation", "violated window"],
+      { nowMs: 0, happening: data(1, windowBytes - 16), effects: ["data 1"] },
+      {
+        nowMs: 0,
+        happening: data(2, 1),
+        effects: ["cancel w1 violation", "violated window"],
+      },
     ],
   },
   "cancel() tells the worker and nothing follows": {
     after: 1,
     steps: [
-      [0, leave, "cancel w1 client_gone"],
-      [0, leave],
-      [1, data(2), "stray"],
-      [1, (receiver) => receiver.onReconnect(1)],
-      [1, 2 * silenceLostMs],
+      { nowMs: 0, happening: leave, effects: ["cancel w1 client_gone"] },
+      { nowMs: 0, happening: leave },
+      { nowMs: 1, happening: data(2), effects: ["stray"] },
+      { nowMs: 1, happening: (receiver) => receiver.onReconnect(1) },
+      { nowMs: 1, happening: 2 * silenceLostMs },
     ],
   },
 };
@@ -181,16 +224,19 @@ for (const [promise, each] of Object.entries(CASES)) {
 }
 
 Deno.test("receiver: DATA, END, ERR and BEAT imply acceptance", () => {
-  const table: [frame: Frame, ...did: string[]][] = [
-    [data(1), "data 1"],
-    [end(1), "ack w1 1", "ended"],
-    [err(1), "ack w1 1", "failed upstream_error"],
-    [beat(0), "ack w1 0"],
-    [data(2), "nak w1 1"],
+  const table: { frame: Frame; effects: string[] }[] = [
+    { frame: data(1), effects: ["data 1"] },
+    { frame: end(1), effects: ["ack w1 1", "ended"] },
+    { frame: err(1), effects: ["ack w1 1", "failed upstream_error"] },
+    { frame: beat(0), effects: ["ack w1 0"] },
+    { frame: data(2), effects: ["nak w1 1"] },
   ];
-  for (const [frame, ...did] of table) {
+  for (const { frame, effects } of table) {
     play({
-      steps: [[1, frame, ...did], [1, ({ isAccepted }) => assert(isAccepted)]],
+      steps: [{ nowMs: 1, happening: frame, effects }, {
+        nowMs: 1,
+        happening: ({ isAccepted }) => assert(isAccepted),
+      }],
     });
   }
 });
@@ -222,7 +268,11 @@ Deno.test("receiver: a broken payload and a second worker are violations", () =>
   ];
   for (const [frame, violation] of table) {
     play({
-      steps: [[0, frame, "cancel w1 violation", `violated ${violation}`]],
+      steps: [{
+        nowMs: 0,
+        happening: frame,
+        effects: ["cancel w1 violation", `violated ${violation}`],
+      }],
     });
   }
 });

@@ -69,23 +69,28 @@ Deno.test("parseResponseHead() reads heads as servers send them", () => {
 });
 
 const LATER = "Fri, 20 Nov 2026 11:00:09 GMT";
-const waits: [seconds: string, ms: string, waitMs?: number][] = [
-  ["", ""],
-  ["1.5", "", 1_500],
-  ["0", "", 1_000],
-  ["60", "", 60_000],
-  ["61", "", 60_000],
-  ["-5", ""],
-  [LATER, ""],
-  [`${LATER}\r\ndate: Fri, 20 Nov 2026 11:00:02 GMT`, "", 7_000],
-  ["7", "2500.4", 2_501],
-  ["7", "x", 7_000],
-  ["", "1", 1_000],
+const waits: { retryAfter: string; retryAfterMs: string; waitMs?: number }[] = [
+  { retryAfter: "", retryAfterMs: "" },
+  { retryAfter: "1.5", retryAfterMs: "", waitMs: 1_500 },
+  { retryAfter: "0", retryAfterMs: "", waitMs: 1_000 },
+  { retryAfter: "60", retryAfterMs: "", waitMs: 60_000 },
+  { retryAfter: "61", retryAfterMs: "", waitMs: 60_000 },
+  { retryAfter: "-5", retryAfterMs: "" },
+  { retryAfter: LATER, retryAfterMs: "" },
+  {
+    retryAfter: `${LATER}\r\ndate: Fri, 20 Nov 2026 11:00:02 GMT`,
+    retryAfterMs: "",
+    waitMs: 7_000,
+  },
+  { retryAfter: "7", retryAfterMs: "2500.4", waitMs: 2_501 },
+  { retryAfter: "7", retryAfterMs: "x", waitMs: 7_000 },
+  { retryAfter: "", retryAfterMs: "1", waitMs: 1_000 },
 ];
 
 Deno.test("parseResponseHead() reads the wait from either header", () => {
-  for (const [seconds, ms, waitMs] of waits) {
-    const lines = `retry-after: ${seconds}\r\nretry-after-ms: ${ms}`;
+  for (const { retryAfter, retryAfterMs, waitMs } of waits) {
+    const lines =
+      `retry-after: ${retryAfter}\r\nretry-after-ms: ${retryAfterMs}`;
     const head = parseResponseHead(withHeaders(lines, "429 Busy"));
     assert.equal(head.retryAfterMs, waitMs, lines);
   }

@@ -24,55 +24,72 @@ function parse(pieces: Iterable<Uint8Array>): Parsed {
 }
 
 type Event = string | [data: string, name: string];
-const cases: [input: string | Uint8Array, events: Event[], rest?: string][] = [
-  ['data: {"a":1}\n\n', ['{"a":1}']],
-  ["data: 1\n\ndata: 2\n\n", ["1", "2"]],
-  ["errors: x\nerror_code: 5\n\n", []],
-  ["data:x\n\n", ["x"]],
-  ["data:  x \n\n", [" x "]],
-  ["data:\tx\n\n", ["\tx"]],
-  ["data: a:b\n\n", ["a:b"]],
-  ["data: 1\r\n\r\ndata: 2\r\n\r\n", ["1", "2"]],
-  ["data: 1\r\n\ndata: 2\n\r\ndata: 3\r\r\n\n", ["1", "2", "3\r"]],
-  ["data: 1\r\n\r\n\r\n", ["1"]],
-  ["data: a\ndata: b\n\n", ["a\nb"]],
-  ["data:\n\n", [""]],
-  ["data: \n\n", [""]],
-  ["data\n\n", [""]],
-  ["data\ndata\n\n", ["\n"]],
-  ["database: x\ndat: y\n\n", []],
-  [" data: x\n\n", []],
-  [": ping\n\n:\ndata: 1\n: in between\ndata: 2\n\n:x", ["1\n2"]],
+const cases: { input: string | Uint8Array; events: Event[]; rest?: string }[] =
   [
-    "event: error\nid: 7\nretry: 10\ndata: x\n\ndata: y\n\n",
-    [["x", "error"], "y"],
-  ],
-  ["event: ping\n\ndata: 1\n\n", ["1"]],
-  ["event: a\nevent: b\ndata: 1\n\n", [["1", "b"]]],
-  // A byte order mark counts at the very beginning only.
-  ["\ufeffdata: 1\n\n", ["1"]],
-  ["data: \ufeff1\n\n", ["\ufeff1"]],
-  ["\n\ufeffdata: 1\n\n", []],
-  ["\ufeff", []],
-  ["\n\n\r\n\ndata: 1\n\n\n\n", ["1"]],
-  ["data: é€😀\n\n", ["é€😀"]],
-  [
-    Uint8Array.of(...encoder.encode("data: a"), 0xff, 0xc3, 0x0a, 0x0a),
-    ["a\ufffd\ufffd"],
-  ],
-  ["data: [DONE]\n", [], "[DONE]"],
-  ["data: [DONE]", [], "[DONE]"],
-  ["data: 1\n\ndat", ["1"]],
-  ["", []],
-];
+    { input: 'data: {"a":1}\n\n', events: ['{"a":1}'] },
+    { input: "data: 1\n\ndata: 2\n\n", events: ["1", "2"] },
+    { input: "errors: x\nerror_code: 5\n\n", events: [] },
+    { input: "data:x\n\n", events: ["x"] },
+    { input: "data:  x \n\n", events: [" x "] },
+    { input: "data:\tx\n\n", events: ["\tx"] },
+    { input: "data: a:b\n\n", events: ["a:b"] },
+    { input: "data: 1\r\n\r\ndata: 2\r\n\r\n", events: ["1", "2"] },
+    {
+      input: "data: 1\r\n\ndata: 2\n\r\ndata: 3\r\r\n\n",
+      events: ["1", "2", "3\r"],
+    },
+    { input: "data: 1\r\n\r\n\r\n", events: ["1"] },
+    { input: "data: a\ndata: b\n\n", events: ["a\nb"] },
+    { input: "data:\n\n", events: [""] },
+    { input: "data: \n\n", events: [""] },
+    { input: "data\n\n", events: [""] },
+    { input: "data\ndata\n\n", events: ["\n"] },
+    { input: "database: x\ndat: y\n\n", events: [] },
+    { input: " data: x\n\n", events: [] },
+    {
+      input: ": ping\n\n:\ndata: 1\n: in between\ndata: 2\n\n:x",
+      events: ["1\n2"],
+    },
+    {
+      input: "event: error\nid: 7\nretry: 10\ndata: x\n\ndata: y\n\n",
+      events: [["x", "error"], "y"],
+    },
+    { input: "event: ping\n\ndata: 1\n\n", events: ["1"] },
+    { input: "event: a\nevent: b\ndata: 1\n\n", events: [["1", "b"]] },
+    // A byte order mark counts at the very beginning only.
+    { input: "\ufeffdata: 1\n\n", events: ["1"] },
+    { input: "data: \ufeff1\n\n", events: ["\ufeff1"] },
+    { input: "\n\ufeffdata: 1\n\n", events: [] },
+    { input: "\ufeff", events: [] },
+    { input: "\n\n\r\n\ndata: 1\n\n\n\n", events: ["1"] },
+    { input: "data: é€😀\n\n", events: ["é€😀"] },
+    {
+      input: Uint8Array.of(
+        ...encoder.encode("data: a"),
+        0xff,
+        0xc3,
+        0x0a,
+        0x0a,
+      ),
+      events: ["a\ufffd\ufffd"],
+    },
+    { input: "data: [DONE]\n", events: [], rest: "[DONE]" },
+    { input: "data: [DONE]", events: [], rest: "[DONE]" },
+    { input: "data: 1\n\ndat", events: ["1"] },
+    { input: "", events: [] },
+  ];
 
 Deno.test("SseParser reads events by the standard, however they are cut", () => {
-  for (const [input, told, rest = ""] of cases) {
-    const events = told.map((event) =>
+  for (const { input, events, rest = "" } of cases) {
+    const named = events.map((event) =>
       typeof event === "string" ? [event, ""] : event
     );
     for (const pieces of everySplit(input)) {
-      assert.deepEqual(parse(pieces), { events, rest }, String(input));
+      assert.deepEqual(
+        parse(pieces),
+        { events: named, rest },
+        String(input),
+      );
     }
   }
 });
@@ -82,18 +99,30 @@ const MAX = STREAM_LIMITS.lineBytesMax;
 const HALF = MAX / 2;
 /** `data: ` and the line that it begins. */
 const line = (chars: number, char = "x") => `data: ${char.repeat(chars - 6)}\n`;
-const bounds: [name: string, input: string, fits: boolean][] = [
-  ["a line at", `${line(MAX)}\n`, true],
-  ["a comment above", `:${"x".repeat(MAX)}\n`, false],
-  ["an endless line above", "x".repeat(MAX + 1), false],
-  ["two-byte characters above", line(MAX + 1, "é"), false],
-  ["joined data with its LF at", line(HALF + 6) + line(HALF + 5), true],
-  ["joined data above", line(HALF + 6) + line(HALF + 6), false],
-  ["two events, each below", `${line(HALF + 9)}\n`.repeat(2), true],
+const bounds: { name: string; input: string; fits: boolean }[] = [
+  { name: "a line at", input: `${line(MAX)}\n`, fits: true },
+  { name: "a comment above", input: `:${"x".repeat(MAX)}\n`, fits: false },
+  { name: "an endless line above", input: "x".repeat(MAX + 1), fits: false },
+  { name: "two-byte characters above", input: line(MAX + 1, "é"), fits: false },
+  {
+    name: "joined data with its LF at",
+    input: line(HALF + 6) + line(HALF + 5),
+    fits: true,
+  },
+  {
+    name: "joined data above",
+    input: line(HALF + 6) + line(HALF + 6),
+    fits: false,
+  },
+  {
+    name: "two events, each below",
+    input: `${line(HALF + 9)}\n`.repeat(2),
+    fits: true,
+  },
 ];
 
 Deno.test("SseParser bounds lines and the data of events", () => {
-  for (const [name, input, fits] of bounds) {
+  for (const { name, input, fits } of bounds) {
     const bytes = encoder.encode(input);
     for (const pieces of [[bytes], [bytes.subarray(0, 9), bytes.subarray(9)]]) {
       const run = () => void parse(pieces);

@@ -17,15 +17,15 @@ const IDENTITY = {
 
 /** What an answer is made of: a delta, or a finish reason. */
 type Part =
-  | [index: number, delta: ChoicePart["delta"], logprobs?: Logprobs]
-  | [index: number, reason: "stop" | "length" | "tool_calls"];
+  | { index: number; delta: ChoicePart["delta"]; logprobs?: Logprobs }
+  | { index: number; finish: "stop" | "length" | "tool_calls" };
 
 function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
   const { answer, call } = newAnswer({ include_usage: false, ...change });
-  for (const [index, part, logprobs] of parts) {
+  for (const { index, ...part } of parts) {
     const choice = answer.choices[index] ?? assert.fail("no such choice");
-    if (typeof part === "string") answer.finish(choice, part);
-    else answer.add(choice, { delta: part, logprobs });
+    if ("finish" in part) answer.finish(choice, part.finish);
+    else answer.add(choice, part);
   }
   answer.end({ counts: USAGE, members: USAGE });
   return linesOf(call);
@@ -57,10 +57,13 @@ const CALL = {
 };
 
 Deno.test("a stream begins with the role chunks of all choices; usage is null in all chunks but the last", () => {
-  const parts: Part[] = [[1, { content: 'b "c"\n' }], [1, "stop"], [
-    0,
-    "length",
-  ]];
+  const parts: Part[] = [{ index: 1, delta: { content: 'b "c"\n' } }, {
+    index: 1,
+    finish: "stop",
+  }, {
+    index: 0,
+    finish: "length",
+  }];
   const choices = [
     role(0),
     role(1),
@@ -75,7 +78,10 @@ Deno.test("a stream begins with the role chunks of all choices; usage is null in
 });
 
 Deno.test("content is null beside the role in a stream that begins with a tool call", () => {
-  const parts: Part[] = [[0, { tool_calls: [CALL] }], [0, "tool_calls"]];
+  const parts: Part[] = [{ index: 0, delta: { tool_calls: [CALL] } }, {
+    index: 0,
+    finish: "tool_calls",
+  }];
   assert.deepEqual(encode({}, parts), [
     chunk([role(0, null)]),
     chunk([choice(0, { tool_calls: [CALL] })]),
@@ -88,14 +94,17 @@ Deno.test("a whole response joins deltas, reasoning, tool calls and log probabil
     { content: [token], refusal: null }
   );
   const [whole] = encode({ stream: false, n: 2 }, [
-    [0, { reasoning_content: "let me " }],
-    [0, { reasoning_content: "think" }],
-    [0, { content: "Hel" }, probabilities(1)],
-    [0, { content: "lo" }, probabilities(2)],
-    [1, { tool_calls: [CALL] }],
-    [1, { tool_calls: [{ index: 0, function: { arguments: "1}" } }] }],
-    [1, "tool_calls"],
-    [0, "stop"],
+    { index: 0, delta: { reasoning_content: "let me " } },
+    { index: 0, delta: { reasoning_content: "think" } },
+    { index: 0, delta: { content: "Hel" }, logprobs: probabilities(1) },
+    { index: 0, delta: { content: "lo" }, logprobs: probabilities(2) },
+    { index: 1, delta: { tool_calls: [CALL] } },
+    {
+      index: 1,
+      delta: { tool_calls: [{ index: 0, function: { arguments: "1}" } }] },
+    },
+    { index: 1, finish: "tool_calls" },
+    { index: 0, finish: "stop" },
   ]);
   const message = { role: "assistant", refusal: null };
   const spoken = { content: "Hello", reasoning_content: "let me think" };
@@ -121,9 +130,14 @@ Deno.test("a whole response joins deltas, reasoning, tool calls and log probabil
     usage: USAGE,
     system_fingerprint: null,
   });
-  assert.partialDeepStrictEqual(encode({ stream: false }, [[0, "length"]]), [
-    { choices: [{ message: { content: "" } }] },
-  ]);
+  assert.partialDeepStrictEqual(
+    encode({ stream: false }, [
+      { index: 0, finish: "length" },
+    ]),
+    [
+      { choices: [{ message: { content: "" } }] },
+    ],
+  );
 });
 
 for (const stream of [true, false]) {

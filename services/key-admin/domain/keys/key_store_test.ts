@@ -230,23 +230,23 @@ Deno.test("a list finds keys by words, state and the end of their value, and sho
   const chat = await named("用户聊天 chat robot", { expiresAtMs });
   const old = await named("Old API café");
   await t.store.disable(at(old.id));
-  const cases: [search: string, filter: KeyFilter, ids: string[]][] = [
-    ["", "all", [old.id, chat.id, api.id]],
-    ["", "enabled", [chat.id, api.id]],
-    ["", "disabled", [old.id]],
-    ["", "with_expiry", [chat.id]],
-    ["ap", "all", [old.id, api.id]],
-    ["API", "enabled", [api.id]],
-    ["api", "with_expiry", []],
-    ["v2 prod", "all", [api.id]],
-    ["prod nothing", "all", []],
-    ["CAFE\u0301", "all", [old.id]],
-    ["聊天", "all", [chat.id]],
-    [api.hint.slice(-4), "all", [api.id]],
-    ["%^&", "all", []],
-    ["i_v2", "all", [api.id]],
+  const cases: { search: string; filter: KeyFilter; ids: string[] }[] = [
+    { search: "", filter: "all", ids: [old.id, chat.id, api.id] },
+    { search: "", filter: "enabled", ids: [chat.id, api.id] },
+    { search: "", filter: "disabled", ids: [old.id] },
+    { search: "", filter: "with_expiry", ids: [chat.id] },
+    { search: "ap", filter: "all", ids: [old.id, api.id] },
+    { search: "API", filter: "enabled", ids: [api.id] },
+    { search: "api", filter: "with_expiry", ids: [] },
+    { search: "v2 prod", filter: "all", ids: [api.id] },
+    { search: "prod nothing", filter: "all", ids: [] },
+    { search: "CAFE\u0301", filter: "all", ids: [old.id] },
+    { search: "聊天", filter: "all", ids: [chat.id] },
+    { search: api.hint.slice(-4), filter: "all", ids: [api.id] },
+    { search: "%^&", filter: "all", ids: [] },
+    { search: "i_v2", filter: "all", ids: [api.id] },
   ];
-  for (const [search, filter, ids] of cases) {
+  for (const { search, filter, ids } of cases) {
     const { rows } = await t.store.list(OWNER, { ...PAGE, search, filter });
     const found = rows.map(({ key }) => key.id).sort();
     assert.deepEqual(found, ids.toSorted(), `${search} in ${filter}`);

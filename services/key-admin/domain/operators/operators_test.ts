@@ -40,22 +40,34 @@ Deno.test("ASVS 16.3.1: what an operator does is in the owner's log and, with th
     return { action, by, ip, detail };
   };
   /** With how many changes are possible afterwards. */
-  const rows: [OwnerChange, action: string, possible: number][] = [
-    ["reset_password", "account.reset_link_made", 5],
-    ["remove_second_factor", "account.second_factor_removed", 4],
-    ["sign_out_everywhere", "session.revoked", 4],
-    ["make_operator", "owner.role_given", 3],
-    ["remove_role_of_operator", "owner.role_removed", 4],
-    ["disable", "owner.disabled", 1],
-    ["enable", "owner.enabled", 4],
+  const rows: { ownerChange: OwnerChange; action: string; count: number }[] = [
+    {
+      ownerChange: "reset_password",
+      action: "account.reset_link_made",
+      count: 5,
+    },
+    {
+      ownerChange: "remove_second_factor",
+      action: "account.second_factor_removed",
+      count: 4,
+    },
+    { ownerChange: "sign_out_everywhere", action: "session.revoked", count: 4 },
+    { ownerChange: "make_operator", action: "owner.role_given", count: 3 },
+    {
+      ownerChange: "remove_role_of_operator",
+      action: "owner.role_removed",
+      count: 4,
+    },
+    { ownerChange: "disable", action: "owner.disabled", count: 1 },
+    { ownerChange: "enable", action: "owner.enabled", count: 4 },
   ];
-  for (const [what, action, count] of rows) {
-    await change(what);
+  for (const { ownerChange, action, count } of rows) {
+    await change(ownerChange);
     const entry = { action, by: OP, ip: operator.ip, detail: "" };
     const own = { ...entry, detail: ADA };
     assert.deepEqual(await logged(operator.ownerId), own);
     const possible = changesOf(await read());
-    assert.equal(possible.length, count, `${what}: ${possible}`);
+    assert.equal(possible.length, count, `${ownerChange}: ${possible}`);
     for (const other of OWNER_CHANGES) {
       if (possible.includes(other)) continue;
       await assert.rejects(change(other), { name: "OperatorRefused" });

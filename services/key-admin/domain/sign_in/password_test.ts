@@ -140,19 +140,23 @@ Deno.test("ASVS 6.2.8, 6.3.8, 11.4.2: argon2id verifies the whole password as ty
   assert.match(stored, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
   assert.notEqual(await hasher.hash(phrase(128)), stored);
   const cafe = await hasher.hash("caf\u00e9 cr\u00e8me br\u00fbl\u00e9e");
-  const rows: [stored: string | null, password: string, isRight: boolean][] = [
-    [stored, phrase(128), true],
-    [stored, phrase(127), false],
-    [stored, `${phrase(127)}X`, false],
-    [stored, phrase(128).toUpperCase(), false],
-    [stored, `${phrase(128)} `, false],
-    [stored, ` ${phrase(128)}`, false],
-    [stored, phrase(128).replace("t", "T"), false],
+  const rows: { hash: string | null; password: string; isRight: boolean }[] = [
+    { hash: stored, password: phrase(128), isRight: true },
+    { hash: stored, password: phrase(127), isRight: false },
+    { hash: stored, password: `${phrase(127)}X`, isRight: false },
+    { hash: stored, password: phrase(128).toUpperCase(), isRight: false },
+    { hash: stored, password: `${phrase(128)} `, isRight: false },
+    { hash: stored, password: ` ${phrase(128)}`, isRight: false },
+    { hash: stored, password: phrase(128).replace("t", "T"), isRight: false },
     // The same text in another Unicode form.
-    [cafe, "cafe\u0301 cre\u0300me bru\u0302le\u0301e", true],
-    [null, "nobody has this password", false],
+    {
+      hash: cafe,
+      password: "cafe\u0301 cre\u0300me bru\u0302le\u0301e",
+      isRight: true,
+    },
+    { hash: null, password: "nobody has this password", isRight: false },
   ];
-  for (const [hash, password, isRight] of rows) {
+  for (const { hash, password, isRight } of rows) {
     assert.equal(await hasher.verify(hash, password), isRight, password);
   }
 });
