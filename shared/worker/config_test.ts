@@ -49,13 +49,21 @@ Deno.test("a key may be in a variable, its file, or the directory of keys", () =
     "/run/one": " from its file\n",
     "/keys/chat_KEY": "shared\n",
   };
-  const cases: [env: Env, key: string, read: string[]][] = [
-    [{ chat_KEY: "own" }, "own", []],
-    [{ chat_KEY_FILE: "/run/one" }, "from its file", ["/run/one"]],
-    [{ MODEL_KEYS_DIR: "/keys" }, "shared", ["/keys/chat_KEY"]],
-    [{ MODEL_KEYS_DIR: "/keys", chat_KEY: "own" }, "own", []],
+  const cases: { env: Env; key: string; read: string[] }[] = [
+    { env: { chat_KEY: "own" }, key: "own", read: [] },
+    {
+      env: { chat_KEY_FILE: "/run/one" },
+      key: "from its file",
+      read: ["/run/one"],
+    },
+    {
+      env: { MODEL_KEYS_DIR: "/keys" },
+      key: "shared",
+      read: ["/keys/chat_KEY"],
+    },
+    { env: { MODEL_KEYS_DIR: "/keys", chat_KEY: "own" }, key: "own", read: [] },
   ];
-  for (const [env, key, read] of cases) {
+  for (const { env, key, read } of cases) {
     const { value, texts } = listOf("chat", env, files);
     assert.equal(value.keys.get("chat_KEY"), key);
     assert.deepEqual([...texts.keys()], ["models.json", ...read]);

@@ -99,18 +99,18 @@ Deno.test("a pool stays while nothing of its model changes, whatever else does",
   assert.deepEqual(t.closed, []);
 });
 
-const CHANGES: [what: string, backend: object, key: string][] = [
-  ["another address", { base_url: "http://b/v1" }, "k1"],
-  ["another name at the server", { model: "z" }, "k1"],
-  ["another weight", { weight: 7 }, "k1"],
-  ["a header", { headers: { "x-team": "ours" } }, "k1"],
-  ["a deadline", { deadlines: { total_ms: 1 } }, "k1"],
-  ["another dialect", { dialect: "vllm" }, "k1"],
-  ["another value of its key", {}, "k2"],
+const CHANGES: { title: string; backend: object; key: string }[] = [
+  { title: "another address", backend: { base_url: "http://b/v1" }, key: "k1" },
+  { title: "another name at the server", backend: { model: "z" }, key: "k1" },
+  { title: "another weight", backend: { weight: 7 }, key: "k1" },
+  { title: "a header", backend: { headers: { "x-team": "ours" } }, key: "k1" },
+  { title: "a deadline", backend: { deadlines: { total_ms: 1 } }, key: "k1" },
+  { title: "another dialect", backend: { dialect: "vllm" }, key: "k1" },
+  { title: "another value of its key", backend: {}, key: "k2" },
 ];
 
-for (const [what, backend, key] of CHANGES) {
-  Deno.test(`the next request uses a new pool after ${what}`, async () => {
+for (const { title, backend, key } of CHANGES) {
+  Deno.test(`the next request uses a new pool after ${title}`, async () => {
     using t = setup();
     const before = { api_key_env: "KEY" };
     await t.follow({ models: [model("a", before), model("b")] });
