@@ -63,7 +63,7 @@ export const pricesSchema = members({
     ...given(prices),
   });
 }).describe(
-  "What requests cost, in the currency of CURRENCY. If absent, the model has no price, and keys with a budget cannot use it.",
+  "What requests cost, in the currency of CURRENCY. If absent, the model has no price, and its requests count as 0.",
 );
 
 /** Without members that are undefined. */
