@@ -1,8 +1,7 @@
 /** Tells operators what is odd about the answers of their model servers. */
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
-import type { Oddity } from "../upstream/oddities.ts";
-import type { OddityReport } from "../upstream/oddities.ts";
+import type { Oddity, OddityReport } from "../upstream/oddities.ts";
 
 /** A backend writes at most one line in this time. */
 const LINE_EVERY_MS = 60_000;

@@ -1,7 +1,10 @@
 /** What a worker runs while its list changes. */
 import assert from "node:assert/strict";
-import { parseCatalog } from "../models/catalog.ts";
-import type { BackendConfig, CatalogFile } from "../models/catalog.ts";
+import {
+  type BackendConfig,
+  type CatalogFile,
+  parseCatalog,
+} from "../models/catalog.ts";
 import { silentLog } from "../process/log.ts";
 import { BackendPool } from "../upstream/pool.ts";
 import { LEAVING_MS } from "./model_pools.ts";

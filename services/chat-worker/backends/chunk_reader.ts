@@ -3,8 +3,11 @@
  * What it does not know passes; what would break a client is undone where that can be
  * done without guessing, and counted.
  */
-import { addsUp, responseUsage } from "@gateway/shared/forward/usage";
-import { TOKENS_MAX } from "@gateway/shared/forward/usage";
+import {
+  addsUp,
+  responseUsage,
+  TOKENS_MAX,
+} from "@gateway/shared/forward/usage";
 import { usageOfTokens } from "@gateway/shared/openai/completion";
 import {
   promptTokens,

@@ -221,8 +221,8 @@ export class Limiter {
 
   /**
    * Ends a video that a request has started: frees its slot, charges the seconds that
-   * were made (0: it failed). Returns its cost, or null if it had ended before. May be repeated if it
-   * throws.
+   * were made (0: it failed). Returns its cost, or null if it had ended before. May be
+   * repeated if it throws.
    */
   async endVideo(
     reservation: Reservation,
