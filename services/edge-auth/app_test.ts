@@ -12,7 +12,7 @@ import {
   type RecordingLog,
 } from "../../tests/support/recording_log.ts";
 import { until } from "../../tests/support/wait_for.ts";
-import type { AppDependencies } from "./app.ts";
+import type { AppDependencies } from "./api/dependencies.ts";
 import { CATALOG, type ServedApp, startApp } from "./app_fixture.ts";
 import type { RunLease } from "./limits/admission.ts";
 import { type RunJob, RunOutcome } from "./dispatch/outcome.ts";

@@ -1,5 +1,5 @@
 /** An edge in the process of a test, connected to a real nats-server. */
-import type { AppDependencies } from "../../../services/edge-auth/app.ts";
+import type { AppDependencies } from "../../../services/edge-auth/api/dependencies.ts";
 import { startApp } from "../../../services/edge-auth/app_fixture.ts";
 import { Dispatcher } from "../../../services/edge-auth/dispatch/dispatcher.ts";
 import { CONTROL_WAIT_MS } from "../../../services/edge-auth/dispatch/edge_bus.ts";

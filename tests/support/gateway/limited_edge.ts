@@ -1,5 +1,5 @@
 /** An edge in the process of a test with the real admission, by a Redis. */
-import type { AppDependencies } from "../../../services/edge-auth/app.ts";
+import type { AppDependencies } from "../../../services/edge-auth/api/dependencies.ts";
 import { CATALOG } from "../../../services/edge-auth/app_fixture.ts";
 import { KeyLookup } from "../../../services/edge-auth/keys/authenticate.ts";
 import { LimitedAdmission } from "../../../services/edge-auth/limits/admission.ts";
