@@ -1,4 +1,5 @@
 /** The service: connections, console, operations port, drain. */
+import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -53,7 +54,7 @@ async function start(
   const { catalog, reloading } = followList(config.list, tools);
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
   const made = createStores(stores);
-  const { stop, ...telling } = followAndTell(config, made, log);
+  const { stop, ...telling } = followAndTell(config, { ...made, catalog }, log);
   const deps: ConsoleDeps = {
     ...made,
     log,
@@ -100,8 +101,10 @@ async function start(
 
 /** Follows the workers, and tells them and the edges what operators have changed. */
 function followAndTell(
-  { bus: access, catalog }: Config,
-  { overrides }: Pick<ConsoleDeps, "overrides">,
+  { bus: access }: Config,
+  { overrides, catalog }: Pick<ConsoleDeps, "overrides"> & {
+    catalog: ModelCatalog;
+  },
   log: ServiceTools["log"],
 ) {
   const workers = followWorkers({ access, catalog, log });

@@ -228,7 +228,8 @@ async function disablesOwner(
   const eve = await openConsole(gateway, link);
   const { value } = await makeKey(eve, "Eve's");
   const people = (await browser.get("/people")).text;
-  const path = matchIn(people, RegExp(`(/people/own_\\w+)">${email}`));
+  // Addresses may break before their dots and their `@`.
+  const path = matchIn(people, /(\/people\/own_\w+)">eve</);
   for (const [what, status] of [["disable", 403], ["enable", 200]] as const) {
     await browser.post(path, { what });
     for (const edge of EDGES) {
