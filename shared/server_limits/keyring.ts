@@ -136,6 +136,14 @@ export class Keyring<Backend> {
     return new Lease(key, this.#hasServerBounds ? server.use : null);
   }
 
+  /**
+   * Whether a key is left that was not tried. If none could be taken, a limit was the
+   * reason, even if it has ended by now.
+   */
+  hasUntried(tried: ReadonlySet<RingKey<Backend>>): boolean {
+    return this.#usable().some((key) => !tried.has(key));
+  }
+
   /** A server has answered a request with this key: what its headers say counts. */
   heed(
     key: RingKey<Backend>,
@@ -187,7 +195,9 @@ export class Keyring<Backend> {
   }
 }
 
-/** The key whose bounds are used least; of equal ones, that with the fewest requests. */
+/**
+ * The key whose bounds are used least; of equal ones, that with the fewest requests.
+ */
 function leastUsed<Backend>(
   keys: readonly RingKey<Backend>[],
   random: () => number,

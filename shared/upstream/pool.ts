@@ -305,7 +305,7 @@ export class BackendPool<Backend extends PoolBackend> {
       if (slot.breaker.waitMs > 0) return null;
       const lease = keyring.take(trial.call.session, tried);
       if (lease === null) {
-        trial.wasLimited ||= keyring.waitMs() > 0 ||
+        trial.wasLimited ||= keyring.hasUntried(tried) ||
           trial.keyFailures.some(isOfLimit);
         return null;
       }

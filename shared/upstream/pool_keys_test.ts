@@ -1,6 +1,6 @@
 /**
- * Promise: a request that one key of a server cannot take goes on with the next key, the
- * next server, and then waits; no limit counts against the health of a server.
+ * Promise: a request that one key of a server cannot take goes on with the next key,
+ * the next server, and then waits; no limit counts against the health of a server.
  */
 import assert from "node:assert/strict";
 import { type KeyEvent, Keyring } from "../server_limits/keyring.ts";
@@ -36,12 +36,14 @@ type Acts = Map<string, UpstreamFault>;
 /** Model servers with keys, and a clock that only sleeps move. */
 class Rig {
   nowMs = 1_000_000;
+  /** How much time passes whenever somebody looks at the clock. */
+  msPerLook = 0;
   readonly acts: Acts = new Map();
   readonly asked: string[] = [];
   readonly events: [key: string, event: KeyEvent["what"]][] = [];
   readonly reports: AttemptReport[] = [];
   readonly sleeps: number[] = [];
-  readonly table = new UseTable(() => this.nowMs);
+  readonly table = new UseTable(() => this.#look());
   readonly pool: BackendPool<FakeKey>;
   readonly #keyrings: readonly Keyring<FakeKey>[];
 
@@ -51,7 +53,7 @@ class Rig {
     this.pool = new BackendPool({
       backends: opened.map(({ first }) => first),
       keyrings: opened.map(({ keyring }) => keyring),
-      now: () => this.nowMs,
+      now: () => this.#look(),
       random: () => 0,
       sleep: (ms) => {
         this.sleeps.push(ms);
@@ -84,6 +86,11 @@ class Rig {
       };
       return key;
     });
+  }
+
+  #look(): number {
+    this.nowMs += this.msPerLook;
+    return this.nowMs;
   }
 
   #open({ name, keys, preference = 0, ...limits }: FakeServer) {
@@ -136,6 +143,18 @@ Deno.test("refusals of keys open no breaker and use up no retry", async () => {
   t.asked.splice(0);
   await assert.rejects(t.run(), UpstreamError);
   assert.deepEqual(t.asked, ["one", "one"], "there is still a retry");
+});
+
+Deno.test("a limit that ends while a request is looking for a key is waited for", async () => {
+  for (const bounds of ["bounds", "keyBounds"] as const) {
+    for (let lateMs = 0; lateMs < 60; lateMs += 1) {
+      const t = new Rig({ name: "a", keys: ["a"], [bounds]: { requests: 1 } });
+      await t.run();
+      t.nowMs += 61_000 - lateMs;
+      t.msPerLook = 1;
+      assert.equal(await t.run(), "a", `${bounds}, ${lateMs} ms before`);
+    }
+  }
 });
 
 Deno.test("a key that its server does not know is left alone while others serve", async () => {
