@@ -22,7 +22,7 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
 import * as settings from "../domain/keys/settings.ts";
-import { REASON_CHARS_MAX } from "../domain/models/override_store.ts";
+import { REASON_CHARS_MAX } from "../domain/audit/audit_log.ts";
 import { parseEmail } from "../domain/owners/email.ts";
 import type { Stores } from "../domain/stores.ts";
 

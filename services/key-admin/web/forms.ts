@@ -2,6 +2,7 @@
 
 import { createMiddleware } from "hono/factory";
 import { z } from "zod";
+import { REASON_CHARS_MAX } from "../domain/audit/audit_log.ts";
 import { graceSchema } from "../domain/keys/key_store.ts";
 import {
   PASSWORD_CHARS_MAX,
@@ -42,9 +43,6 @@ export const list = (charsMax: number, countMax: number) =>
     (values) => [values ?? []].flat(),
     z.array(text(charsMax)).max(countMax),
   );
-
-/** The longest reason that an operator may give, in UTF-16 units. */
-export const REASON_CHARS_MAX = 200;
 
 const ticked = z.literal("on");
 const box = ticked.optional().transform((on) => on !== undefined);

@@ -1,6 +1,6 @@
 /** Whose keys a page is about, and who changes them. */
 
-import type { KeyRecord } from "@gateway/shared/keys/record";
+import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import type { AuditAction } from "../domain/audit/audit_log.ts";
 import type { Target } from "../domain/keys/key_store.ts";
@@ -75,6 +75,21 @@ export const targetOf = (
   actor: actorOf(c),
   reason,
 });
+
+/** Stops what runs with these keys. False if that failed, which is logged. */
+export async function stopRequests(
+  { var: { deps: { sendStop, log } } }: ConsoleContext,
+  principals: readonly Principal[],
+): Promise<boolean> {
+  try {
+    await sendStop(principals);
+    return true;
+  } catch (error) {
+    const [{ ownerId, keyId } = {}] = principals;
+    log.error("stop_notice_failed", { ownerId, keyId, error });
+    return false;
+  }
+}
 
 /**
  * Notes what an operator did to somebody else's key in the operator's own audit log;

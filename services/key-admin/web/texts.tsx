@@ -55,8 +55,8 @@ const NUMBER = new Intl.NumberFormat("en-US");
 export const number = (value: number): string => NUMBER.format(value);
 
 /**
- * An amount of billionths for people: `$1,234.56`, and below a tenth with more decimals,
- * `$0.001234`. What is left off is not lost: files have all of it.
+ * An amount of billionths for people: `$1,234.56`, and below a tenth with more
+ * decimals, `$0.001234`. What is left off is not lost: files have all of it.
  */
 export function money(nanos: number, currency: string): string {
   const units = nanos / NANOS_PER_UNIT;

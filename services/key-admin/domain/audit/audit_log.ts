@@ -11,6 +11,9 @@ import {
   type RowPage,
 } from "../store/redis.ts";
 
+/** The longest reason that an operator may give for a change, in UTF-16 units. */
+export const REASON_CHARS_MAX = 200;
+
 /** About this many entries are kept per owner; the oldest are dropped. */
 export const AUDIT_ENTRIES_MAX = 500_000;
 

@@ -1,4 +1,6 @@
-/** What operators have changed beside the list of models, in Redis and in their logs. */
+/**
+ * What operators have changed beside the list of models, in Redis and in their logs.
+ */
 import {
   type Override,
   OVERRIDES_KEY,
@@ -11,9 +13,6 @@ import { z } from "zod";
 import type { Actor, AuditLog } from "../audit/audit_log.ts";
 import type { OwnerStore } from "../owners/owner_store.ts";
 import { asTexts, type StoreDeps } from "../store/redis.ts";
-
-/** Why an operator has changed something, in so many characters. */
-export const REASON_CHARS_MAX = 200;
 
 const noteSchema = z.object({
   by: z.string(),

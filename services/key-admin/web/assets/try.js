@@ -1,5 +1,6 @@
 // Sends the form of the page "Try it" and shows the answer in the page; that of a chat
-// while it arrives. Without this script, the form leads to a page with the whole answer.
+// while it arrives. Without this script, the form leads to a page with the whole
+// answer.
 
 const form = document.getElementById("try");
 const stopButton = form.querySelector("[data-stop]");

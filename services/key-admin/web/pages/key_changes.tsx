@@ -12,6 +12,7 @@ import {
   keyScopeOf,
   noteForOperator,
   reasonIn,
+  stopRequests,
   targetOf,
 } from "../key_scope.ts";
 import { Page } from "../layout.tsx";
@@ -142,13 +143,9 @@ async function stopRunning(
   key: KeyRecord,
 ): Promise<"stopping" | "not_stopped"> {
   const { id, ownerId, hint, description } = key;
-  const { sendStop, audit, log } = c.var.deps;
-  try {
-    await sendStop([{ keyId: id, ownerId }]);
-  } catch (error) {
-    log.error("stop_notice_failed", { keyId: id, error });
-    return "not_stopped";
-  }
+  const { audit } = c.var.deps;
+  const isStopped = await stopRequests(c, [{ keyId: id, ownerId }]);
+  if (!isStopped) return "not_stopped";
   const about = { ...actorOf(c), keyId: id, hint, description };
   const action = "key.stop_requested";
   await audit.add(ownerId, { action, ...about });

@@ -4,6 +4,7 @@ import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
+import { REASON_CHARS_MAX } from "../../domain/audit/audit_log.ts";
 import {
   type KeySettings,
   limitsOf,
@@ -19,7 +20,7 @@ import {
   type Handler,
   type Routes,
 } from "../context.ts";
-import { FORM, list, parseForm, REASON_CHARS_MAX, text } from "../forms.ts";
+import { FORM, list, parseForm, text } from "../forms.ts";
 import {
   findKey,
   KEYS_OF_OWNER,

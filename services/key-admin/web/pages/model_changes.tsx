@@ -1,5 +1,6 @@
 /** What operators change of models and their servers beside the list of models. */
 
+import { REASON_CHARS_MAX } from "../../domain/audit/audit_log.ts";
 import {
   overrideSchema,
   type OverrideTarget,
@@ -13,7 +14,6 @@ import {
 } from "../../domain/models/model_views.ts";
 import {
   describe,
-  REASON_CHARS_MAX,
   type StoredOverride,
 } from "../../domain/models/override_store.ts";
 import {

@@ -26,6 +26,7 @@ import {
   type Routes,
 } from "../context.ts";
 import { FORM, parseForm, text } from "../forms.ts";
+import { stopRequests } from "../key_scope.ts";
 import { Page } from "../layout.tsx";
 import {
   address,
@@ -310,14 +311,8 @@ const change: Handler = async (c) => {
 
 /** Stops what runs with the keys of an owner. Returns the notice to show. */
 async function stopRunning(c: ConsoleContext, ownerId: string) {
-  const { redis, sendStop, log } = c.var.deps;
-  try {
-    await sendStop(await runningKeys(redis, ownerId));
-  } catch (error) {
-    log.error("stop_notice_failed", { ownerId, error });
-    return "not_stopped";
-  }
-  return "owner_stopping";
+  const keys = await runningKeys(c.var.deps.redis, ownerId);
+  return await stopRequests(c, keys) ? "owner_stopping" : "not_stopped";
 }
 
 const setLimits: Handler = async (c) => {

@@ -2,7 +2,9 @@
 import { spendMonths, type SpendQuery } from "../../domain/keys/spend_csv.ts";
 import { type ConsoleContext, Refused } from "../context.ts";
 
-/** What the address asks for: a month that is still there, by default the current one. */
+/**
+ * What the address asks for: a month that is still there, by default the current one.
+ */
 export function spendQueryOf(c: ConsoleContext): SpendQuery {
   const { now, catalog } = c.var.deps;
   const nowMs = now();

@@ -1,6 +1,6 @@
 /**
- * Guarantee: what was spent is shown as it was settled, by day, model, endpoint and key,
- * and a file of a month adds up to it, to the billionth.
+ * Guarantee: what was spent is shown as it was settled, by day, model, endpoint and
+ * key, and a file of a month adds up to it, to the billionth.
  */
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
