@@ -32,6 +32,7 @@ import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 import { ServerClock } from "./server_clock.ts";
 import {
+  HOUR_MS,
   type Reservation,
   settleCall,
   type Settlement,
@@ -109,6 +110,8 @@ export class Limiter {
   readonly #deadlineMs: number;
   readonly #serverClock: ServerClock;
   readonly #wallNow: WallNow;
+  /** The hour of the last lease. */
+  #hour = { number: NaN, text: "" };
   readonly #onLease: LimiterOptions["onLease"];
   /** Random, so that the lease ids of different processes never collide. */
   readonly #leasePrefix = newRequestId();
@@ -160,6 +163,16 @@ export class Limiter {
     return { ...grant, ...lease };
   }
 
+  /** As leases have it: `2026112809`. It is the same for all leases of an hour. */
+  #hourOf(timeMs: number): string {
+    const number = Math.floor(timeMs / HOUR_MS);
+    if (number !== this.#hour.number) {
+      const text = usageDay(timeMs) + usageHour(timeMs);
+      this.#hour = { number, text };
+    }
+    return this.#hour.text;
+  }
+
   /** The id of a lease, which says what its request reserves. */
   #newLease(
     { model, endpoint, wantTokens, promptTokens, wantUnits, rate = null }: Ask,
@@ -172,7 +185,7 @@ export class Limiter {
     const size = { promptTokens: prompt, totalTokens: wantTokens, units };
     const timeMs = this.expectedMs;
     return leaseId(`${this.#leasePrefix}.${count.toString(36)}`, {
-      hour: usageDay(timeMs) + usageHour(timeMs),
+      hour: this.#hourOf(timeMs),
       promptTokens: prompt,
       completionTokens: wantTokens - prompt,
       unit: units?.unit ?? null,

@@ -51,7 +51,8 @@ export interface Settlement {
   readonly isLost?: boolean;
 }
 
-const HOUR_MS = 3_600_000;
+/** An hour in ms, by which usage is counted. */
+export const HOUR_MS = 3_600_000;
 
 /** Settlements with the same account can be made in one call. */
 export function accountOf({ reservation, cost, isVideo }: Settlement): string {
