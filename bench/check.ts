@@ -13,7 +13,9 @@ const COSTS = [
   ...STREAMS.map((count) => `CPU us per token at ${count}`),
 ];
 
-/** Two processes of the same code differ by more than the tolerance: how V8 compiles. */
+/**
+ * Two processes of the same code differ by more than the tolerance: how V8 compiles.
+ */
 const INSTANCES = 3;
 
 await runCommand(async (options) => {

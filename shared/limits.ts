@@ -16,8 +16,8 @@ export const REQUEST_LIMITS = {
    */
   bodyBytesMax: 20 * MIB,
   /**
-   * All bodies that an edge holds, default of `BODIES_BYTES_MAX`: with what an idle edge
-   * needs, and the copies while one is parsed, less than 700 MiB. Beyond: 503.
+   * All bodies that an edge holds, default of `BODIES_BYTES_MAX`: with what an idle
+   * edge needs, and the copies while one is parsed, less than 700 MiB. Beyond: 503.
    */
   bodiesBytesMax: 256 * MIB,
   /** The `Authorization` header. Ours has 58 bytes. Beyond: 401. */

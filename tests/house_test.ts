@@ -14,6 +14,10 @@ import {
 import { filesImportedBy } from "./support/repository/source_imports.ts";
 
 const FILE_LINES_MAX = 400;
+const COMMENT_COLUMNS_MAX = 88;
+const COMMENT = /^\s*(\/\/|\/?\*|--) /;
+/** What cannot wrap: a word that is a line of its own. */
+const UNBROKEN = /^\s*(\/\/|\*|--) \S+$/;
 /** Source files in one folder, tests included. */
 const FOLDER_FILES_MAX = 25;
 /** Tests may import everything, and stand beside what they test. */
@@ -27,6 +31,16 @@ Deno.test(`no file has more than ${FILE_LINES_MAX} lines`, () => {
     .map(({ path, text }) => ({ path, lines: text.split("\n").length - 1 }))
     .filter(({ lines }) => lines > FILE_LINES_MAX);
   assert.deepEqual(long, []);
+});
+
+Deno.test(`no comment has more than ${COMMENT_COLUMNS_MAX} columns`, () => {
+  const wide = files.flatMap(({ path, text }) =>
+    text.split("\n")
+      .map((line, index) => ({ line, at: `${path}:${index + 1}` }))
+      .filter(({ line }) => COMMENT.test(line) && !UNBROKEN.test(line))
+      .filter(({ line }) => line.length > COMMENT_COLUMNS_MAX)
+  );
+  assert.deepEqual(wide, []);
 });
 
 Deno.test(`no folder has more than ${FOLDER_FILES_MAX} source files`, () => {

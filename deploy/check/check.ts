@@ -182,8 +182,8 @@ function withEachKey(question: Question): Question[] {
 }
 
 /**
- * Each model of each server once, and the first chat model of each list, which may stand
- * for a model of the file.
+ * Each model of each server once, and the first chat model of each list, which may
+ * stand for a model of the file.
  */
 function modelsIn(
   catalog: ModelCatalog,

@@ -109,7 +109,9 @@ export async function askServer(
   });
 }
 
-/** The path and the body of a request that costs next to nothing; null: there is none. */
+/**
+ * The path and the body of a request that costs next to nothing; null: there is none.
+ */
 function tinyRequest(
   { model, dialect }: BackendConfig,
   kind: ModelKind,

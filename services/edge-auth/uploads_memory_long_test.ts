@@ -25,8 +25,8 @@ const GROWTH_BYTES_MAX = 256 * MIB;
 /** For the worker, which is not what is tested. */
 const WORKER_BYTES_MAX = 8 * 1024 * MIB;
 /**
- * An edge that read 1 GB of forms needs 25 MiB less than before, but glibc's heap, which
- * had 10 MiB, keeps 66 of small pieces: 1.35 to 1.45 times the idle size.
+ * An edge that read 1 GB of forms needs 25 MiB less than before, but glibc's heap,
+ * which had 10 MiB, keeps 66 of small pieces: 1.35 to 1.45 times the idle size.
  */
 const IDLE_SIZE_MAX = 1.5;
 const START_MS = 30_000;

@@ -1,5 +1,6 @@
 /**
- * `deno task keys …`, `owners …` and `models …`: commands over the stores of the console.
+ * `deno task keys …`, `owners …` and `models …`: commands over the stores of the
+ * console.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { BusUnavailableError } from "@gateway/shared/bus/link";

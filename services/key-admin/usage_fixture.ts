@@ -59,7 +59,9 @@ interface LimitUse {
   running?: number;
 }
 
-/** Writes the state that admissions leave, of a key, or of its owner for a null `keyId`. */
+/**
+ * Writes the state that admissions leave, of a key, or of its owner for a null `keyId`.
+ */
 export async function useLimits(
   { deps: { redis } }: Site,
   { ownerId, keyId }: { ownerId: string; keyId: string | null },

@@ -160,7 +160,9 @@ export async function* eventsOf(
     progress: Pick<AttemptProgress, "onOddity">;
     bytesMax: number;
     eventCharsMax?: number;
-    /** Called with the characters that are held from now on; resolves when it may be. */
+    /**
+     * Called with the characters that are held from now on; resolves when it may be.
+     */
     onHeld?: (chars: number) => Promise<void> | undefined;
   },
 ): AsyncGenerator<ServerEvent> {

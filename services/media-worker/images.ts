@@ -124,7 +124,9 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
 const hasPartials = ({ stream, fields }: ImageRequest) =>
   stream && Number(fields.partial_images ?? 0) > 0;
 
-/** What a server is asked for: images in base64, unless the client wants another form. */
+/**
+ * What a server is asked for: images in base64, unless the client wants another form.
+ */
 function encodeRequest(
   { request, server, answer }: MediaAttempt<ImageRequest>,
 ) {

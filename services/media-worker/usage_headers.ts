@@ -22,7 +22,9 @@ export function usageHeaders(
   );
 }
 
-/** The usage that such headers state, as OpenAI writes it; undefined without a total. */
+/**
+ * The usage that such headers state, as OpenAI writes it; undefined without a total.
+ */
 export function usageInHeaders(
   headers: Readonly<Record<string, string>>,
 ): JsonObject | undefined {

@@ -5,8 +5,8 @@ const SECOND_MS = 1_000;
 /** Numbers for {@link BackendTable}, reports and their readers. */
 export const BACKEND_LIMITS = {
   /**
-   * Backends of which a worker keeps statistics, 16 KiB each; beyond, it forgets the one
-   * that was not used for longest.
+   * Backends of which a worker keeps statistics, 16 KiB each; beyond, it forgets the
+   * one that was not used for longest.
    */
   backendsMax: 1_000,
   /** Of an error in a server's words: what tells its cause comes first. */

@@ -1,7 +1,7 @@
 /**
  * Counts of values by their size: few numbers, which can be added up over minutes and
- * workers, and from which percentiles are read. Each cell is √2 times as wide as the one
- * before, so a percentile is off by 19 % at most.
+ * workers, and from which percentiles are read. Each cell is √2 times as wide as the
+ * one before, so a percentile is off by 19 % at most.
  */
 
 /** How many cells a histogram has: the last one begins at 32,768 times the first. */

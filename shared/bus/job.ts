@@ -57,8 +57,8 @@ const jobSchema = versionSchema.extend({
 export type JobMessage = z.infer<typeof jobSchema>;
 
 /**
- * Returns the message of a job with its request, which is JSON in UTF-8; null if that is
- * too large for one message.
+ * Returns the message of a job with its request, which is JSON in UTF-8; null if that
+ * is too large for one message.
  */
 export function encodeWholeJob(
   job: Omit<JobMessage, "upload" | "request">,
@@ -130,7 +130,9 @@ export function encodePiece(
   return message;
 }
 
-/** The request of an upload as JSON if it is too large for the last piece, else null. */
+/**
+ * The request of an upload as JSON if it is too large for the last piece, else null.
+ */
 export function encodeLargeRequest({ request }: UploadEnd): Uint8Array | null {
   if (request === undefined) return null;
   const bytes = encodeJson(request);

@@ -132,8 +132,8 @@ export class BusLink {
   }
 
   /**
-   * Handles the messages of a subject, which may contain `*` and `>`. With `queue`, each
-   * message goes to one member of that group. Works while disconnected.
+   * Handles the messages of a subject, which may contain `*` and `>`. With `queue`,
+   * each message goes to one member of that group. Works while disconnected.
    */
   subscribe(
     subject: string,

@@ -29,7 +29,9 @@ const RETRIEVAL = {
   isFree: false,
 } as const;
 
-/** The forwarded endpoints by name, which metrics and `speaks` of a backend use, too. */
+/**
+ * The forwarded endpoints by name, which metrics and `speaks` of a backend use, too.
+ */
 const ENDPOINTS = {
   messages: {
     path: "/v1/messages",

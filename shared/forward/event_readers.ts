@@ -30,7 +30,9 @@ export interface EventNotes {
 /** Notes what one event says. */
 export type EventReader = (notes: EventNotes, event: EventPlace) => void;
 
-/** The readers of the endpoints; those without streams have one that is never called. */
+/**
+ * The readers of the endpoints; those without streams have one that is never called.
+ */
 export const EVENT_READERS: Readonly<Record<ForwardName, EventReader>> = {
   messages: readMessagesEvent,
   responses: readResponsesEvent,

@@ -1,7 +1,7 @@
 /**
  * Reads a body of events with which a server answers a request for a whole answer. Only
- * the last event of a response holds that answer; to put one together from the pieces of
- * other dialects would mean to translate them.
+ * the last event of a response holds that answer; to put one together from the pieces
+ * of other dialects would mean to translate them.
  */
 import { Buffer } from "node:buffer";
 import type { Usage } from "../openai/completion.ts";
@@ -41,8 +41,8 @@ export function readEventsForWhole(
 }
 
 /**
- * The response in the event that ends a stream of them. If that has no items, those that
- * came before it are put in.
+ * The response in the event that ends a stream of them. If that has no items, those
+ * that came before it are put in.
  */
 function responseIn(body: Buffer): Buffer | null {
   const events = body.toString("latin1").split(/\r?\n\r?\n/);

@@ -14,7 +14,9 @@ const OF_ANSWERS =
   /^(request-id|retry-after|retry-after-ms|anthropic-ratelimit-.*|x-ratelimit-.*|openai-(model|processing-ms|version)|x-codex-.*|x-models-etag)$/;
 
 const VALUE = /^[\x20-\x7e]{0,2000}$/;
-/** All of them together, so that they fit into the head of an answer, and into a job. */
+/**
+ * All of them together, so that they fit into the head of an answer, and into a job.
+ */
 const CHARS_MAX = 8 * 1024;
 
 /** The headers of a client that go to a model server. */

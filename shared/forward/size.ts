@@ -1,4 +1,6 @@
-/** The size of a forwarded request in tokens, estimated without a look at its meaning. */
+/**
+ * The size of a forwarded request in tokens, estimated without a look at its meaning.
+ */
 import { utf8Length } from "../text/utf8.ts";
 import { endOfString } from "../openai/json_body.ts";
 import { BYTES_PER_TOKEN } from "../openai/tokens.ts";
@@ -7,7 +9,9 @@ import { BYTES_PER_TOKEN } from "../openai/tokens.ts";
 const TOKENS_PER_MEDIUM = 1_000;
 /** A shorter text is counted as one, whatever it is. */
 const MEDIUM_CHARS_MIN = 4_096;
-/** What shows that a long text is a medium: a long word, as prose and code have none. */
+/**
+ * What shows that a long text is a medium: a long word, as prose and code have none.
+ */
 const BASE64 = /^(?:data:[^,"\\]{0,200},)?[A-Za-z0-9+/_-]{512}/;
 const HEAD_CHARS = 800;
 

@@ -1,6 +1,7 @@
 /**
  * Takes tools out of a body whose types a server does not know. Agents offer some that
- * only their own makers have, and most servers refuse the whole request for one of them.
+ * only their own makers have, and most servers refuse the whole request for one of
+ * them.
  */
 import { elementsOf, membersOf, replaced } from "./members.ts";
 import { isJsonObject } from "../process/error_text.ts";

@@ -172,11 +172,11 @@ function countsOf(value: Readonly<Record<string, unknown>>) {
 }
 
 /**
- * The usage of OpenAI's: of responses, and under its older names of chat completions. Its
- * prompt includes what was read from the cache and written to it, its completion the
- * reasoning. Where the counts do not add up, the larger count: some servers state the
- * reasoning beside the completion, which only the total shows, or the cache beside the
- * prompt.
+ * The usage of OpenAI's: of responses, and under its older names of chat completions.
+ * Its prompt includes what was read from the cache and written to it, its completion
+ * the reasoning. Where the counts do not add up, the larger count: some servers state
+ * the reasoning beside the completion, which only the total shows, or the cache beside
+ * the prompt.
  */
 export function responseUsage(value: unknown): Usage | null {
   if (!isJsonObject(value)) return null;

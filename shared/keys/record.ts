@@ -27,8 +27,8 @@
  * | `jobs:{owner}` | zset | ids of videos by creation time in ms |
  * | `jobs:due` | zset | `<owner id>:<video id>` of those that have not ended, by the
  * time in ms at which an edge looks after them |
- * | `lease:keys` | zset | `<owner id>:<key id>` of keys that may have leases, by the time
- * in ms at which an edge noted it |
+ * | `lease:keys` | zset | `<owner id>:<key id>` of keys that may have leases, by the
+ * time in ms at which an edge noted it |
  * | `sweep:leases` | string | an edge charges expired leases, or did so a minute ago |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |

@@ -1,8 +1,8 @@
 /**
- * Where the requests of a session go: always to the same of several equal servers, which
- * then finds the beginning of the conversation in its cache, unless it has more than its
- * share to do. Rendezvous hashing: no worker has to tell others, and when a server comes
- * or goes, only its own sessions move.
+ * Where the requests of a session go: always to the same of several equal servers,
+ * which then finds the beginning of the conversation in its cache, unless it has more
+ * than its share to do. Rendezvous hashing: no worker has to tell others, and when a
+ * server comes or goes, only its own sessions move.
  */
 
 /** How far above the mean load of the servers one may be, by its weight. */

@@ -1,4 +1,6 @@
-/** The models of an installation: those of `models.json`, and those that servers list. */
+/**
+ * The models of an installation: those of `models.json`, and those that servers list.
+ */
 import type * as z from "zod";
 import type { ServerLists } from "../bus/server_lists.ts";
 import { expectationOf } from "../openai/request_fault.ts";

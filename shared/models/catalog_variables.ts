@@ -32,7 +32,9 @@ const { total_ms, first_token_ms, between_tokens_ms } =
   BACKEND_DEADLINE_DEFAULTS;
 const baseUrl = () => env.variable(baseUrlSchema, { expects: BASE_URL_FORM });
 
-/** Where the models are, in the order of precedence: a file, a server, the simulator. */
+/**
+ * Where the models are, in the order of precedence: a file, a server, the simulator.
+ */
 export const CATALOG_VARIABLES = {
   MODELS_FILE: env.file().optional()
     .describe(
@@ -236,7 +238,9 @@ const SPEAKS: ServerAbility[] = [
   "completions",
 ];
 
-/** Abilities of a chat server about which nothing is known: it refuses what it lacks. */
+/**
+ * Abilities of a chat server about which nothing is known: it refuses what it lacks.
+ */
 const ABILITIES: Pick<CatalogFile["models"][number], "accepts"> = {
   accepts: ["image", "audio", "video", "file"],
 };

@@ -125,8 +125,8 @@ export interface PriceTable {
   /** What the amounts are in, as ISO 4217 names it. */
   readonly currency: string;
   /**
-   * Names the content: the same prices in the same currency have the same. Null: no model
-   * has a price.
+   * Names the content: the same prices in the same currency have the same. Null: no
+   * model has a price.
    */
   readonly id: string | null;
 }

@@ -99,8 +99,8 @@ export function kindIn(
 }
 
 /**
- * The prices of a model that a server lists; undefined if it has none, or those of another
- * kind of models.
+ * The prices of a model that a server lists; undefined if it has none, or those of
+ * another kind of models.
  */
 export function pricesIn(
   { prefix, prices }: Pick<ServerConfig, "prefix" | "prices">,

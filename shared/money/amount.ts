@@ -1,6 +1,6 @@
 /**
- * Amounts of money: integers of a billionth of the unit of the currency, because sums of
- * fractions drift. All of them are whole numbers that a double holds exactly.
+ * Amounts of money: integers of a billionth of the unit of the currency, because sums
+ * of fractions drift. All of them are whole numbers that a double holds exactly.
  */
 
 /** Billionths in one unit of the currency. */
@@ -43,7 +43,8 @@ export const AMOUNT_FAULTS: Readonly<Record<AmountFault, string>> = {
 };
 
 /**
- * Writes an amount with all of its decimals, and none that is 0: 2,500,000,000 is `2.5`.
+ * Writes an amount with all of its decimals, and none that is 0: 2,500,000,000 is
+ * `2.5`.
  */
 export function formatAmount(nanos: number): string {
   const digits = String(Math.abs(nanos)).padStart(DECIMALS_MAX + 1, "0");

@@ -1,4 +1,5 @@
-// Promise: an amount is the number that was written, to the billionth, or a clear error.
+// Promise: an amount is the number that was written, to the billionth, or a clear
+// error.
 import assert from "node:assert/strict";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { formatAmount, parseAmount } from "./amount.ts";

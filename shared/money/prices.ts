@@ -55,8 +55,8 @@ const TERMS: Readonly<
 /** Parts of a billionth in which is calculated, because prices are for a million. */
 const PARTS = 1_000_000;
 /**
- * The most that one request may cost: 45,000 units of the currency. A script in Redis adds
- * up 200 of them, in doubles, and must not pass 2^53 billionths.
+ * The most that one request may cost: 45,000 units of the currency. A script in Redis
+ * adds up 200 of them, in doubles, and must not pass 2^53 billionths.
  */
 export const COST_NANOS_MAX = 45_000 * NANOS_PER_UNIT;
 
@@ -74,8 +74,8 @@ export function costAt(prices: Prices, quantities: Quantities): number {
 }
 
 /**
- * What each of the prices has to do with the cost, in units of the currency. For metrics:
- * not rounded.
+ * What each of the prices has to do with the cost, in units of the currency. For
+ * metrics: not rounded.
  */
 export function costShares(
   prices: Prices,

@@ -1,6 +1,7 @@
 /**
- * How the fields of forms, and the members of JSON bodies that stand for them, are read.
- * A form has only texts; settings dialogs send empty ones for what nobody has chosen.
+ * How the fields of forms, and the members of JSON bodies that stand for them, are
+ * read. A form has only texts; settings dialogs send empty ones for what nobody has
+ * chosen.
  */
 import * as z from "zod";
 import { isJsonObject } from "../process/error_text.ts";

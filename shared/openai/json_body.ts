@@ -17,8 +17,8 @@ const {
 
 /**
  * Refuses JSON that would be expensive to parse: too deep, too many members, lists or
- * objects, or too much outside of strings, each of which counts as one character. Throws an {@link
- * ApiError}, 400. Does not check whether the JSON is valid.
+ * objects, or too much outside of strings, each of which counts as one character.
+ * Throws an {@link ApiError}, 400. Does not check whether the JSON is valid.
  */
 export function guardJson(text: string): void {
   let depth = 0;

@@ -117,7 +117,9 @@ export const imageEditBody = imageEditForm.extend({
 
 /** Checks the parsed body of `POST /v1/images/generations`. */
 export const imageSchema = present(imageBody);
-/** Checks the fields of a form of `POST /v1/images/edits`, whose files are the images. */
+/**
+ * Checks the fields of a form of `POST /v1/images/edits`, whose files are the images.
+ */
 export const imageEditFormSchema = present(imageEditForm);
 /** Checks the parsed body of `POST /v1/images/edits`. */
 export const imageEditSchema = present(imageEditBody);

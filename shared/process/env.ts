@@ -52,7 +52,9 @@ export interface About {
 
 const ABOUT = z.registry<About>();
 
-/** A variable of a kind of its own: `about` is what documents and messages say of it. */
+/**
+ * A variable of a kind of its own: `about` is what documents and messages say of it.
+ */
 export function variable<T>(schema: Variable<T>, about: About): Variable<T> {
   return schema.register(ABOUT, about);
 }
@@ -320,7 +322,9 @@ function rereading(first: string, read: () => string): () => string {
   };
 }
 
-/** The properties of a variable, also of one with a default. Throws for other schemas. */
+/**
+ * The properties of a variable, also of one with a default. Throws for other schemas.
+ */
 export function aboutOf(schema: z.core.$ZodType): About {
   if (schema instanceof z.ZodDefault || schema instanceof z.ZodOptional) {
     return aboutOf(schema.def.innerType);
@@ -343,7 +347,9 @@ export function hideUserinfo(text: string): string {
   return text.replaceAll(/\/\/[^/\s]*@/g, "//***@");
 }
 
-/** The members that are not undefined, for types that forbid members set to undefined. */
+/**
+ * The members that are not undefined, for types that forbid members set to undefined.
+ */
 export function defined<T extends object>(
   members: T,
 ): { [K in keyof T]?: Exclude<T[K], undefined> };

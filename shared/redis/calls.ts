@@ -22,7 +22,9 @@ export interface CallOptions {
 /** What {@link Calls} needs of the link that they belong to. */
 export interface CallsOptions {
   now: MonotonicNow;
-  /** Rejects with the library's error if the server refuses, or the connection is lost. */
+  /**
+   * Rejects with the library's error if the server refuses, or the connection is lost.
+   */
   send: (args: readonly string[]) => Promise<RedisReply>;
   /** A call was answered, refused, or lost with its connection, before its deadline. */
   onAnswer: (error: Error | null) => void;

@@ -12,7 +12,9 @@ export const RELOAD_LIMITS = {
   waitMs: 1_000,
   /** How often files are read although no change was noticed. */
   pollMs: 5_000,
-  /** A mistake counts if it is still there after this long: a file may be half written. */
+  /**
+   * A mistake counts if it is still there after this long: a file may be half written.
+   */
   confirmMs: 1_000,
 } as const;
 

@@ -16,9 +16,9 @@ export type Fields = ReadonlyMap<string, string>;
 
 /**
  * The wait that a refusal asks for, between 0.1 s and 10 minutes: `retry-after-ms`,
- * `Retry-After` in seconds or as a date, or when the limits that are used up are not any
- * more. Null if it does not say, or says nonsense: 0, a negative number, a time in the
- * past. A date counts from the server's own clock, its `Date`.
+ * `Retry-After` in seconds or as a date, or when the limits that are used up are not
+ * any more. Null if it does not say, or says nonsense: 0, a negative number, a time in
+ * the past. A date counts from the server's own clock, its `Date`.
  */
 export function refusalWaitMs(fields: Fields): number | null {
   const after = fields.get("retry-after") ?? "";

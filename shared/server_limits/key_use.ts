@@ -57,7 +57,9 @@ export class KeyUse {
     return this.#inFlight;
   }
 
-  /** For how long it is left alone, because its server has asked for that; 0: it is not. */
+  /**
+   * For how long it is left alone, because its server has asked for that; 0: it is not.
+   */
   get coolingMs(): number {
     const nowMs = this.#options.now();
     return Math.max(0, this.#coolUntilMs - nowMs, this.#others().coolingMs);
@@ -139,7 +141,10 @@ export class KeyUse {
     this.#coolFor(ms);
   }
 
-  /** The server has refused a request because of a limit; null: nobody knows for how long. */
+  /**
+   * The server has refused a request because of a limit; null: nobody knows for how
+   * long.
+   */
   refused(ms: number | null): void {
     this.#probe = "due";
     if (this.#coolUntilMs > this.#options.now()) {

@@ -1,7 +1,7 @@
 /**
  * The rule by which workers share the limits of a model server or of one of its keys,
- * although none of them decides for the others: each counts what it uses itself and what
- * the others have told.
+ * although none of them decides for the others: each counts what it uses itself and
+ * what the others have told.
  */
 
 /** What is in use: requests that run, and requests and tokens of the last minute. */
@@ -34,10 +34,10 @@ export interface Situation {
  * Whether this worker may take one more request.
  *
  * What it takes, the others hear some milliseconds later, and until then each of them
- * may take something, too. So nobody takes more in that time than an equal share of what
- * was free: of 30 free requests, each of three workers takes at most 10 before it has
- * told so, and together they stay within the limit. Where less is free than there are
- * workers, each may take one at a time, or the last request of a limit would be
+ * may take something, too. So nobody takes more in that time than an equal share of
+ * what was free: of 30 free requests, each of three workers takes at most 10 before it
+ * has told so, and together they stay within the limit. Where less is free than there
+ * are workers, each may take one at a time, or the last request of a limit would be
  * nobody's: at most one per worker is then above the limit.
  */
 export function mayTake(

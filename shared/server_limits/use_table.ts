@@ -1,4 +1,7 @@
-/** The use of all limited servers and keys, as this worker counts it and the others tell. */
+/**
+ * The use of all limited servers and keys, as this worker counts it and the others
+ * tell.
+ */
 import { createHash } from "node:crypto";
 import type { MonotonicNow } from "../process/clock.ts";
 import { KeyUse } from "./key_use.ts";

@@ -12,7 +12,9 @@ export interface Place extends Candidate {
    * overload.
    */
   readonly limitedUntilMs: number;
-  /** Whether it can take nothing now because of a limit; found anew for each request. */
+  /**
+   * Whether it can take nothing now because of a limit; found anew for each request.
+   */
   isLimited: boolean;
   /** Its place among backends of the same preference, found anew for each request. */
   arrival: number;
@@ -69,8 +71,8 @@ function fullIn(places: readonly Place[]): ReadonlySet<unknown> {
 type Bounded = Pick<Place, "breaker" | "keyring">;
 
 /**
- * How long a request that these have not taken must wait at least until one of them may;
- * 0: it has nothing to wait for. `wasLimited`: a limit was the reason.
+ * How long a request that these have not taken must wait at least until one of them
+ * may; 0: it has nothing to wait for. `wasLimited`: a limit was the reason.
  */
 export function waitAfter(
   places: readonly Bounded[],

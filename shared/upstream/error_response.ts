@@ -151,7 +151,9 @@ export function redirectTarget(location: string | null): string {
   return ADDRESS.test(target) ? target : "an address that cannot be read";
 }
 
-/** The error for a redirect. Only the log has the target: callers learn no addresses. */
+/**
+ * The error for a redirect. Only the log has the target: callers learn no addresses.
+ */
 function redirected({ status, location }: ResponseHead): UpstreamError {
   const cause = new Error(
     `Model server answered with status ${status} and redirects to ${

@@ -11,7 +11,9 @@ export function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** The members of an object whose names are not in `names`; undefined if there are none. */
+/**
+ * The members of an object whose names are not in `names`; undefined if there are none.
+ */
 export function membersBeside(
   object: JsonObject,
   names: ReadonlySet<string>,

@@ -22,7 +22,9 @@ import {
 const USER_AGENT = `chat-completion-gateway/${VERSION}`;
 /** A longer body is sent apart from its head: joining them makes two more copies. */
 const JOINED_CHARS_MAX = 256 * 1024;
-/** Some servers say that they have created the answer, some proxies that it is theirs. */
+/**
+ * Some servers say that they have created the answer, some proxies that it is theirs.
+ */
 const ANSWERED = [200, 201, 203];
 const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
 

@@ -9,8 +9,8 @@ import { parseJson } from "../upstream/json.ts";
 import type { ModelServer } from "../upstream/model_server.ts";
 
 /**
- * The names of the models of a server, in its order. Rejects with an `UpstreamError`, or
- * with the reason of the signal.
+ * The names of the models of a server, in its order. Rejects with an `UpstreamError`,
+ * or with the reason of the signal.
  */
 export function askModels(
   server: ModelServer,

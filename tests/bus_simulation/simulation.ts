@@ -1,8 +1,8 @@
 /**
  * Plays the bus with made-up answers and faults, and checks what must hold: what a
  * client gets is a prefix of what the backend said, complete when it ends well; every
- * request has exactly one outcome, in time; and nothing is left behind, whatever the bus
- * and the processes do. A seed decides everything that happens in a run.
+ * request has exactly one outcome, in time; and nothing is left behind, whatever the
+ * bus and the processes do. A seed decides everything that happens in a run.
  */
 import assert from "node:assert/strict";
 import { print } from "../support/process.ts";
@@ -108,9 +108,9 @@ const PROGRESS_SEEDS = 20_000;
 const VARIED_SEEDS_MIN = 500;
 
 /**
- * Plays `count` runs, the first with the seed `first`. Throws at the first that breaks a
- * promise, with the command that plays it again; and if no run, of many, saw a kind of
- * event that {@link Counts} counts, because then the runs prove little.
+ * Plays `count` runs, the first with the seed `first`. Throws at the first that breaks
+ * a promise, with the command that plays it again; and if no run, of many, saw a kind
+ * of event that {@link Counts} counts, because then the runs prove little.
  */
 export function playSeeds(first: number, count: number): void {
   const total = new Map<string, number>();

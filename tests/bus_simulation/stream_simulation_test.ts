@@ -1,7 +1,7 @@
 /**
- * The promises of the bus in 500 simulated runs, see `simulation.ts`. `SIM_SEED=7` plays
- * that run alone and prints everything that happens in it; `SIM_SEEDS=20000` plays as
- * many runs, from `SIM_FIRST` on.
+ * The promises of the bus in 500 simulated runs, see `simulation.ts`. `SIM_SEED=7`
+ * plays that run alone and prints everything that happens in it; `SIM_SEEDS=20000`
+ * plays as many runs, from `SIM_FIRST` on.
  */
 import { print } from "../support/process.ts";
 import { playSeeds, simulate } from "./simulation.ts";

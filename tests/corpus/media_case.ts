@@ -2,7 +2,7 @@
  * The format of a case about images, audio and videos. It has the sections of
  * `case_file.ts`, and:
  *
- * - `path`: below `/v1`, such as `/audio/speech`. It decides about the kind of the model.
+ * - `path`: below `/v1`, such as `/audio/speech`. It decides the kind of the model.
  * - `request`: the body, as JSON, or instead `form`: a list of its parts, each a name
  *   with a text or with a file: `{"name", "type", "bytes"}`, the bytes as Latin-1.
  * - `forwarded`: of JSON that the server must get, members; of a form, all its parts in
@@ -13,7 +13,9 @@
 import { Buffer } from "node:buffer";
 import { CaseFile } from "./case_file.ts";
 
-/** A file of a form; `bytes` are its content in Latin-1, absent where that is not said. */
+/**
+ * A file of a form; `bytes` are its content in Latin-1, absent where that is not said.
+ */
 export interface FormFile {
   name: string;
   type: string;
@@ -53,8 +55,8 @@ export function parseMediaCase(text: string): MediaCase {
 }
 
 /**
- * The body of a form, and its content type. Written by hand: `FormData` gives every file
- * a name and a type.
+ * The body of a form, and its content type. Written by hand: `FormData` gives every
+ * file a name and a type.
  */
 export function encodeParts(
   parts: readonly FormPart[],

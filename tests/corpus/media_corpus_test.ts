@@ -1,7 +1,7 @@
 /**
- * What real clients send and real servers answer about images, audio and videos, through
- * edge, bus and worker: a file below `media/` for each case. `media_case.ts` describes
- * the format.
+ * What real clients send and real servers answer about images, audio and videos,
+ * through edge, bus and worker: a file below `media/` for each case. `media_case.ts`
+ * describes the format.
  */
 import assert from "node:assert/strict";
 import { VideoJobs } from "../../services/edge-auth/videos/jobs.ts";

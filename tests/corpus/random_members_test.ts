@@ -1,6 +1,6 @@
-// Promise: what the gateway does not know passes unchanged through edge, bus and worker,
-// in requests and in answers, wherever it stands. The only members that do not pass are
-// those of `shared/openai/refused_fields.ts`.
+// Promise: what the gateway does not know passes unchanged through edge, bus and
+// worker, in requests and in answers, wherever it stands. The only members that do not
+// pass are those of `shared/openai/refused_fields.ts`.
 import assert from "node:assert/strict";
 import { amountOf } from "../support/amount.ts";
 import { startGateway } from "../support/gateway/gateway.ts";

@@ -1,5 +1,6 @@
 // Promise: a wrong URL in any variable ends a service, the launcher or the command line
-// before it starts anything, with status 78 (EX_CONFIG) and a sentence for the operator.
+// before it starts anything, with status 78 (EX_CONFIG) and a sentence for the
+// operator.
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import {

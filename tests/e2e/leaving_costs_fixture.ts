@@ -1,4 +1,6 @@
-/** The endpoints that cost something, what a model server answers, and what is charged. */
+/**
+ * The endpoints that cost something, what a model server answers, and what is charged.
+ */
 import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { callApi, postChat } from "../support/chat_request.ts";
 import {

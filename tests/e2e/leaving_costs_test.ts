@@ -1,7 +1,7 @@
 // Promise: what a request is charged is the same in limits, usage and metrics, and by
-// one rule whenever its client leaves: the largest of what the model server stated, what
-// was passed on, and what it makes as a whole. Each endpoint, through edge, bus and
-// worker; docs/keys.md has the rule.
+// one rule whenever its client leaves: the largest of what the model server stated,
+// what was passed on, and what it makes as a whole. Each endpoint, through edge, bus
+// and worker; docs/keys.md has the rule.
 import assert from "node:assert/strict";
 import { EdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import { runMedia } from "../../services/media-worker/media.ts";

@@ -89,7 +89,9 @@ interface Load {
   victim: { path: string; body: object };
 }
 
-/** Chats about an image whose address has this many bytes: a stream, and a whole one. */
+/**
+ * Chats about an image whose address has this many bytes: a stream, and a whole one.
+ */
 function chatsAbout(bytes: number): readonly Uint8Array<ArrayBuffer>[] {
   const url = `data:image/png;base64,${"A".repeat(bytes)}`;
   const content = [{ type: "image_url", image_url: { url } }];

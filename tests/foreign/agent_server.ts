@@ -37,7 +37,9 @@ const SHELL = /^(Bash|exec_command|shell|shell_command)$/;
 const COMMAND = /`([^`\n]+)`/;
 const USAGE = { input_tokens: 10, output_tokens: 5 };
 
-/** A server of messages and responses; its first answer has the fault, if there is one. */
+/**
+ * A server of messages and responses; its first answer has the fault, if there is one.
+ */
 export function agentReply(fault: Fault | null): Reply {
   let left = fault;
   return (request) => {

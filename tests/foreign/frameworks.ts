@@ -80,8 +80,8 @@ function installOf(framework: Framework): string {
 }
 
 /**
- * Node finds packages beside a program, so that is copied to them. Here it is named as a
- * text, because its packages are no dependencies of the project.
+ * Node finds packages beside a program, so that is copied to them. Here it is named as
+ * a text, because its packages are no dependencies of the project.
  */
 function commandOf(framework: Framework): string {
   const { folder, program, runner = "" } = framework;

@@ -1,5 +1,5 @@
-// Embeddings and rerankings through edge, bus and worker: bodies and answers pass to the
-// byte, and what they cost is counted.
+// Embeddings and rerankings through edge, bus and worker: bodies and answers pass to
+// the byte, and what they cost is counted.
 import assert from "node:assert/strict";
 import { BACKEND_KEY } from "../support/gateway/in_process_worker.ts";
 import { jsonResponse } from "../support/model_servers/model_answers.ts";

@@ -37,7 +37,9 @@ export interface ForwardRig extends AsyncDisposable {
   ): Promise<Response>;
 }
 
-/** Starts it with an embedding, a rerank and a chat model, each on all these servers. */
+/**
+ * Starts it with an embedding, a rerank and a chat model, each on all these servers.
+ */
 export const setup = (...replies: Reply[]): Promise<ForwardRig> =>
   setupWith({}, ...replies);
 

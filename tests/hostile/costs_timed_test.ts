@@ -184,7 +184,9 @@ class Attack {
   }
 }
 
-/** What requests met while an edge was under attack; times are at the 99th percentile. */
+/**
+ * What requests met while an edge was under attack; times are at the 99th percentile.
+ */
 interface Measurement {
   /** How often each status was the answer. */
   served: ReadonlyMap<number, number>;

@@ -1,4 +1,6 @@
-/** Requests, byte by byte, that are wrong in some way, by the numbers of the contract. */
+/**
+ * Requests, byte by byte, that are wrong in some way, by the numbers of the contract.
+ */
 import type { TestKey } from "../support/gateway/limited.ts";
 
 /** A header that every request of HTTP/1.1 has. */

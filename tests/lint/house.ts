@@ -45,7 +45,9 @@ const noSpreadLiteral: Deno.lint.Rule = {
   },
 };
 
-/** `a = b = c`, `() => a = b` and `f(a += 1)`: a statement is hidden in an expression. */
+/**
+ * `a = b = c`, `() => a = b` and `f(a += 1)`: a statement is hidden in an expression.
+ */
 const noAssignmentInExpression: Deno.lint.Rule = {
   create(context) {
     return {

@@ -1,4 +1,6 @@
-/** What reading a stream of any dialect has in common: its pace, deadlines and breaks. */
+/**
+ * What reading a stream of any dialect has in common: its pace, deadlines and breaks.
+ */
 import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 

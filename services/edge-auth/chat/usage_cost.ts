@@ -12,8 +12,8 @@ export type NanosOf = (usage: Usage) => number | null;
 const USAGE = Buffer.from('"usage":{');
 
 /**
- * The same lines, or one body, with `usage.cost` in each that states a usage. A cost that
- * the model server states itself is replaced.
+ * The same lines, or one body, with `usage.cost` in each that states a usage. A cost
+ * that the model server states itself is replaced.
  */
 export function withCost(bytes: Uint8Array, nanosOf: NanosOf): Uint8Array {
   const all = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);

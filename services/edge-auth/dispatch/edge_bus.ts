@@ -98,7 +98,9 @@ export class EdgeBus {
     this.#link.publish(subjects.edgeBeat(this.#edgeId), EMPTY);
   }
 
-  /** Whether the bus was down at some time since then, so that a message may be lost. */
+  /**
+   * Whether the bus was down at some time since then, so that a message may be lost.
+   */
   hasFailedSince(ms: number): boolean {
     const { flowingSinceMs } = this.#link;
     return flowingSinceMs === null || flowingSinceMs > ms;

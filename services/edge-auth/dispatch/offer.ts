@@ -178,7 +178,9 @@ export class Offer {
     return this.#receiver.tokens;
   }
 
-  /** Whether the bus has failed since the job was sent, so that it may not have come. */
+  /**
+   * Whether the bus has failed since the job was sent, so that it may not have come.
+   */
   get mayBeUndelivered(): boolean {
     return this.#tools.bus.hasFailedSince(this.#offeredAtMs);
   }

@@ -1,6 +1,6 @@
 /**
  * One request from its admission to its end: waiting for a slot, offered to a worker,
- * running there. A lost offer is followed by one more if the client has not received a byte.
+ * running there. A lost offer is followed by one more if the client has no byte yet.
  */
 import type {
   CancelReason,

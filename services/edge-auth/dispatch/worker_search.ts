@@ -52,8 +52,8 @@ export class WorkerSearch {
 
   /**
    * Whom to offer the job to next, or null if no worker has a free slot. If all known
-   * workers are full, the run waits for one. If none is known, the queue group is asked,
-   * but only once, since the same worker may reject the job every time.
+   * workers are full, the run waits for one. If none is known, the queue group is
+   * asked, but only once, since the same worker may reject the job every time.
    */
   next(): OfferTarget | null {
     const { workers } = this.#options;

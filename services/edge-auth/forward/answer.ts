@@ -23,9 +23,9 @@ export interface ForwardedRequest {
 }
 
 /**
- * Passes on an answer as it arrives. Until its first byte was sent, a failure is an HTTP
- * error; a stream that fails later ends with an event of its dialect, and a whole answer
- * is cut, which its length shows.
+ * Passes on an answer as it arrives. Until its first byte was sent, a failure is an
+ * HTTP error; a stream that fails later ends with an event of its dialect, and a whole
+ * answer is cut, which its length shows.
  */
 export class ForwardAnswer extends StreamedAnswer {
   readonly #to: ForwardedRequest;

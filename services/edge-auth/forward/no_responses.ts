@@ -1,4 +1,6 @@
-/** What `/v1/responses` does not have here: WebSockets, and responses that are stored. */
+/**
+ * What `/v1/responses` does not have here: WebSockets, and responses that are stored.
+ */
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { clip } from "@gateway/shared/process/error_text";
@@ -10,7 +12,9 @@ interface RefusalDependencies {
   admission: Pick<Admission, "modelsOf">;
 }
 
-/** Codex asks for a WebSocket first, and for events when it is told that there is none. */
+/**
+ * Codex asks for a WebSocket first, and for events when it is told that there is none.
+ */
 export async function refuseWebSocket(
   { exchange, principal }: AuthenticatedCall,
   { admission }: RefusalDependencies,

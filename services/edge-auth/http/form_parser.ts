@@ -19,8 +19,8 @@ export function isForm(headers: Exchange["headers"]): boolean {
 }
 
 /**
- * The parser of a body with these headers. Throws an `ApiError` for another type, or one
- * without a boundary.
+ * The parser of a body with these headers. Throws an `ApiError` for another type, or
+ * one without a boundary.
  */
 export function createParser(
   headers: Exchange["headers"],

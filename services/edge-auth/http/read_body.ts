@@ -146,7 +146,9 @@ class BodyReader {
     this.#keep(piece);
   }
 
-  /** Copies a piece, unless it is all of the body, to where that is whole at its end. */
+  /**
+   * Copies a piece, unless it is all of the body, to where that is whole at its end.
+   */
   #keep(piece: Uint8Array): void {
     const { length } = this.#options;
     if (piece.length === length) {

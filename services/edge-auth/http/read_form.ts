@@ -38,9 +38,7 @@ export interface FormBounds {
   fileBytesMax(fields: FormFields): number;
 }
 
-/**
- * Text by field name, exactly as it was sent; a list for a name that came several times.
- */
+/** Text by field name, exactly as it was sent; a list for a name that came again. */
 export interface FormFields {
   readonly [name: string]: string | readonly string[];
 }
@@ -57,7 +55,7 @@ export type FormProgress = "file" | "end" | "left";
 
 type FormFile = UploadEnd["files"][number];
 
-/** What an edge holds of an upload that runs: the pieces in flight, and the next one. */
+/** What an edge holds of a running upload: the pieces in flight, and the next one. */
 const RUNNING_BYTES = (BUS_LIMITS.piecesInFlight + 1) * BUS_LIMITS.pieceBytes;
 const FILE_NAME_CHARS_MAX = 200;
 /** What all forms may have besides files without being counted. */

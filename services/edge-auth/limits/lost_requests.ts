@@ -1,6 +1,6 @@
 /**
- * Charges requests whose edge was lost while they ran: what they had reserved, once. Their
- * leases say what that was.
+ * Charges requests whose edge was lost while they ran: what they had reserved, once.
+ * Their leases say what that was.
  */
 import { BATCH_MAX } from "@gateway/shared/bus/outbox";
 import {
@@ -38,8 +38,8 @@ const LOOK_MS = 60_000;
 /** Less, so that the next look finds no other edge's claim. */
 const CLAIM_MS = 50_000;
 /**
- * How often an edge notes keys. A request that is lost before, with its edge, is charged
- * when its key is used again within an hour.
+ * How often an edge notes keys. A request that is lost before, with its edge, is
+ * charged when its key is used again within an hour.
  */
 const NOTE_MS = 500;
 /** A key that is in use is noted again after this long. */
@@ -90,7 +90,9 @@ export class LostRequests {
     await this.#looking;
   }
 
-  /** Writes which keys have leases. Never rejects: what fails is written the next time. */
+  /**
+   * Writes which keys have leases. Never rejects: what fails is written the next time.
+   */
   async writeNotes(): Promise<void> {
     const { redis, expectedMs } = this.#options;
     const notes = this.#toNote;

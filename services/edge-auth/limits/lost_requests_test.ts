@@ -1,5 +1,5 @@
-// Promise: a request that dies with its edge is charged what it had reserved, once, when
-// its lease has expired; and if its edge was only cut off, what it used instead.
+// Promise: a request that dies with its edge is charged what it had reserved, once,
+// when its lease has expired; and if its edge was only cut off, what it used instead.
 import assert from "node:assert/strict";
 import { leaseKey, type Principal } from "@gateway/shared/keys/record";
 import { monotonicNow } from "@gateway/shared/process/clock";

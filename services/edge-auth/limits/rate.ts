@@ -16,8 +16,8 @@ import * as z from "zod";
 import type { Cost, Estimate } from "./cost.ts";
 
 /**
- * The prices of a model. Plain data, which is kept with a video: what a request costs is
- * decided when it is admitted.
+ * The prices of a model. Plain data, which is kept with a video: what a request costs
+ * is decided when it is admitted.
  */
 export const rateSchema = z.object({
   /** The id of the table. */

@@ -1,5 +1,5 @@
-// Promise: a request is charged at the prices of its admission, each token once; and what
-// a lease says of its request is what was reserved.
+// Promise: a request is charged at the prices of its admission, each token once; and
+// what a lease says of its request is what was reserved.
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import type { Cost } from "./cost.ts";

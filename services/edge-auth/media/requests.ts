@@ -1,7 +1,7 @@
 /**
- * Reads requests for media: checks what governs them (model, number, length, stream) and
- * the bounds of their models, and keeps the rest for the model server as it came. Each
- * function throws an `ApiError` for the first fault.
+ * Reads requests for media: checks what governs them (model, number, length, stream)
+ * and the bounds of their models, and keeps the rest for the model server as it came.
+ * Each function throws an `ApiError` for the first fault.
  */
 import {
   MEDIA_LIMITS,
@@ -135,7 +135,9 @@ export function readImage(value: unknown, models: Catalog): media.ImageRequest {
   return imageOf(read(value, IMAGE, models), "generate");
 }
 
-/** Reads the fields of a form of `POST /v1/images/edits`, whose files are the images. */
+/**
+ * Reads the fields of a form of `POST /v1/images/edits`, whose files are the images.
+ */
 export function readImageEditForm(
   value: unknown,
   models: Catalog,

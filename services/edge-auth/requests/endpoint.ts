@@ -22,7 +22,9 @@ export interface Endpoint<Request extends JobRequest> {
   kindOf?(request: Request, catalog: Catalog): ModelKind;
   /** The kinds of models that a faulty request may be for, if not only `kind`. */
   kindsFor?(model: string | null, catalog: Catalog): readonly ModelKind[];
-  /** Reads the bytes of a body. Throws an `ApiError`. Absent: they are parsed as JSON. */
+  /**
+   * Reads the bytes of a body. Throws an `ApiError`. Absent: they are parsed as JSON.
+   */
   decode?(bytes: Uint8Array): unknown;
   /**
    * Checks a parsed body, or the fields of a form, and converts it. Throws an

@@ -75,7 +75,9 @@ const modelOf = (
 ): ModelConfig | undefined =>
   typeof name === "string" ? catalog.find(name) : undefined;
 
-/** The size of one file for the model of a form, or while that is not known, for any. */
+/**
+ * The size of one file for the model of a form, or while that is not known, for any.
+ */
 function fileBytesMax<Request extends JobRequest>(
   { model: name }: FormFields,
   { kind, form }: UploadEndpoint<Request>,

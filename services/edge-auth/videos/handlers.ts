@@ -61,7 +61,9 @@ const contentQuery = z.object({
 const REMIX_FIELDS = new Set(["prompt"]);
 const wireSchema = z.object(videoSchema.shape);
 
-/** The handlers of `/v1/videos`, by what they do. Each throws the error of a refusal. */
+/**
+ * The handlers of `/v1/videos`, by what they do. Each throws the error of a refusal.
+ */
 export const VIDEOS = {
   async create(call, deps) {
     const isUpload = isForm(call.exchange.headers);

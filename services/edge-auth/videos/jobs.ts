@@ -83,7 +83,9 @@ export interface VideoJobsOptions {
   sweepMs?: number;
 }
 
-/** The registry in a Redis. Its methods reject with `service_unavailable` without it. */
+/**
+ * The registry in a Redis. Its methods reject with `service_unavailable` without it.
+ */
 export class VideoJobs {
   readonly #redis: VideoJobsOptions["redis"];
   readonly #sweepMs: number;

@@ -5,8 +5,8 @@ import { amountOf } from "../../../tests/support/amount.ts";
 import { leaveOut, runProcess } from "../../../tests/support/process.ts";
 
 /**
- * Whether pages are also inspected, and used as tests of a lower level use them: without
- * JavaScript, and by operators. The usual run tries what only a browser shows.
+ * Whether pages are also inspected, and used as tests of a lower level use them:
+ * without JavaScript, and by operators. The usual run tries what only a browser shows.
  */
 export const IS_WHOLE = amountOf({ usual: 0, full: 1 }) === 1;
 

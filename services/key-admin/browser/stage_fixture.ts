@@ -22,7 +22,9 @@ import {
 } from "../usage_fixture.ts";
 import { openWindow, signedIn, type Visit } from "./site_fixture.ts";
 
-/** The users of the console, each with a page in a window of their own, and its data. */
+/**
+ * The users of the console, each with a page in a window of their own, and its data.
+ */
 export interface Stage {
   site: TestConsole;
   /** The page of the owner of the keys. */

@@ -206,7 +206,9 @@ function changedSettings(
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
 }
 
-/** The ids of models that may be named by aliases; says which id an alias stands for. */
+/**
+ * The ids of models that may be named by aliases; says which id an alias stands for.
+ */
 function idsOf(
   names: readonly string[],
   { findModel, warn }: Invocation,

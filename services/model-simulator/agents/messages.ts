@@ -1,4 +1,6 @@
-/** `POST /v1/messages` and `/v1/messages/count_tokens`: the answers, whole or as events. */
+/**
+ * `POST /v1/messages` and `/v1/messages/count_tokens`: the answers, whole or as events.
+ */
 import { errorEvent } from "@gateway/shared/forward/envelope";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import { wallNow } from "@gateway/shared/process/clock";

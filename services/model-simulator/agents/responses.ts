@@ -1,4 +1,6 @@
-/** `POST /v1/responses` and `/v1/responses/input_tokens`: whole answers, or as events. */
+/**
+ * `POST /v1/responses` and `/v1/responses/input_tokens`: whole answers, or as events.
+ */
 import { errorEvent } from "@gateway/shared/forward/envelope";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import { wallNow } from "@gateway/shared/process/clock";

@@ -1,6 +1,6 @@
 /**
- * What a prompt gives: names, numbers and quotes that become the arguments of a tool, as
- * a model would take them. Pure.
+ * What a prompt gives: names, numbers and quotes that become the arguments of a tool,
+ * as a model would take them. Pure.
  */
 
 /** How much of a prompt is searched. */

@@ -1,6 +1,7 @@
 /**
- * The JSON that a prompt asks for in words, mostly in requests with `json_object`, which
- * say only that the answer is JSON: a schema, an example, or the names of its keys. Pure.
+ * The JSON that a prompt asks for in words, mostly in requests with `json_object`,
+ * which say only that the answer is JSON: a schema, an example, or the names of its
+ * keys. Pure.
  */
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { NamedSchema, Schema } from "./json_schema.ts";

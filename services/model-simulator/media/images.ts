@@ -40,8 +40,8 @@ export function generations(received: Received): Planned {
 }
 
 /**
- * Plans images that depend on the first one of the request. Rejects with an `ApiError` for an
- * invalid request.
+ * Plans images that depend on the first one of the request. Rejects with an `ApiError`
+ * for an invalid request.
  */
 export async function edits(received: Received): Promise<Planned> {
   const { image, ...request } = readMedia("image", edit, received);

@@ -23,7 +23,9 @@ const UNFINISHED_COLOUR = 0x808080;
 const FINISHED = 0x00;
 const UNFINISHED = 0xff;
 
-/** The PNG file of a picture, which names its maker. The same scene has the same file. */
+/**
+ * The PNG file of a picture, which names its maker. The same scene has the same file.
+ */
 export function pictureOf(scene: Scene): Uint8Array {
   const { width, height, words, seed = "", finished = 1 } = scene;
   // Each row follows a zero: it is not filtered.

@@ -1,5 +1,6 @@
 /**
- * `POST /v1/embeddings`: texts with the same words get vectors that are near each other.
+ * `POST /v1/embeddings`: texts with the same words get vectors that are near each
+ * other.
  */
 import { Buffer } from "node:buffer";
 import { integer, model } from "@gateway/shared/openai/fields";

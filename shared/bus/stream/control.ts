@@ -48,7 +48,8 @@ export type CancelReason = typeof CANCEL_REASONS[number];
 
 /**
  * What an edge wants of the sender of a stream. `ack`: it may forget the frames up to
- * `sequence`. `nak`: it must send them again from `sequence` on. `cancel`: it must stop.
+ * `sequence`. `nak`: it must send them again from `sequence` on. `cancel`: it must
+ * stop.
  */
 export type ControlAction =
   | { type: "ack" | "nak"; sequence: number }

@@ -6,7 +6,7 @@
  * 0  u8   version        1
  * 1  u8   type           see FrameType
  * 2  u16  flags          none defined: sent as 0, ignored
- * 4  u32  sequence       1, 2, 3 … over DATA, END and ERR; other types carry the last one sent
+ * 4  u32  sequence       1, 2, 3 … over DATA, END and ERR; else the last one sent
  * 8  u32  offer number   the offer that this belongs to, from 1
  * 12 u32  tokens         completion tokens generated up to here
  * 16 …    payload
@@ -127,8 +127,8 @@ export type FrameOf<Frame> = readonly [requestId: string, frame: Frame];
 
 /**
  * Returns messages with copies of these frames, in order. One carries as many as fit
- * into `batchBytesMax`, because a message costs the bus and both ends more than a frame.
- * Its form:
+ * into `batchBytesMax`, because a message costs the bus and both ends more than a
+ * frame. Its form:
  *
  * ```
  * 0  u8   version        2
@@ -195,8 +195,8 @@ export function writeU32(
 }
 
 /**
- * Reads a big-endian number. Bytes beyond the end count as 0: the caller has checked the
- * length.
+ * Reads a big-endian number. Bytes beyond the end count as 0: the caller has checked
+ * the length.
  */
 export function readU32(source: Uint8Array, offset: number): number {
   return (((source[offset] ?? 0) << 24) |

@@ -1,7 +1,7 @@
 /**
- * The payloads of frames other than DATA: JSON with the worker's id, so that an edge can
- * answer such a frame even if it does not know the request. Receivers do not trust them:
- * a malformed one parses to null.
+ * The payloads of frames other than DATA: JSON with the worker's id, so that an edge
+ * can answer such a frame even if it does not know the request. Receivers do not trust
+ * them: a malformed one parses to null.
  */
 import { z } from "zod";
 import type { Usage } from "../../openai/completion.ts";

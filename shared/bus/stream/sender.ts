@@ -59,8 +59,9 @@ export interface StreamSenderHandlers {
 }
 
 /**
- * Memory is used again only this long after the last replay: a frame that was sent again
- * may be acknowledged before it has left, at the end of its turn of the event loop.
+ * Memory is used again only this long after the last replay: a frame that was sent
+ * again may be acknowledged before it has left, at the end of its turn of the event
+ * loop.
  */
 const REUSE_MS = 1_000;
 
@@ -80,8 +81,8 @@ export class StreamSender {
   #next = 1;
   #highestSent = 0;
   /**
-   * Bytes of the frames that were sent but not acknowledged: at most the window plus one
-   * END or ERR.
+   * Bytes of the frames that were sent but not acknowledged: at most the window plus
+   * one END or ERR.
    */
   #windowBytes = 0;
   /** Completion tokens of everything written, whether sent or not. */

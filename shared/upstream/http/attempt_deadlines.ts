@@ -60,8 +60,8 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
   }
 
   /**
-   * Calls `run` when the attempt ends, and no longer what an earlier call of this method
-   * named; calls it at once if the attempt has ended.
+   * Calls `run` when the attempt ends, and no longer what an earlier call of this
+   * method named; calls it at once if the attempt has ended.
    */
   onEnd(run: () => void): void {
     this.#onEnd = run;

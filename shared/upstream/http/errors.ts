@@ -125,7 +125,9 @@ export class UpstreamError extends ApiError {
 export const invalidAnswer = (detail: string): UpstreamError =>
   new UpstreamError("invalid", { cause: new Error(detail) });
 
-/** The error of an answer in a form that cannot be read; `detail` says why, for the log. */
+/**
+ * The error of an answer in a form that cannot be read; `detail` says why, for the log.
+ */
 export const unsupportedAnswer = (detail: string): UpstreamError =>
   new UpstreamError("unsupported", { cause: new Error(detail) });
 
@@ -133,7 +135,10 @@ export const unsupportedAnswer = (detail: string): UpstreamError =>
 export const truncatedAnswer = (detail: string): UpstreamError =>
   new UpstreamError("truncated", { cause: new Error(detail) });
 
-/** All servers that a request could be sent to are at their limits, for `waitMs` at least. */
+/**
+ * All servers that a request could be sent to are at their limits, for `waitMs` at
+ * least.
+ */
 export class SaturatedError extends UpstreamError {
   constructor(readonly waitMs: number) {
     const message = "The model servers have reached their limits, " +

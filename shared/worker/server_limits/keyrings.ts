@@ -42,7 +42,9 @@ export interface OpenServers<Config, Backend> {
   create(config: Config, credential: Credential): Backend;
 }
 
-/** Servers and, for those that have limits or several keys, these, in the same order. */
+/**
+ * Servers and, for those that have limits or several keys, these, in the same order.
+ */
 export interface OpenedServers<Backend> {
   readonly backends: readonly Backend[];
   readonly keyrings: readonly (Keyring<Backend> | null)[];
@@ -96,8 +98,8 @@ export class Keyrings {
   }
 
   /**
-   * Opens the servers of a model. Nothing is counted for one without limits and with one
-   * key.
+   * Opens the servers of a model. Nothing is counted for one without limits and with
+   * one key.
    */
   open<Config extends KeyedConfig, Backend>(
     model: string,

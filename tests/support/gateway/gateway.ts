@@ -60,7 +60,9 @@ const STARTERS: Starters = {
   open: startOpen,
 };
 
-/** Starts a gateway on free ports. It ends, with all it owns, when it is disposed of. */
+/**
+ * Starts a gateway on free ports. It ends, with all it owns, when it is disposed of.
+ */
 export function startGateway<Kind extends keyof Gateways>(
   kind: Kind,
   options: GatewayOptions[Kind] = {},

@@ -24,7 +24,9 @@ export function readRooms(): Room[] {
   }));
 }
 
-/** The room of a file or of an import's target: of those that fit, the most specific. */
+/**
+ * The room of a file or of an import's target: of those that fit, the most specific.
+ */
 export function roomOf(
   rooms: readonly Room[],
   path: string,

@@ -277,7 +277,9 @@ function collect(
   }
 }
 
-/** A member of several deltas: pieces of a text, a list that grows, or the last value. */
+/**
+ * A member of several deltas: pieces of a text, a list that grows, or the last value.
+ */
 function combined(before: unknown, value: unknown, isText: boolean): unknown {
   if (value === null || value === undefined) return before ?? null;
   if (isText && typeof before === "string" && typeof value === "string") {

@@ -1,7 +1,7 @@
 -- Renews leases of running requests of one key. A lease that the server has lost is
--- created again: its request still runs and must count, unless it was already charged as
--- that of a lost edge (`settle.lua`). The owner's leases are renewed
--- even if the owner has no limit, because they count once one is set.
+-- created again: its request still runs and must count, unless it was already charged
+-- as that of a lost edge (`settle.lua`). The owner's leases are renewed even if the
+-- owner has no limit, because they count once one is set.
 --
 -- KEYS  1 lease:{owner}:<key>   2 lease:{owner}
 -- ARGV  1 order to stop, read only   then the lease ids

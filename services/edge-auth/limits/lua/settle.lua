@@ -1,6 +1,6 @@
--- Ends admitted requests of one key, hour, endpoint, model and unit: removes their leases,
--- corrects the reservations to the actual use, counts usage. Idempotent: only the call
--- that removes the lease of a request does the rest for it.
+-- Ends admitted requests of one key, hour, endpoint, model and unit: removes their
+-- leases, corrects the reservations to the actual use, counts usage. Idempotent: only
+-- the call that removes the lease of a request does the rest for it.
 --
 -- KEYS  1 lim:{owner}:<key>             2 lease:{owner}:<key>
 --       3 lim:{owner}                   4 lease:{owner}
@@ -37,8 +37,9 @@
 -- expired is not recreated. The leases are removed first, because a script that has
 -- already written may continue when memory is full.
 --
--- Costs are at most COST_NANOS_MAX of `shared/money`, so that the sum of a call is below
--- 2^53, where doubles end to hold all integers. Redis adds it to counters of 64 bits.
+-- Costs are at most COST_NANOS_MAX of `shared/money`, so that the sum of a call is
+-- below 2^53, where doubles end to hold all integers. Redis adds it to counters of 64
+-- bits.
 --
 -- Constants: LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS
 -- PROMPT_TOKENS COMPLETION_TOKENS CACHED_TOKENS CACHE_WRITE_TOKENS ERRORS COST UNPRICED

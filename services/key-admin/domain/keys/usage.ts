@@ -90,7 +90,9 @@ export type UsageRange = keyof typeof RANGES;
 export const lastDays = (count: number, nowMs: number): string[] =>
   Array.from({ length: count }, (_, n) => usageDay(nowMs - n * DAY_MS));
 
-/** Whose usage to read: of one key, or of all keys of the owner when `keyId` is null. */
+/**
+ * Whose usage to read: of one key, or of all keys of the owner when `keyId` is null.
+ */
 export interface UsageScope {
   ownerId: string;
   keyId: string | null;

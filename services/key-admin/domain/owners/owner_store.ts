@@ -148,7 +148,9 @@ export class OwnerStore {
       await this.#make(FIRST_OWNER_KEY, "");
   }
 
-  /** The account of the first owner; null before the set-up, when it has no password. */
+  /**
+   * The account of the first owner; null before the set-up, when it has no password.
+   */
   async setUpAccount(): Promise<Account | null> {
     const ownerId = await readText(this.#redis, FIRST_OWNER_KEY) ?? "";
     const account = await this.read(ownerId);

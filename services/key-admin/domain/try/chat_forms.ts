@@ -1,7 +1,9 @@
 /** A chat of the page "Try it" in the forms of its other endpoints. */
 import { isJsonObject } from "@gateway/shared/process/error_text";
 
-/** A request to the API as JSON. In that of an upload, `file` is the name of the file. */
+/**
+ * A request to the API as JSON. In that of an upload, `file` is the name of the file.
+ */
 export type TryRequest = Readonly<Record<string, unknown>>;
 
 /** Writes a chat request in another form, and notes what that form lacks. */

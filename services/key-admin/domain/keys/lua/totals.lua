@@ -2,7 +2,9 @@
 -- owner may have thousands of counters in a month.
 --
 -- KEYS  use:{owner}:…, any number of them
--- Reply requests, tokens, cost in billionths: exact up to 2^53, 9,007,199 of the currency
+--
+-- Returns requests, tokens and cost in billionths: exact up to 2^53, which is 9,007,199
+-- units of the currency.
 --
 -- Constants: REQUESTS PROMPT_TOKENS COMPLETION_TOKENS COST
 
