@@ -65,7 +65,9 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     disk.fails = false;
     return answer;
   };
+  await site.deps.owners.giveRole(ownerId);
   const new_password = "quite another phrase";
+  const disabled = { model: "small-1", what: "disable" };
   const rotation = { version: "1", old: "1h", nonce: "r".repeat(43) };
   const changes: [path: string, form: Form][] = [
     ["/keys/new", keyForm("A key", { nonce })],
@@ -73,6 +75,8 @@ Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is n
     [`/keys/${other}/edit`, keyForm("Renamed", { version: "1" })],
     [`/keys/${other}/disable`, { version: "2" }],
     [`/keys/${other}/delete`, { version: "3", sure: "on" }],
+    ["/models/change", disabled],
+    ["/models/undo", disabled],
     ["/account/password", { password: PASSWORD, new_password }],
   ];
   for (const [path, form] of changes) {

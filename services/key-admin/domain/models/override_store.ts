@@ -12,6 +12,7 @@ import {
 import { z } from "zod";
 import type { Actor, AuditLog } from "../audit/audit_log.ts";
 import type { OwnerStore } from "../owners/owner_store.ts";
+import { createPersist } from "../store/durability.ts";
 import { asTexts, type StoreDeps } from "../store/redis.ts";
 
 const noteSchema = z.object({
@@ -42,12 +43,17 @@ interface OverrideStoreDeps
   owners: Pick<OwnerStore, "first">;
 }
 
-/** The overrides. The last change of a target counts. */
+/**
+ * The overrides. The last change of a target counts. A change is acknowledged when it
+ * is on disk, as one of a key.
+ */
 export class OverrideStore {
   readonly #deps: OverrideStoreDeps;
+  readonly #persist: () => Promise<void>;
 
   constructor(deps: OverrideStoreDeps) {
     this.#deps = deps;
+    this.#persist = createPersist(deps.writer);
   }
 
   /** All overrides, the oldest first; what cannot be read is left out. */
@@ -102,6 +108,7 @@ export class OverrideStore {
     const { audit, owners } = this.#deps;
     const whose = ownerId ?? await owners.first();
     await audit.add(whose, { action, by, ip, detail });
+    await this.#persist();
   }
 }
 
