@@ -27,7 +27,7 @@ import {
 } from "../services/key-admin/domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "../services/key-admin/domain/sign_in/sessions.ts";
 import { TRY_LIMITS } from "../services/key-admin/domain/try/key.ts";
-import { CREATION_RATE } from "../services/key-admin/web/pages/key_created.tsx";
+import { CREATION_RATE } from "../services/key-admin/web/pages/keys/key_created.tsx";
 import { billOfMaterials } from "../deploy/docs/sbom.ts";
 import { readControls } from "../services/model-simulator/serving/controls.ts";
 import { assertDescribed, validatorOf } from "./support/api_document.ts";

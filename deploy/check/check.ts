@@ -20,7 +20,7 @@ import {
   NATS_VARIABLES,
   REDIS_VARIABLES,
 } from "@gateway/shared/process/service_variables";
-import { backendKeys } from "@gateway/shared/worker/backend_keys";
+import { backendKeys } from "@gateway/shared/worker/models/backend_keys";
 import {
   MODEL_KEYS_VARIABLES,
   MODEL_PROXY_VARIABLES,

@@ -17,7 +17,7 @@ import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { ProxyVariables } from "@gateway/shared/upstream/http/proxy";
-import { namesIn } from "@gateway/shared/worker/model_lists";
+import { namesIn } from "@gateway/shared/worker/models/model_lists";
 
 /** What a server answered, for people. */
 export interface ServerProbe {

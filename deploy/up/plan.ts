@@ -14,7 +14,7 @@ import {
   type BackendKeys,
   backendKeys,
   type KeyPlaces,
-} from "@gateway/shared/worker/backend_keys";
+} from "@gateway/shared/worker/models/backend_keys";
 import {
   MODEL_KEYS_VARIABLES,
   MODEL_PROXY_VARIABLES,

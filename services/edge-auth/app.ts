@@ -28,7 +28,7 @@ import {
 } from "./media/endpoints.ts";
 import { sendModels } from "./requests/models.ts";
 import { runRequest } from "./requests/run_request.ts";
-import { runUpload } from "./requests/run_upload.ts";
+import { runUpload } from "./requests/upload/run_upload.ts";
 import { VIDEOS } from "./videos/handlers.ts";
 
 const editImage: Handler = (call, deps) =>

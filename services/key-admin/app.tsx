@@ -8,7 +8,7 @@ import { OperatorRefused } from "./domain/operators/operators.ts";
 import { OverrideRefused } from "./domain/models/override_store.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor } from "./domain/store/redis.ts";
-import { accountRoutes } from "./web/pages/account_page.tsx";
+import { accountRoutes } from "./web/pages/account/account_page.tsx";
 import { auditRoutes } from "./web/pages/audit_page.tsx";
 import {
   type ConsoleContext,
@@ -19,18 +19,28 @@ import {
   type Routes,
   type SignedIn,
 } from "./web/context.ts";
-import { formGuard } from "./web/forms.ts";
+import { formGuard } from "./web/request/forms.ts";
 import { baseHeaders, checkHost, checkNoKey, checkSite } from "./web/guards.ts";
-import { keyFormRoutes, operatorKeyFormRoutes } from "./web/pages/key_form.tsx";
-import { keyRoutes, operatorKeyRoutes } from "./web/pages/keys_page.tsx";
-import { Page } from "./web/layout.tsx";
-import { modelRoutes } from "./web/pages/models_page.tsx";
-import { behindSignIn, forOperators, recognize } from "./web/session.ts";
-import { signInRoutes } from "./web/pages/sign_in_page.tsx";
+import {
+  keyFormRoutes,
+  operatorKeyFormRoutes,
+} from "./web/pages/keys/key_form.tsx";
+import { keyRoutes, operatorKeyRoutes } from "./web/pages/keys/keys_page.tsx";
+import { Page } from "./web/view/layout.tsx";
+import { modelRoutes } from "./web/pages/models/models_page.tsx";
+import {
+  behindSignIn,
+  forOperators,
+  recognize,
+} from "./web/request/session.ts";
+import { signInRoutes } from "./web/pages/account/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
-import { tryRoutes } from "./web/pages/try_page.tsx";
-import { peopleRoutes } from "./web/pages/people_page.tsx";
-import { operatorUsageRoutes, usageRoutes } from "./web/pages/usage_page.tsx";
+import { tryRoutes } from "./web/pages/try/try_page.tsx";
+import { peopleRoutes } from "./web/pages/people/people_page.tsx";
+import {
+  operatorUsageRoutes,
+  usageRoutes,
+} from "./web/pages/usage/usage_page.tsx";
 
 /** The console's own files. Their paths contain a digest of the content. */
 const asset: Handler = (c) => {

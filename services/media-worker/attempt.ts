@@ -17,8 +17,8 @@ import type {
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import type { AnswerMemory } from "@gateway/shared/worker/memory";
-import type { JobCall } from "@gateway/shared/worker/job";
+import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
+import type { JobCall } from "@gateway/shared/worker/jobs/job";
 import { EVENT_STREAM } from "./answer_body.ts";
 
 const encoder = new TextEncoder();

@@ -5,7 +5,7 @@ import type { ImageRequest } from "@gateway/shared/openai/media";
 import * as errors from "@gateway/shared/upstream/http/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { HeldBytes } from "@gateway/shared/worker/memory";
+import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 import {
   type AnswerBody,
   EVENT_STREAM,

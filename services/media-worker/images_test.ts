@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 import { HELD_BYTES_MAX, MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ImageRequest } from "@gateway/shared/openai/media";
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import { until } from "../../tests/support/wait_for.ts";
 import type { Step } from "../../tests/support/model_servers/scripted_server.ts";
 import {

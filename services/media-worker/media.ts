@@ -2,12 +2,12 @@
 import type { JobRequest } from "@gateway/shared/bus/job";
 import * as media from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { AnswerMemory } from "@gateway/shared/worker/memory";
+import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import {
   corruptedRequest,
   type JobCall,
   type JobCost,
-} from "@gateway/shared/worker/job";
+} from "@gateway/shared/worker/jobs/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { AttemptAnswer, type MediaAttempt } from "./attempt.ts";

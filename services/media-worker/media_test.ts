@@ -6,7 +6,7 @@ import type { MediaRequest } from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { BackendPool } from "@gateway/shared/upstream/pool";
 import type { Step } from "../../tests/support/model_servers/scripted_server.ts";
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import {
   chunk,
   CLOSE,

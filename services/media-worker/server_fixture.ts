@@ -13,7 +13,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import {
   backendAt,
   type BackendChange,

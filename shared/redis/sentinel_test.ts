@@ -51,7 +51,7 @@ async function isReplica(server: LocalServer): Promise<boolean> {
   }
 }
 
-// A killed one is the easier case: tests/e2e/redis_failover_long_test.ts.
+// A killed one is the easier case: tests/e2e/faults/redis_failover_long_test.ts.
 Deno.test("a link behind sentinels leaves a frozen master for the new one, and stays there", async () => {
   await using secrets = await makeSecrets();
   await using group = await startRedisGroup({ secrets });

@@ -28,8 +28,8 @@ import {
 } from "../process/service_variables.ts";
 import { type ReadFile, Reading } from "../reload/reading.ts";
 import type { ProxyVariables } from "../upstream/http/proxy.ts";
-import { backendKeys } from "./backend_keys.ts";
-import type { WorkerList } from "./worker_models.ts";
+import { backendKeys } from "./models/backend_keys.ts";
+import type { WorkerList } from "./models/worker_models.ts";
 
 const MS_PER_SECOND = 1_000;
 const MIB = 1024 * 1024;

@@ -3,7 +3,7 @@ import type { WorkerFamily } from "../bus/subjects.ts";
 import { ConfigError, type Env, parseEnv } from "../process/env.ts";
 import type { Reading } from "../reload/reading.ts";
 import { WORKER_VARIABLES, workerConfig } from "./config.ts";
-import type { WorkerList } from "./worker_models.ts";
+import type { WorkerList } from "./models/worker_models.ts";
 
 const backendOf = (name: string) => ({
   type: "openai",

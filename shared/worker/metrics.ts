@@ -14,7 +14,7 @@ import type { KeyState } from "../server_limits/keyring.ts";
 import { ODDITIES, type OddityReport } from "../upstream/oddities.ts";
 import type { BreakerState } from "../backends/breaker.ts";
 import type { AttemptReport } from "../upstream/pool.ts";
-import type { JobReport } from "./job_report.ts";
+import type { JobReport } from "./jobs/job_report.ts";
 
 /** Every metric of the worker except those that all services have. */
 export const WORKER_METRICS = {

@@ -3,7 +3,7 @@ import { parseCatalog } from "../models/catalog.ts";
 import { MODEL_KINDS } from "../models/kinds.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
-import type { JobReport } from "./job_report.ts";
+import type { JobReport } from "./jobs/job_report.ts";
 
 const COMPLETE: JobReport = {
   outcome: "complete",

@@ -33,18 +33,22 @@ import {
   BackendReporter,
   type BackendReporterOptions,
   countAttempt,
-} from "./backend_reporter.ts";
+} from "./models/backend_reporter.ts";
 import type { WorkerConfig } from "./config.ts";
-import type { JobEnvironment, RunRequest } from "./job.ts";
-import { type AnswerMemory, type JobMemory, WorkerMemory } from "./memory.ts";
-import { openListing } from "./model_lists.ts";
-import type { ModelPools } from "./model_pools.ts";
+import type { JobEnvironment, RunRequest } from "./jobs/job.ts";
+import {
+  type AnswerMemory,
+  type JobMemory,
+  WorkerMemory,
+} from "./jobs/memory.ts";
+import { openListing } from "./models/model_lists.ts";
+import type { ModelPools } from "./models/model_pools.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { OddityLog } from "./oddity_log.ts";
 import { type Keyrings, logKeyEvent } from "./server_limits/keyrings.ts";
 import { UseSharing } from "./server_limits/use_sharing.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
-import { type WorkerList, WorkerModels } from "./worker_models.ts";
+import { type WorkerList, WorkerModels } from "./models/worker_models.ts";
 
 /** The backends of a model, of which `run` chooses one for each attempt. */
 export type Pool<Backend extends PoolBackend> = Pick<

@@ -34,9 +34,9 @@ import {
   Job,
   type JobEnvironment,
   type JobHost,
-} from "./job.ts";
-import type { WorkerLists } from "./discovery.ts";
-import type { JobReport } from "./job_report.ts";
+} from "./jobs/job.ts";
+import type { WorkerLists } from "./models/discovery.ts";
+import type { JobReport } from "./jobs/job_report.ts";
 import { StreamPauses } from "./stream_pauses.ts";
 
 /** What a worker needs, apart from the bus and clocks that its jobs use, too. */

@@ -18,8 +18,8 @@ import type { BusHandler } from "../bus/link.ts";
 import { subjects } from "../bus/subjects.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
-import type { JobCall, RunRequest } from "./job.ts";
-import { WorkerMemory } from "./memory.ts";
+import type { JobCall, RunRequest } from "./jobs/job.ts";
+import { WorkerMemory } from "./jobs/memory.ts";
 import { WorkerMetrics } from "./metrics.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 

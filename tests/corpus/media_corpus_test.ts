@@ -11,7 +11,7 @@ import { type Catalog, parseCatalog } from "@gateway/shared/models/catalog";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import {
   backendAt,
   type ScriptedServer,

@@ -1,7 +1,8 @@
 // Promise: the usage that the console shows for a key and for all keys is exactly the
 // sum of what its clients received: requests, tokens in and out, failures and why. Its
 // page "Try it" sends a real request through an edge, and the code that it shows does
-// the same with a key of the reader's; more of it: services/key-admin/web/try_test.ts.
+// the same with a key of the reader's. The console's own tests of that page are in
+// services/key-admin/web/pages/try.
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import type { TestClient } from "../../services/key-admin/client_fixture.ts";

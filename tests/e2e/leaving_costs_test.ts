@@ -18,8 +18,11 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { RunRequest } from "@gateway/shared/worker/job";
-import { type AnswerMemory, WorkerMemory } from "@gateway/shared/worker/memory";
+import type { RunRequest } from "@gateway/shared/worker/jobs/job";
+import {
+  type AnswerMemory,
+  WorkerMemory,
+} from "@gateway/shared/worker/jobs/memory";
 import { callApi } from "../support/chat_request.ts";
 import {
   startFamily,

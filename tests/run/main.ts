@@ -49,7 +49,7 @@ const SLOW = new RegExp([
   "key-admin/(browser|cli_test|domain/sign_in/oidc|web/every_route)",
   "limits/(limiter_pressure|nothing_left)",
   "tests/deploy/proxy",
-  "tests/e2e/(console_|faults_process|faults_bus|videos_faults)",
+  "tests/e2e/(console_|faults/(bus|process)|media/videos_faults)",
   "tests/hostile/(costs|large_bodies)",
   "tests/observability",
   "tests/up/up_test",

@@ -15,8 +15,8 @@ import {
   corruptedRequest,
   type JobCall,
   type JobCost,
-} from "@gateway/shared/worker/job";
-import type { AnswerMemory } from "@gateway/shared/worker/memory";
+} from "@gateway/shared/worker/jobs/job";
+import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { ChatAnswer, type Choice } from "./answer/answer.ts";

@@ -21,7 +21,7 @@ import {
   slowCall,
 } from "../../../tests/support/model_servers/recorded_call.ts";
 
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import { runCompletion } from "./openai.ts";
 import { until, waitFor } from "../../../tests/support/wait_for.ts";
 import {

@@ -2,8 +2,8 @@
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import type { JobCall } from "@gateway/shared/worker/job";
-import type { HeldBytes } from "@gateway/shared/worker/memory";
+import type { JobCall } from "@gateway/shared/worker/jobs/job";
+import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 
 /** The headers of an answer that say what was taken out of its request. */
 export function dropHeaders(

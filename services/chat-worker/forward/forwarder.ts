@@ -10,8 +10,8 @@ import type {
   ModelServer,
   RequestEncoder,
 } from "@gateway/shared/upstream/model_server";
-import type { JobCall, JobCost } from "@gateway/shared/worker/job";
-import type { AnswerMemory } from "@gateway/shared/worker/memory";
+import type { JobCall, JobCost } from "@gateway/shared/worker/jobs/job";
+import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import type { ForwardAttempt } from "./attempt.ts";
 import { passEvents } from "./events.ts";

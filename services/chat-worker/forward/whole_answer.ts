@@ -21,8 +21,8 @@ import type {
   ModelServer,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
-import type { JobCall } from "@gateway/shared/worker/job";
-import type { HeldBytes } from "@gateway/shared/worker/memory";
+import type { JobCall } from "@gateway/shared/worker/jobs/job";
+import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
 import { failureOf } from "./events.ts";
 import { BYTES_PER_TOKEN } from "@gateway/shared/openai/tokens";

@@ -3,7 +3,7 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import type { CallHandler } from "../requests/call.ts";
 import type { Endpoint, UploadEndpoint } from "../requests/endpoint.ts";
 import { runRequest } from "../requests/run_request.ts";
-import { runUpload } from "../requests/run_upload.ts";
+import { runUpload } from "../requests/upload/run_upload.ts";
 import type { AppDependencies } from "./dependencies.ts";
 
 /** Answers a call whose key was found. */

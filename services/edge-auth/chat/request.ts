@@ -15,14 +15,17 @@ import { findRefusedField } from "@gateway/shared/openai/refused_fields";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { requireSpeaker } from "../forward/checks.ts";
 import { estimateTokens } from "../limits/cost.ts";
-import { MEDIUM_OF_PART, notAccepted } from "../requests/accepted_media.ts";
-import { mustNotPass } from "../requests/addresses.ts";
+import {
+  MEDIUM_OF_PART,
+  notAccepted,
+} from "../requests/body/accepted_media.ts";
+import { mustNotPass } from "../requests/body/addresses.ts";
 import {
   mustNotFetch,
   parseRequest,
   requireAllowedFields,
   requireAtMost,
-} from "../requests/parse_request.ts";
+} from "../requests/body/parse_request.ts";
 import type { Endpoint } from "../requests/endpoint.ts";
 import { bodyAnswer, EventAnswer } from "./answer.ts";
 

@@ -82,7 +82,7 @@ Deno.test("a worker that does not accept in time is cancelled and skipped; its l
   ]);
 });
 
-// After the first byte nothing is repeated: tests/e2e/faults_bus_test.ts.
+// After the first byte nothing is repeated: tests/e2e/faults/bus_test.ts.
 Deno.test("a cancelled run waits for the worker's final frame, but not for long", async () => {
   for (const isFinal of [true, false]) {
     const t = new Stage();

@@ -3,8 +3,8 @@ import type { ForwardBody } from "@gateway/shared/forward/body";
 import type { ForwardName } from "@gateway/shared/forward/endpoints";
 import type { ModelConfig } from "@gateway/shared/models/catalog";
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import { mustNotPass } from "../requests/addresses.ts";
-import { mustNotFetch } from "../requests/parse_request.ts";
+import { mustNotPass } from "../requests/body/addresses.ts";
+import { mustNotFetch } from "../requests/body/parse_request.ts";
 
 /**
  * Parts of requests in which a server may be told to fetch something. Absent: any part.

@@ -16,7 +16,7 @@ import {
   responseRequest,
 } from "@gateway/shared/openai/forwarded";
 import { findRefusedField } from "@gateway/shared/openai/refused_fields";
-import { requireAllowedFields } from "../requests/parse_request.ts";
+import { requireAllowedFields } from "../requests/body/parse_request.ts";
 import { requireNoAddress } from "./addresses.ts";
 import { requireAcceptedBlocks } from "./media_blocks.ts";
 

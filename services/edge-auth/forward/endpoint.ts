@@ -29,7 +29,7 @@ import {
 } from "../limits/cost.ts";
 import type { Call } from "../requests/call.ts";
 import type { Endpoint } from "../requests/endpoint.ts";
-import { parseRequest } from "../requests/parse_request.ts";
+import { parseRequest } from "../requests/body/parse_request.ts";
 import { ForwardAnswer } from "./answer.ts";
 import { requireAllowed, requireSpeaker } from "./checks.ts";
 

@@ -2,7 +2,10 @@
 import type { ForwardBody } from "@gateway/shared/forward/body";
 import type { Medium, ModelConfig } from "@gateway/shared/models/catalog";
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import { MEDIUM_OF_PART, notAccepted } from "../requests/accepted_media.ts";
+import {
+  MEDIUM_OF_PART,
+  notAccepted,
+} from "../requests/body/accepted_media.ts";
 
 /** Members with the conversation, or with the inputs. */
 const SPOKEN = ["system", "messages", "input"];

@@ -10,7 +10,7 @@ import { publicRequestId } from "@gateway/shared/process/ids";
 import { costsNothing } from "../limits/cost.ts";
 import type { Call } from "../requests/call.ts";
 import type { Endpoint } from "../requests/endpoint.ts";
-import { parseRequest } from "../requests/parse_request.ts";
+import { parseRequest } from "../requests/body/parse_request.ts";
 import { ForwardAnswer } from "./answer.ts";
 import { requireAllowed, requirePath } from "./checks.ts";
 import { DecodedBody, modelSchema } from "./endpoint.ts";

@@ -9,7 +9,7 @@ import { listName } from "../http/read_form.ts";
 import {
   fetchRefusal,
   requireAllowedFields,
-} from "../requests/parse_request.ts";
+} from "../requests/body/parse_request.ts";
 
 /** Members that are texts to read, whatever they contain. */
 const TEXTS = new Set([

@@ -18,7 +18,7 @@ import {
   parseRequest,
   requireAtMost,
   requireCharacters,
-} from "../requests/parse_request.ts";
+} from "../requests/body/parse_request.ts";
 import { requirePassable } from "./passable.ts";
 
 /** The size of one file, in bytes, of models that do not state one. */

@@ -5,7 +5,7 @@ import type { ModelObject } from "@gateway/shared/openai/completion";
 import { sendJson } from "../http/responses.ts";
 import type { Admission } from "../limits/admission.ts";
 import { ANSWERED, type AuthenticatedCall, type CallEnd } from "./call.ts";
-import { modelNotFound } from "./parse_request.ts";
+import { modelNotFound } from "./body/parse_request.ts";
 
 /** What listing models needs. */
 export interface ModelsDependencies {

@@ -23,7 +23,7 @@ import { requirePassable } from "../media/passable.ts";
 import { answerAsFile, unreadable } from "../media/relay.ts";
 import { FILE_BYTES_MAX, readVideo, readVideoForm } from "../media/requests.ts";
 import { WholeAnswer } from "../requests/answer.ts";
-import { cleanJson } from "../requests/parse_request.ts";
+import { cleanJson } from "../requests/body/parse_request.ts";
 import {
   ANSWERED,
   type AuthenticatedCall,
@@ -37,7 +37,7 @@ import {
   type RunRequestDependencies,
   startRun,
 } from "../requests/run_request.ts";
-import { runUpload } from "../requests/run_upload.ts";
+import { runUpload } from "../requests/upload/run_upload.ts";
 import { engineVideoIn } from "./engine_report.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { secondsOf, type VideoKeeper } from "./keeper.ts";

@@ -15,8 +15,8 @@ import {
   STORE_KEY,
 } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
-import type { JobCall, RunRequest } from "@gateway/shared/worker/job";
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import type { JobCall, RunRequest } from "@gateway/shared/worker/jobs/job";
+import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import { callApi } from "../../../tests/support/chat_request.ts";
 import { startFamily } from "../../../tests/support/gateway/in_process_worker.ts";
 import {

@@ -261,7 +261,7 @@ interface Step {
   isShownWithout?: true;
 }
 
-/** The answers of all kinds are tested without a script in `web/try_test.ts`. */
+/** The answers of all kinds are tested without a script in `web/pages/try/try_test.ts`. */
 const STEPS: Step[] = [
   { name: "streamed text, and Stop", step: streams },
   { name: "a mistake in a field", step: mistake },

@@ -14,7 +14,7 @@ import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/lifecycle/serve";
 import { askPort } from "../../../tests/support/servers/local_server.ts";
-import { CREATION_RATE } from "./pages/key_created.tsx";
+import { CREATION_RATE } from "./pages/keys/key_created.tsx";
 import { Hono } from "hono";
 import {
   checkHeaders,
@@ -22,7 +22,7 @@ import {
   routeOwner,
 } from "../routes_fixture.ts";
 import { type ConsoleEnv, Refused } from "./context.ts";
-import { formGuard } from "./forms.ts";
+import { formGuard } from "./request/forms.ts";
 import { createHandler } from "./server.ts";
 
 const NAME = new URL(ORIGIN).host;

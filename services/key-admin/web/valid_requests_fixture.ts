@@ -33,7 +33,7 @@ type MakeRequest = (
 
 /** The address of whom {@link VALID_REQUESTS} invite. */
 export const INVITED = "invited@example.org";
-/** There is no such video; `web/try_test.ts` has one. */
+/** There is no such video; `web/pages/try/try_test.ts` has one. */
 const VIDEO = `/try/videos/video_${"0".repeat(32)}`;
 /** The version of a new key. */
 const version = "1";

@@ -1,6 +1,6 @@
 /**
- * What tests/e2e/media_test.ts and videos_test.ts do not show through the gateway: the
- * files themselves.
+ * The files themselves, which `media_test.ts` and `videos_test.ts` of tests/e2e/media
+ * do not show through the gateway.
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";

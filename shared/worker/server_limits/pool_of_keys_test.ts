@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { parseCatalog } from "../../models/catalog.ts";
 import { ConfigError, type Env } from "../../process/env.ts";
-import { backendKeys } from "../backend_keys.ts";
+import { backendKeys } from "../models/backend_keys.ts";
 
 /** The keys of a server with a pool of three. */
 function keysOf(env: Env, files: Record<string, string> = {}) {

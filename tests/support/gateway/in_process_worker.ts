@@ -20,9 +20,12 @@ import { newInstanceId } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { BackendPool } from "@gateway/shared/upstream/pool";
-import { type JobMemory, WorkerMemory } from "@gateway/shared/worker/memory";
+import {
+  type JobMemory,
+  WorkerMemory,
+} from "@gateway/shared/worker/jobs/memory";
 import { WorkerMetrics } from "@gateway/shared/worker/metrics";
-import type { RunRequest } from "@gateway/shared/worker/job";
+import type { RunRequest } from "@gateway/shared/worker/jobs/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { poolOf } from "../model_servers/recorded_call.ts";

@@ -1,7 +1,7 @@
 /** Calls of jobs without a worker. */
 import { Buffer } from "node:buffer";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import type { JobCall } from "@gateway/shared/worker/job";
+import type { JobCall } from "@gateway/shared/worker/jobs/job";
 
 /** The call of a job, and what was passed on of its answer. */
 export interface RecordedCall extends JobCall {

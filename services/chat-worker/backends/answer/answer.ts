@@ -11,9 +11,9 @@ import {
   setMember,
 } from "@gateway/shared/upstream/json";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import type { HeldBytes } from "@gateway/shared/worker/memory";
+import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 import { TOKENS_MAX } from "@gateway/shared/forward/usage";
-import type { JobCall } from "@gateway/shared/worker/job";
+import type { JobCall } from "@gateway/shared/worker/jobs/job";
 import { ChoiceEnding } from "./choice_ending.ts";
 import type { Surroundings } from "./chunk_template.ts";
 import { type ToolCallFragment, ToolCallFragments } from "./tool_calls.ts";

@@ -3,7 +3,7 @@
  * them.
  */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { WorkerMemory } from "@gateway/shared/worker/memory";
+import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import {
   noProgress,
   recordCall,

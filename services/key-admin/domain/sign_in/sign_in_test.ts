@@ -5,7 +5,7 @@ import { codeOf, invitation, startConsole } from "../../console_fixture.ts";
 import { isSignedIn, PASSWORD, signIn } from "../../forms_fixture.ts";
 import { asTexts } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
-import { localPath } from "../../web/session.ts";
+import { localPath } from "../../web/request/session.ts";
 
 /**
  * Guarantee: no access by guessing, by timing, by default passwords or by replaying a

@@ -8,10 +8,10 @@ import {
   type Handler,
   type Routes,
 } from "../context.ts";
-import { OWN_KEYS } from "../key_scope.ts";
-import { Page } from "../layout.tsx";
-import { address, Banner, Noted, Pager, Table, Tabs } from "../parts.tsx";
-import { keyName, labelOf, Time } from "../texts.tsx";
+import { OWN_KEYS } from "../request/key_scope.ts";
+import { Page } from "../view/layout.tsx";
+import { address, Banner, Noted, Pager, Table, Tabs } from "../view/parts.tsx";
+import { keyName, labelOf, Time } from "../view/texts.tsx";
 
 const AUDIT_ROWS = 50;
 

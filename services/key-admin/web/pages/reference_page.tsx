@@ -6,10 +6,10 @@ import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { Handler, Routes } from "../context.ts";
-import { Page } from "../layout.tsx";
-import { Copyable, Facts, Noted, Table } from "../parts.tsx";
-import { labelOf } from "../texts.tsx";
-import { recognize } from "../session.ts";
+import { Page } from "../view/layout.tsx";
+import { Copyable, Facts, Noted, Table } from "../view/parts.tsx";
+import { labelOf } from "../view/texts.tsx";
+import { recognize } from "../request/session.ts";
 
 /** JSON Schema, as far as the description uses it; the other keywords are bounds. */
 interface Schema {

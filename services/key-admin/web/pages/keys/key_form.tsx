@@ -1,0 +1,344 @@
+/** The form of a key: creating and editing one. */
+
+import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
+import { KEY_LIMITS } from "@gateway/shared/keys/limits";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import { z } from "zod";
+import { REASON_CHARS_MAX } from "../../../domain/audit/audit_log.ts";
+import {
+  type KeySettings,
+  limitsOf,
+  newSettings,
+  SETTING_TEXTS,
+  unknownModel,
+} from "../../../domain/keys/settings.ts";
+import { mintSecret } from "../../../domain/store/secret.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  type ConsoleDeps,
+  type Handler,
+  type Routes,
+} from "../../context.ts";
+import { FORM, list, parseForm, text } from "../../request/forms.ts";
+import {
+  findKey,
+  KEYS_OF_OWNER,
+  type KeyScope,
+  keyScopeOf,
+  noteForOperator,
+  OWN_KEYS,
+  reasonIn,
+  targetOf,
+} from "../../request/key_scope.ts";
+import { Page } from "../../view/layout.tsx";
+import { Box, Choices, Field, PostForm } from "../../view/parts.tsx";
+import {
+  absenceOf,
+  labelOf,
+  namesText,
+  number,
+  permissionOf,
+} from "../../view/texts.tsx";
+import { answerCreated } from "./key_created.tsx";
+import { limitFields } from "../usage/limits_view.tsx";
+import { behindPassword } from "../account/sign_in_page.tsx";
+
+/**
+ * The fields of the form with bounds of the raw text, which `SETTING_TEXTS` validates.
+ * Limits are named as in the settings.
+ */
+const KEY_FORM = z.strictObject({
+  description: text(1_000),
+  expires: text(20),
+  scopes: list(20, KEY_SCOPES.length),
+  ...limitsOf(() => text(20)),
+  which_models: z.enum(["all", "these"]),
+  models: list(200, 1_000),
+});
+/**
+ * The nonce keeps a form from creating two keys; the version, from overwriting another
+ * change.
+ */
+const NEW_KEY = KEY_FORM.extend(FORM.pick({ nonce: true }).shape);
+const EDITED_KEY = KEY_FORM.extend(FORM.pick({ version: true }).shape);
+type Values = z.infer<typeof KEY_FORM>;
+
+const newKey: Handler = async (c) => {
+  const { defaultLimits, randomBytes } = c.var.deps;
+  const values = valuesOf(newSettings(defaultLimits));
+  const hidden = { nonce: mintSecret(randomBytes) };
+  return showForm(c, { scope: await keyScopeOf(c), key: null, values, hidden });
+};
+
+const createKey: Handler = async (c) => {
+  const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
+  const { nonce, ...values } = parseForm(c, NEW_KEY);
+  const { settings, errors } = parse(values, c.var.deps, null);
+  if (settings === undefined) {
+    const scope = await keyScopeOf(c);
+    const hidden = { nonce };
+    return showForm(c, { scope, key: null, values, hidden, errors });
+  }
+  const input = { ownerId, settings, actor: actorOf(c) };
+  const create = (once: string) => keys.create({ ...input, once });
+  return await answerCreated(c, { nonce, create });
+};
+
+const editForm: Handler = async (c) => {
+  const scope = await keyScopeOf(c);
+  const key = await findKey(c, scope);
+  const hidden = { version: key.version };
+  return showForm(c, { scope, key, values: valuesOf(key), hidden });
+};
+
+const editKey: Handler = async (c) => {
+  const scope = await keyScopeOf(c);
+  const key = await findKey(c, scope);
+  const { version, reason, ...values } = parseForm(
+    c,
+    EDITED_KEY.extend({
+      reason: reasonIn(scope),
+    }),
+  );
+  const { settings, errors } = parse(values, c.var.deps, key);
+  const isOld = version !== key.version;
+  if (isOld || settings === undefined) {
+    const hidden = { version: key.version };
+    const problems = isOld ? new Map([["key", CHANGED]]) : errors;
+    return showForm(c, { scope, key, values, hidden, errors: problems });
+  }
+  const target = targetOf(c, scope, { version, reason });
+  await c.var.deps.keys.edit(target, settings);
+  await noteForOperator(c, scope, { action: "key.edited", key, reason });
+  return c.redirect(`${scope.base}/${key.id}?done=edited`, 303);
+};
+
+const MARKED = "Correct the marked fields.";
+const CHANGED =
+  "This key was changed after you had opened the form. Look at its page, then save again to replace its settings with these.";
+
+/** The routes of the form for a new key and an existing one. */
+export const keyFormRoutes: Routes = {
+  [`${OWN_KEYS}/new`]: { GET: newKey, POST: behindPassword(createKey) },
+  [`${OWN_KEYS}/:id/edit`]: { GET: editForm, POST: editKey },
+};
+
+/** The same form for operators and any key that exists. */
+export const operatorKeyFormRoutes: Routes = {
+  [`${KEYS_OF_OWNER}/:id/edit`]: { GET: editForm, POST: editKey },
+};
+
+/** `2026-11-22`, the day in UTC; empty for never. */
+const dayOf = (ms: number | null): string =>
+  ms === null ? "" : new Date(ms).toISOString().slice(0, 10);
+
+function valuesOf(
+  { description, scopes, models, limits, expiresAtMs }: KeySettings,
+): Values {
+  return {
+    description,
+    scopes: [...scopes],
+    which_models: models.length === 0 ? "all" : "these",
+    models: [...models],
+    expires: dayOf(expiresAtMs),
+    ...limitsOf((name) => limits[name] === 0 ? "" : String(limits[name])),
+  };
+}
+
+/** Settings, or errors by field. An edited key may keep its expiry and its models. */
+export function parse(
+  values: Values,
+  { now, catalog }: Pick<ConsoleDeps, "now" | "catalog">,
+  kept: Pick<KeyRecord, "expiresAtMs" | "models"> | null,
+): { settings?: KeySettings; errors: ReadonlyMap<string, string> } {
+  const isLimited = values.which_models === "these";
+  const named = isLimited ? values.models : [];
+  const texts = { ...values, models: named.join(",") };
+  const { data, error } = SETTING_TEXTS.safeParse(texts);
+  // The first mistake of a field is the one that is shown.
+  const errors = new Map(
+    error?.issues.toReversed()
+      .map(({ path: [name], message }) => [String(name), message]),
+  );
+  const keptMs = kept?.expiresAtMs ?? null;
+  const isKept = values.expires === dayOf(keptMs);
+  const expiresAtMs = isKept ? keptMs : data?.expires ?? null;
+  const isOver = !isKept && expiresAtMs !== null && expiresAtMs <= now();
+  if (isOver || errors.has("expires")) {
+    errors.set("expires", "Choose today or a later day");
+  }
+  if (isLimited && named.length === 0) {
+    errors.set("models", "Choose at least one model, or all models");
+  }
+  const allowed = [...catalog.keys(), ...kept?.models ?? []];
+  // The form may be older than this process, which does not know the lists yet.
+  const unknown = catalog.isPending
+    ? undefined
+    : data && unknownModel(data.models, allowed);
+  if (unknown !== undefined) errors.set("models", unknown);
+  if (data === undefined || errors.size > 0) return { errors };
+  const { description, scopes, models, expires: _, ...limits } = data;
+  const settings = { description, scopes, models, limits, expiresAtMs };
+  return { settings, errors };
+}
+
+/** The reason for changing somebody else's key. */
+export const ReasonField = ({ email }: { email: string }) => (
+  <Field
+    id="reason"
+    label="Reason"
+    help={`${email} sees it on the key's page and in the audit log.`}
+    dir="auto"
+    maxlength={REASON_CHARS_MAX}
+    required
+    autocomplete="off"
+  />
+);
+
+/** The form of a key as it is shown. */
+interface ShownForm {
+  /** Whose key it is. */
+  scope: KeyScope;
+  /** The key that is edited; null: a new one. */
+  key: KeyRecord | null;
+  values: Values;
+  hidden: { nonce: string } | { version: number };
+  /** Mistakes by field; `key`: one of the whole form. */
+  errors?: ReadonlyMap<string, string>;
+}
+
+async function showForm(
+  c: ConsoleContext,
+  { scope, key, values, hidden, errors = new Map() }: ShownForm,
+) {
+  const { owners, catalog } = c.var.deps;
+  const { base, other } = scope;
+  const ownerLimits = await owners.limits(scope.ownerId);
+  const isNew = key === null;
+  const whose = other === null ? "All your keys" : "All keys of this owner";
+  const common = (id: Exclude<keyof Values, "scopes" | "models">) => ({
+    id,
+    value: values[id],
+    error: errors.get(id),
+    autocomplete: "off",
+  });
+  return (
+    <Page
+      c={c}
+      title={isNew ? "Create key" : "Edit key"}
+      isCard
+      error={errors.size === 0 ? null : errors.get("key") ?? MARKED}
+    >
+      <PostForm
+        action={c.req.path}
+        hidden={hidden}
+        submit={isNew ? "Create key" : "Save changes"}
+        cancel={isNew ? base : `${base}/${key.id}`}
+      >
+        <Field
+          {...common("description")}
+          label="Description"
+          dir="auto"
+          maxlength={KEY_LIMITS.descriptionCharsMax * 2}
+          placeholder="Billing service, production"
+          required
+          autofocus={errors.size === 0 || errors.has("description")}
+        />
+        <Field
+          {...common("expires")}
+          label="Expires"
+          help="At the end of this day in UTC. Leave empty if it should never expire."
+          type="date"
+        />
+        <Choices id="scopes" legend="Permissions" error={errors.get("scopes")}>
+          <div class="row">
+            {KEY_SCOPES.map((scope) => (
+              <Box
+                name="scopes"
+                value={scope}
+                checked={values.scopes.includes(scope)}
+                autofocus={errors.has("scopes")}
+              >
+                {permissionOf(scope)}
+              </Box>
+            ))}
+          </div>
+        </Choices>
+        {limitFields((name) => ({
+          ...common(name),
+          // A limit above that of the owner has no effect.
+          ...ownerLimits[name] > 0 &&
+            { help: `${whose} together: ${number(ownerLimits[name])}` },
+        }))}
+        <ModelChoices
+          catalog={catalog}
+          kept={key?.models ?? []}
+          values={values}
+          error={errors.get("models")}
+        />
+        {other !== null && <ReasonField email={other.email} />}
+      </PostForm>
+    </Page>
+  );
+}
+
+/**
+ * All models, or those that are ticked, by kind. The style sheet shows the boxes when
+ * they count.
+ */
+function ModelChoices({ catalog, kept, values, error }: {
+  catalog: Catalog;
+  kept: readonly string[];
+  values: Pick<Values, "which_models" | "models">;
+  error: string | undefined;
+}) {
+  const { which_models: which, models: chosen } = values;
+  const gone = kept.filter((id) => !catalog.has(id));
+  const groups = Map.groupBy(
+    [...gone, ...catalog.keys()],
+    (id) => labelOf(catalog.get(id)?.kind ?? absenceOf(catalog)),
+  );
+  const ways = [
+    ["all", "All models, including future ones"],
+    ["these", "Only these models"],
+  ] as const;
+  return (
+    <Choices id="models" legend="Models" error={error}>
+      {ways.map(([value, label]) => (
+        <Box
+          type="radio"
+          name="which_models"
+          value={value}
+          checked={which === value}
+          autofocus={error !== undefined && which === value}
+        >
+          {label}
+        </Box>
+      ))}
+      <div
+        class="card models"
+        role="group"
+        aria-label="Models that the key may use"
+        tabindex={0}
+      >
+        {[...groups].map(([title, ids]) => (
+          <fieldset>
+            <legend>{title}</legend>
+            {ids.map((id) => (
+              <Box name="models" value={id} checked={chosen.includes(id)}>
+                {namesText(catalog.get(id) ?? { id, aliases: [] })}
+              </Box>
+            ))}
+          </fieldset>
+        ))}
+        {catalog.isPending && (
+          <p class="help">
+            What the model servers list is not known yet. Load the page again in
+            a few seconds.
+          </p>
+        )}
+      </div>
+    </Choices>
+  );
+}

@@ -1,0 +1,282 @@
+/** The list of keys, and one key. */
+
+import { isKeyId } from "@gateway/shared/keys/key";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
+import {
+  KEY_FILTERS,
+  type KeyFilter,
+  type KeyRow,
+  PAGE_ROWS,
+} from "../../../domain/keys/key_page.ts";
+import { isExpired } from "../../../domain/keys/key_record.ts";
+import { readLastUse } from "../../../domain/keys/usage.ts";
+import type { PriceTable } from "@gateway/shared/models/price_list";
+import type { Handler, Routes } from "../../context.ts";
+import {
+  findKey,
+  KEYS_OF_OWNER,
+  keyScopeOf,
+  OWN_KEYS,
+} from "../../request/key_scope.ts";
+import { Page } from "../../view/layout.tsx";
+import {
+  address,
+  type Column,
+  Empty,
+  Facts,
+  Pager,
+  Search,
+  Table,
+  Tabs,
+} from "../../view/parts.tsx";
+import {
+  absenceOf,
+  Email,
+  keyName,
+  labelOf,
+  lastUseOf,
+  Moment,
+  money,
+  number,
+  permissionOf,
+  rotationOf,
+  statusOf,
+  Time,
+} from "../../view/texts.tsx";
+import { AuditTable, OperatorNotice } from "../audit_page.tsx";
+import { ask, change, rotateKey, switchOf } from "./key_changes.tsx";
+import { curlFor, tryLink } from "./key_created.tsx";
+import { limitsCard } from "../usage/limits_view.tsx";
+import { behindPassword } from "../account/sign_in_page.tsx";
+import { rangeOf, usageView } from "../usage/usage_page.tsx";
+
+/** The list of keys. Searching for the id of a key opens its page. */
+const listKeys: Handler = async (c) => {
+  const { deps, deps: { keys }, signedIn: { session } } = c.var;
+  const search = cleanSearch(c.req.query("search") ?? "");
+  if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
+    return c.redirect(`/keys/${search}`, 302);
+  }
+  const wanted = c.req.query("filter");
+  const filter = KEY_FILTERS.find((name) => name === wanted) ?? "all";
+  const after = c.req.query("after") ?? "";
+  const nowMs = deps.now();
+  const day = usageDay(nowMs);
+  const query = { filter, search, after, rows: PAGE_ROWS, day };
+  const { rows, next } = await keys.list(session.ownerId, query);
+  const present = new Set(rows.map(({ key }) => key.id));
+  const to = (filter: KeyFilter, after = "") =>
+    address("/keys", { filter: filter === "all" ? "" : filter, search, after });
+  const here = to(filter, after);
+  const isFirstKey = rows.length === 0 && here === "/keys";
+  const create = <a class="button primary" href="/keys/new">Create key</a>;
+  return (
+    <Page
+      c={c}
+      title="API keys"
+      lead="A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others."
+      actions={!isFirstKey && create}
+    >
+      {isFirstKey
+        ? (
+          <Empty
+            title="Create your first key"
+            lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
+          >
+            {curlFor(deps)}
+            {create}
+          </Empty>
+        )
+        : (
+          <>
+            <div class="row between">
+              <Tabs label="Filter" current={filter} tabs={FILTERS} to={to} />
+              <Search
+                action="/keys"
+                placeholder="Description or last 4 characters"
+                search={search}
+                hidden={{ filter }}
+              />
+            </div>
+            <Table
+              caption="Your API keys, newest first; days are UTC"
+              rows={rows}
+              empty={{
+                title: "No keys found",
+                lead: next === null
+                  ? "No key matches. Try fewer or shorter words, or another filter."
+                  : "No match among the keys searched so far. Choose Older to search the rest.",
+                children: <a class="button" href="/keys">Show all keys</a>,
+              }}
+              columns={[
+                ["Key", ({ key }) => (
+                  <>
+                    {keyName(key, OWN_KEYS)}
+                    {rotationOf(key, { base: OWN_KEYS, present })}
+                  </>
+                )],
+                ...stateColumns(nowMs, deps.catalog.prices),
+                [
+                  "Change",
+                  ({ key }) =>
+                    switchOf(key, {
+                      base: OWN_KEYS,
+                      look: "small",
+                      next: here,
+                    }),
+                ],
+              ]}
+            />
+            <Pager
+              after={after}
+              next={next}
+              to={(after) => to(filter, after)}
+            />
+            {await limitsCard(deps, session.ownerId)}
+          </>
+        )}
+    </Page>
+  );
+};
+
+/** Keeps only the last characters of a pasted key, so that it is not shown again. */
+export const cleanSearch = (search: string): string =>
+  search.trim().slice(0, 200)
+    .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
+
+const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
+
+/** The columns that lists of keys have in common: state, times, use of today. */
+export const stateColumns = (
+  nowMs: number,
+  { currency, id }: PriceTable,
+): readonly Column<KeyRow>[] => [
+  ["Status", ({ key }) => statusOf(key, nowMs)],
+  ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
+  [
+    "Last used",
+    ({ key, lastUsedAtMs: ms }) => lastUseOf(key, { ms, nowMs }),
+  ],
+  ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
+  ["Requests today", (row) => number(row.totals.requests), "num"],
+  ["Tokens today", (row) => number(row.totals.tokens), "num"],
+  ...(id === null ? [] : ["Cost today"]).map((label): Column<KeyRow> => [
+    label,
+    ({ totals }) => money(totals.cost, currency),
+    "num",
+  ]),
+];
+
+const HISTORY_ROWS = 10;
+
+const showKey: Handler = async (c) => {
+  const { deps, deps: { redis, audit, keys, now, catalog } } = c.var;
+  const scope = await keyScopeOf(c);
+  const { base, other } = scope;
+  const isOwn = other === null;
+  const key = await findKey(c, scope);
+  const { ownerId, id, replaces, replacedBy } = key;
+  const nowMs = now();
+  const about = { action: "key.", keyId: id, before: "", rows: HISTORY_ROWS };
+  const others = [replaces, replacedBy].flatMap((name) => name?.[0] ?? []);
+  const here = `${base}/${id}`;
+  const [usage, limits, ms, history, present] = await Promise.all([
+    usageView(deps, { ownerId, keyId: id, base: here, range: rangeOf(c) }),
+    limitsCard(deps, ownerId, { key, isOwn }),
+    readLastUse(redis, key),
+    audit.read(ownerId, about),
+    keys.present(ownerId, others),
+  ]);
+  const to = (label: string, page: string, look = "") => (
+    <a class={`button ${look}`} href={`${here}/${page}`}>{label}</a>
+  );
+  const isEnabled = key.state === "enabled" && !isExpired(key, nowMs);
+  const { account } = c.var.signedIn;
+  const allowed = key.models.map((id) =>
+    catalog.has(id) ? id : `${id} (${absenceOf(catalog)})`
+  );
+  return (
+    <Page
+      c={c}
+      title={key.description}
+      lead={
+        <>
+          <code class="hint">{key.hint}</code> {statusOf(key, nowMs)}
+          {rotationOf(key, { base, present })}
+        </>
+      }
+      actions={
+        <div class="row">
+          {to("Edit", "edit")}
+          {isEnabled && isOwn && to("Rotate", "ask/rotate")}
+          {switchOf(key, scope)}
+          {to("Delete", "ask/delete", "bad")}
+        </div>
+      }
+    >
+      {isOwn && <OperatorNotice rows={history.rows} account={account} />}
+      <Facts
+        facts={{
+          ...other !== null && {
+            "Owner": (
+              <a href={`/people/${ownerId}`}>
+                <Email>{other.email}</Email>
+              </a>
+            ),
+          },
+          "Created": <Time ms={key.createdAtMs} as="minute" />,
+          "Last used": lastUseOf(key, { ms, nowMs }),
+          "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
+          "Permissions": key.scopes.map(permissionOf).join(", "),
+          "Models": allowed.join(", ") || "All",
+          "Key ID": <code>{id}</code>,
+        }}
+      />
+      {limits}
+      <h2>Usage</h2>
+      {usage}
+      {isOwn && (
+        <>
+          <div class="row between">
+            <h2>Example request</h2>
+            {tryLink(deps, key)}
+          </div>
+          {curlFor(deps, key)}
+          <p>
+            The <a href="/reference">API reference</a>{" "}
+            lists all fields and errors.
+          </p>
+        </>
+      )}
+      <h2>History</h2>
+      <AuditTable rows={history.rows} caption="What happened to this key" />
+    </Page>
+  );
+};
+
+/** What is done with one key, on the pages below this path. */
+const routesBelow = (keys: string): Routes => ({
+  [`${keys}/:id`]: { GET: showKey },
+  [`${keys}/:id/ask/disable`]: { GET: ask("disable") },
+  [`${keys}/:id/ask/delete`]: { GET: ask("delete") },
+  [`${keys}/:id/enable`]: { POST: change("enable") },
+  [`${keys}/:id/disable`]: { POST: change("disable") },
+  [`${keys}/:id/delete`]: { POST: behindPassword(change("delete")) },
+});
+
+/** The routes of the list of keys and of what is done with one. */
+export const keyRoutes: Routes = {
+  [OWN_KEYS]: { GET: listKeys },
+  ...routesBelow(OWN_KEYS),
+  [`${OWN_KEYS}/:id/ask/rotate`]: { GET: ask("rotate") },
+  [`${OWN_KEYS}/:id/rotate`]: { POST: behindPassword(rotateKey) },
+};
+
+/**
+ * The same for operators and any key. Nobody rotates somebody else's key: its new value
+ * would have to be passed on.
+ */
+export const operatorKeyRoutes: Routes = {
+  ...routesBelow(KEYS_OF_OWNER),
+  [`${KEYS_OF_OWNER}/:id/ask/enable`]: { GET: ask("enable") },
+};

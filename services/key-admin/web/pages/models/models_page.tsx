@@ -1,0 +1,196 @@
+/** The models and their servers, for operators: how each does. */
+
+import { scopeOf } from "@gateway/shared/models/kinds";
+import {
+  type ModelView,
+  modelViews,
+  search as searchModels,
+  type ServerState,
+  type ServerView,
+  shortRate,
+  shortTime,
+  stateOf,
+} from "../../../domain/models/model_views.ts";
+import type { ConsoleContext, Handler, Routes } from "../../context.ts";
+import { Page } from "../../view/layout.tsx";
+import { type Column, Empty, Noted, Search, Table } from "../../view/parts.tsx";
+import { namesText, number, permissionOf, Time } from "../../view/texts.tsx";
+import { cleanSearch } from "../keys/keys_page.tsx";
+import {
+  changeAddress,
+  modelChangeRoutes,
+  OverrideTable,
+} from "./model_changes.tsx";
+
+/** Models of one page; a search finds the others. */
+const MODELS_MAX = 100;
+
+const LEAD =
+  "How the model servers do, as the workers see it. A closed circuit breaker lets requests pass; an open one keeps them away from a server that fails; when it is half-open, the next request decides. Figures are of the last hour.";
+
+const showModels: Handler = async (c) => {
+  const { catalog, workers, overrides, now } = c.var.deps;
+  const words = cleanSearch(c.req.query("search") ?? "");
+  const all = modelViews(catalog, workers.backends.read());
+  const found = searchModels(all, words);
+  const shown = found.slice(0, MODELS_MAX);
+  return (
+    <Page
+      c={c}
+      title="Models"
+      lead={LEAD}
+      actions={<a class="button" href={c.req.path}>Refresh</a>}
+    >
+      <div class="row between">
+        <span>{totalsText(all, workers.follower.workers)}</span>
+        <Search
+          action="/models"
+          search={words}
+          placeholder="Part of a model or server"
+        />
+      </div>
+      <OverrideTable
+        overrides={await overrides.list()}
+        views={all}
+        nowMs={now()}
+      />
+      {shown.length === 0 && (
+        <Empty title="Nothing found" lead="Try fewer or shorter words." />
+      )}
+      {shown.map((model) => <ModelTable key={model.id} c={c} model={model} />)}
+      {found.length > shown.length && (
+        <p class="help">
+          {number(found.length - shown.length)}{" "}
+          more: search for part of their names.
+        </p>
+      )}
+    </Page>
+  );
+};
+
+function totalsText(models: readonly ModelView[], workers: number): string {
+  const servers = models.flatMap(({ servers }) => servers);
+  const of = (count: number, name: string) =>
+    `${number(count)} ${name}${count === 1 ? "" : "s"}`;
+  return [
+    of(models.length, "model"),
+    of(servers.length, "server"),
+    of(workers, "worker"),
+  ].join(", ");
+}
+
+function ModelTable({ c, model }: { c: ConsoleContext; model: ModelView }) {
+  const nowMs = c.var.deps.now();
+  return (
+    <Table
+      caption={`Servers of ${model.id}`}
+      title={
+        <Noted note={usersOf(model)}>
+          <h2>
+            <bdi>{namesText(model)}</bdi>{" "}
+            <a class="button small" href={changeAddress(model.id)}>Change</a>
+          </h2>
+        </Noted>
+      }
+      rows={model.servers}
+      columns={columns(nowMs)}
+    />
+  );
+}
+
+/** Who may use a model, in the words of the pages of keys. */
+function usersOf({ kind }: ModelView): string {
+  return kind === null
+    ? "Only workers have it: their list of models is another one than the console's."
+    : `For keys that may use all models or this one, with the permission ${
+      permissionOf(scopeOf(kind))
+    }.`;
+}
+
+const LOOKS: Readonly<Record<ServerState["word"], string>> = {
+  "Not reported": "",
+  Draining: "warn",
+  Drained: "warn",
+  Open: "bad",
+  "Half-open": "warn",
+  Limited: "warn",
+  Closed: "good",
+};
+
+const columns = (nowMs: number): Column<ServerView>[] => [
+  ["Server", (server) => (
+    <Noted note={placeOf(server)}>
+      <a href={changeAddress(server.model, server.backend)}>
+        <bdi>{server.backend}</bdi>
+      </a>
+    </Noted>
+  )],
+  ["State", (server) => {
+    const { word, note } = stateOf(server);
+    return (
+      <Noted note={note}>
+        <span class={`badge ${LOOKS[word]}`}>{word}</span>
+      </Noted>
+    );
+  }],
+  ["In flight", ({ inFlight }) => number(inFlight), "num"],
+  ["Requests", ({ requests }) => number(requests), "num"],
+  ["Failures", failuresText, "num"],
+  [
+    "First token, p50 / p95",
+    ({ firstTokenMs }) => percentiles(firstTokenMs, shortTime),
+    "num",
+  ],
+  [
+    "Tokens/s, p50 / p95",
+    ({ tokensPerSecond }) => percentiles(tokensPerSecond, shortRate),
+    "num",
+  ],
+  [
+    "Last error",
+    ({ error }) =>
+      error === null
+        ? <span class="faint">None</span>
+        : (
+          <Noted note={<Time ms={nowMs - error.ageMs} as="relative" />}>
+            <bdi>{error.text}</bdi>
+          </Noted>
+        ),
+  ],
+];
+
+/** Where a server is, and its share of the requests. */
+function placeOf({ address, preference, weight }: ServerView) {
+  return (
+    <>
+      {address ?? "Not in the console's list"}
+      <br />
+      Preference {number(preference)}, weight {number(weight)}
+    </>
+  );
+}
+
+const SHARE = new Intl.NumberFormat("en-US", {
+  style: "percent",
+  maximumSignificantDigits: 2,
+});
+
+const failuresText = ({ failures, requests }: ServerView): string =>
+  failures === 0
+    ? "0"
+    : `${number(failures)} (${SHARE.format(failures / requests)})`;
+
+/** The median, and what one in twenty exceeds. */
+function percentiles(
+  found: ServerView["firstTokenMs"],
+  textOf: (value: number) => string,
+) {
+  if (found === null) return "–";
+  return `${textOf(found.p50)} / ${textOf(found.p95)}`;
+}
+
+/** The routes of the models. */
+export const modelRoutes: Routes = {
+  "/models": { GET: showModels },
+  ...modelChangeRoutes,
+};

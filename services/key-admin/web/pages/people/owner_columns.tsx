@@ -1,0 +1,50 @@
+/** The columns of lists of owners. */
+import type { PriceTable } from "@gateway/shared/models/price_list";
+import type { OwnerRow } from "../../../domain/operators/people.ts";
+import type { Column } from "../../view/parts.tsx";
+import { Email, Moment, money, number, Time } from "../../view/texts.tsx";
+
+/** What an owner is, and has used in a time; the cost where models have prices. */
+export const ownerColumns = (
+  nowMs: number,
+  { used, prices: { id, currency } }: { used: string; prices: PriceTable },
+): Column<OwnerRow>[] => [
+  [
+    "Owner",
+    ({ account: { ownerId, email } }) => (
+      <a href={`/people/${ownerId}`}>
+        <Email>{email || "First owner"}</Email>
+      </a>
+    ),
+  ],
+  [
+    "Status",
+    ({ account: { isDisabled, isOperator, hasSignedIn } }) => (
+      <span class="row">
+        {isDisabled
+          ? <span class="badge bad">Disabled</span>
+          : hasSignedIn
+          ? <span class="badge good">Active</span>
+          : <span class="badge">Not signed in yet</span>}
+        {isOperator && <span class="badge">Operator</span>}
+      </span>
+    ),
+  ],
+  ["Two-step", ({ account }) => account.totpSecret === null ? "Off" : "On"],
+  ["Created", ({ account }) => <Time ms={account.createdAtMs} as="day" />],
+  [
+    "Last sign-in",
+    ({ account: { signedInAtMs, hasSignedIn } }) =>
+      signedInAtMs === null && hasSignedIn
+        ? <span class="faint">Not recorded</span>
+        : <Moment ms={signedInAtMs} nowMs={nowMs} />,
+  ],
+  ["Keys", ({ keys }) => number(keys), "num"],
+  [`Requests ${used}`, ({ totals }) => number(totals.requests), "num"],
+  [`Tokens ${used}`, ({ totals }) => number(totals.tokens), "num"],
+  ...(id === null ? [] : [`Cost ${used}`]).map((label): Column<OwnerRow> => [
+    label,
+    ({ totals }) => money(totals.cost, currency),
+    "num",
+  ]),
+];

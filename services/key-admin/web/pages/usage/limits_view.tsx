@@ -1,0 +1,176 @@
+/**
+ * Limits in forms; and use against them as bars, of a key and its owner, or of the
+ * owner alone.
+ */
+
+import type { Child } from "hono/jsx";
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import {
+  bindingMeter,
+  type Meter,
+  readMeters,
+} from "../../../domain/keys/limit_use.ts";
+import {
+  LIMIT_NAMES,
+  MEDIA_LIMIT_NAMES,
+} from "../../../domain/keys/settings.ts";
+import type { ConsoleDeps } from "../../context.ts";
+import { Field } from "../../view/parts.tsx";
+import { labelOf, number, Time } from "../../view/texts.tsx";
+
+type LimitInput = Omit<Parameters<typeof Field>[0], "id" | "label">;
+
+/**
+ * The fields of all limits. `inputOf` returns the value of one, and what is special
+ * about it.
+ */
+export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
+  <fieldset>
+    <legend>Limits</legend>
+    <div class="pair">
+      {LIMIT_NAMES.map((name) => (
+        <Field
+          id={name}
+          label={labelOf(name)}
+          type="number"
+          min={0}
+          placeholder="No limit"
+          {...inputOf(name)}
+        />
+      ))}
+    </div>
+  </fieldset>
+);
+
+const DAY_MS = 86_400_000;
+/** From this share of a limit on, its bar warns. */
+const WARN_SHARE = 0.8;
+
+/** Whose a limit is, as the owner of the key reads it. */
+const OWN_WORDS = { key: "This key", owner: "All your keys" } as const;
+/** The same for an operator who looks at somebody else's key. */
+const OTHER_WORDS = {
+  key: "This key",
+  owner: "All keys of the owner",
+} as const;
+type Words = typeof OWN_WORDS | typeof OTHER_WORDS;
+
+/** What the card needs to read limits and their use. */
+type LimitStores = Pick<ConsoleDeps, "redis" | "owners">;
+
+/**
+ * A card with use against the limits of a key and its owner, or of the owner alone; the
+ * latter only if the operator has set any.
+ */
+export async function limitsCard(
+  { redis, owners }: LimitStores,
+  ownerId: string,
+  { key, isOwn = true }: { key?: KeyRecord; isOwn?: boolean } = {},
+) {
+  const words = isOwn ? OWN_WORDS : OTHER_WORDS;
+  const limits = await owners.limits(ownerId);
+  const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
+  if (key === undefined && meters.length === 0) return null;
+  const binding = bindingMeter(meters);
+  return (
+    <section class="card">
+      <header>
+        <h2>{key === undefined ? "Your limits" : "Limits"}</h2>
+        <p class="help">
+          {key === undefined
+            ? "Set by the operator. They apply to all your keys together, whatever the limits of each key."
+            : "A request must pass every limit of this key and those that operators set for all keys of its owner together."}
+        </p>
+      </header>
+      {binding && (
+        <p class={`banner ${lookOf(binding)}`}>
+          <strong>
+            The closest limit: {labelOf(binding.name).toLowerCase()} of{" "}
+            {words[binding.whose].toLowerCase()}.
+          </strong>{" "}
+          {binding.used >= binding.limit
+            ? `${refused(binding.name)}.`
+            : `${
+              Math.floor(100 * binding.used / binding.limit)
+            }% is used, more than of any other limit.`}
+        </p>
+      )}
+      <div class="split">
+        {LIMIT_NAMES.map((name) => {
+          const shown = meters.filter((meter) => meter.name === name);
+          if (shown.length === 0 && MEDIA_LIMIT_NAMES.includes(name)) {
+            return null;
+          }
+          return (
+            <div>
+              <h3>{labelOf(name)}</h3>
+              {shown.length === 0 && <p class="faint">No limit</p>}
+              {shown.map((meter) => barOf(meter, { words, nowMs }))}
+            </div>
+          );
+        })}
+      </div>
+      <p class="help">
+        As of{" "}
+        <Time ms={nowMs} as="minute" />; reload for newer numbers. A limit per
+        minute refills evenly: 60 per minute is one each second.
+      </p>
+    </section>
+  );
+}
+
+function barOf(
+  meter: Meter,
+  { words, nowMs }: { words: Words; nowMs: number },
+) {
+  const { whose, name, limit, used } = meter;
+  return (
+    <div class="meter">
+      <p class="between">
+        <span>{words[whose]}</span>
+        <span class="num">{number(used)} of {number(limit)}</span>
+      </p>
+      <meter
+        aria-label={`${labelOf(name)}, ${words[whose].toLowerCase()}`}
+        max={limit}
+        low={WARN_SHARE * limit}
+        high={limit - 0.5}
+        optimum={0}
+        value={Math.min(used, limit)}
+      />
+      <p class="help">{noteOf(meter, nowMs)}</p>
+    </div>
+  );
+}
+
+const refused = (name: keyof Limits) =>
+  MEDIA_LIMIT_NAMES.includes(name)
+    ? "New requests of this kind are refused"
+    : "New requests are refused";
+
+/** The colour of a meter. Its text says the same. */
+const lookOf = ({ used, limit }: Meter) =>
+  used >= limit ? "bad" : used >= WARN_SHARE * limit ? "warn" : "";
+
+/** Until when requests are refused, or when nothing is in use any more. */
+function noteOf({ name, limit, used, exact }: Meter, nowMs: number): Child {
+  const isFull = used >= limit;
+  if (name === "concurrency" || name === "videoJobs") {
+    return isFull ? `${refused(name)} until one ends` : "Running now";
+  }
+  if (name.endsWith("PerDay")) {
+    const endMs = (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
+    return (
+      <>
+        {isFull ? `${refused(name)} until` : "Resets at"}{" "}
+        <Time ms={endMs} as="minute" />
+      </>
+    );
+  }
+  const secondsFor = (count: number) =>
+    number(Math.max(1, Math.ceil(60 * count / limit)));
+  if (used === 0) return "Not in use now";
+  return isFull
+    ? `New requests are refused for at least ${secondsFor(exact - limit + 1)} s`
+    : `Fully available in ${secondsFor(exact)} s`;
+}

@@ -1,0 +1,32 @@
+/** The files of what was spent in a month, and the links to them. */
+import {
+  spendMonths,
+  type SpendQuery,
+} from "../../../domain/keys/spend_csv.ts";
+import { type ConsoleContext, Refused } from "../../context.ts";
+
+/**
+ * What the address asks for: a month that is still there, by default the current one.
+ */
+export function spendQueryOf(c: ConsoleContext): SpendQuery {
+  const { now, catalog } = c.var.deps;
+  const nowMs = now();
+  const months = spendMonths(nowMs);
+  const month = c.req.query("month") ?? months[0] ?? "";
+  if (!months.includes(month)) {
+    throw new Refused(404, "The usage of this month is not there as a whole");
+  }
+  return { month, currency: catalog.prices.currency, nowMs };
+}
+
+/** What the file of a month is called. */
+export const spendFile = ({ month }: SpendQuery): string =>
+  `spend-${month}.csv`;
+
+/** A link to the file of each month. */
+export const spendLinks = (path: string, nowMs: number) =>
+  spendMonths(nowMs).map((month) => (
+    <a key="" class="button small" href={`${path}?month=${month}`}>
+      Spend of {month}
+    </a>
+  ));

@@ -1,0 +1,120 @@
+/**
+ * Guarantee: what was spent is shown as it was settled, by day, model, endpoint and
+ * key, and a file of a month adds up to it, to the billionth.
+ */
+import assert from "node:assert/strict";
+import { parseCatalog } from "@gateway/shared/models/catalog";
+import { formatAmount } from "@gateway/shared/money/amount";
+import type { TestClient } from "../../../client_fixture.ts";
+import { startConsole } from "../../../console_fixture.ts";
+import { spendMonths } from "../../../domain/keys/spend_csv.ts";
+import { routeOwner } from "../../../routes_fixture.ts";
+import { countUse, type UseCounts } from "../../../usage_fixture.ts";
+import { money, spentText } from "../../view/texts.tsx";
+
+const backends = [{ type: "openai", base_url: "http://a/v1", model: "m" }];
+const prices = { input: "1", output: "2" };
+const CATALOG = parseCatalog({
+  models: [{ id: "small-1", prices, backends }, { id: "free-1", backends }],
+}, "EUR");
+
+const textOf = async (client: TestClient, path: string) =>
+  (await client.get(path)).text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
+
+/** The last cells of each line: from the endpoint on. */
+async function linesOf(client: TestClient, path: string): Promise<string[]> {
+  const { text } = await client.get(path);
+  return text.trimEnd().split("\r\n").slice(1).map((line) =>
+    line.split(",").slice(6).join(" ")
+  );
+}
+
+/** A console with two keys of an owner that have spent something. */
+async function startSpent() {
+  const site = await startConsole({ catalog: CATALOG });
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const count = (
+    counts: UseCounts,
+    { model = "small-1", of = keyId }: { model?: string; of?: string } = {},
+  ) =>
+    countUse(site, { ownerId, keyId: of }, {
+      atMs: site.deps.now(),
+      counts,
+      model,
+      endpoint: "chat",
+    });
+  await count({
+    requests: 3,
+    cost: 1_234_567_891,
+    lostRequests: 1,
+    lostCost: 4,
+  });
+  await count({ requests: 2, unpriced: 2 }, { model: "free-1" });
+  await count({ requests: 1, cost: 7 }, { of: `key_${"9".repeat(20)}` });
+  return { site, client, keyId };
+}
+
+Deno.test("spend is shown by key, model and endpoint, and what has no price as that", async () => {
+  const { site, client, keyId } = await startSpent();
+  await using _ = site;
+  const usage = await textOf(client, "/usage");
+  for (
+    const part of [
+      "Cost €1.23, some without price",
+      "Estimated of that €0.000000004",
+      "Requests without a price 2",
+      "Estimated requests 1",
+      "small-1 €1.23 4",
+      "free-1 No price 2",
+      "Chat €1.23, some without price 6",
+    ]
+  ) assert.ok(usage.includes(part), `${part} in ${usage}`);
+  assert.ok((await textOf(client, "/keys")).includes("Cost today"));
+  assert.ok((await textOf(client, "/keys")).includes("€1.23"));
+  assert.ok((await textOf(client, `/keys/${keyId}`)).includes("€1.23"));
+});
+
+Deno.test("the file of a month has every billionth, and of deleted keys, too", async () => {
+  const { site, client } = await startSpent();
+  await using _ = site;
+  const [month = ""] = spendMonths(site.deps.now());
+  const lines = await linesOf(client, `/usage/spend.csv?month=${month}`);
+  assert.deepEqual(lines.sort(), [
+    "chat free-1 2 2 0 0 0 EUR",
+    "chat small-1 1 0 0 0.000000007 0 EUR",
+    "chat small-1 3 0 1 1.234567891 0.000000004 EUR",
+  ]);
+  assert.deepEqual((await linesOf(client, "/usage/spend.csv")).sort(), lines);
+  for (const wrong of ["2020-01", "x", "2026-13"]) {
+    const { status } = await client.get(`/usage/spend.csv?month=${wrong}`);
+    assert.equal(status, 404);
+  }
+  const hourly = (await client.get("/usage/export.csv")).text;
+  assert.ok(hourly.includes("1.234567891"));
+});
+
+Deno.test("without prices no page speaks of cost", async () => {
+  await using site = await startConsole();
+  const { client } = await routeOwner(site, 1);
+  for (const path of ["/keys", "/usage"]) {
+    assert.doesNotMatch(await textOf(client, path), /\bCost\b|Spend of/);
+  }
+});
+
+Deno.test("spendMonths() offers months of which no day is gone", () => {
+  const at = (day: string) => spendMonths(Date.parse(`${day}T12:00:00Z`));
+  assert.deepEqual(at("2026-12-05"), ["2026-12", "2026-11"]);
+  assert.deepEqual(at("2026-12-25"), ["2026-12"]);
+  assert.deepEqual(at("2027-01-01"), ["2027-01", "2026-12"]);
+});
+
+Deno.test("money() shows small amounts with more decimals", () => {
+  assert.equal(money(0, "USD"), "$0.00");
+  assert.equal(money(1_234_567_890_000, "USD"), "$1,234.57");
+  assert.equal(money(1_234_000, "USD"), "$0.001234");
+  assert.equal(money(7, "USD"), "$0.000000007");
+  assert.equal(money(-1_500_000_000, "USD"), "-$1.50");
+  assert.equal(spentText({ unpriced: 1 }, "USD"), "No price");
+  assert.equal(spentText({}, "EUR"), "€0.00");
+  assert.equal(formatAmount(1_234_000), "0.001234");
+});

@@ -1,0 +1,358 @@
+/** What was used, and which requests were refused or failed, and why. */
+
+import {
+  type FailedRequest,
+  FAILURE_REASONS,
+  USAGE_UNITS,
+} from "@gateway/shared/keys/limiter_state";
+import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
+import type { Child } from "hono/jsx";
+import {
+  CACHE_COUNTS,
+  type Counts,
+  MAIN_COUNTS,
+  readFailed,
+  readUsage,
+  REQUEST_COUNTS,
+} from "../../../domain/keys/usage.ts";
+import { spendCsv } from "../../../domain/keys/spend_csv.ts";
+import { usageCsv } from "../../../domain/keys/usage_csv.ts";
+import {
+  answerCsv,
+  type ConsoleContext,
+  type ConsoleDeps,
+  type Handler,
+  type Routes,
+} from "../../context.ts";
+import {
+  findKey,
+  KEYS_OF_OWNER,
+  keyScopeOf,
+  OWN_KEYS,
+} from "../../request/key_scope.ts";
+import { Page } from "../../view/layout.tsx";
+import {
+  type Column,
+  Empty,
+  Facts,
+  Noted,
+  Table,
+  Tabs,
+} from "../../view/parts.tsx";
+import {
+  labelOf,
+  money,
+  number,
+  spentText,
+  Time,
+  unitsText,
+} from "../../view/texts.tsx";
+import { spendFile, spendLinks, spendQueryOf } from "./spend_links.tsx";
+import { limitsCard } from "./limits_view.tsx";
+import { dayText, type Range, RANGES, UsageCharts } from "./usage_chart.tsx";
+
+const showUsage: Handler = async (c) => {
+  const { deps, signedIn: { session: { ownerId } } } = c.var;
+  return (
+    <Page
+      c={c}
+      title="Usage"
+      lead="All your keys together, including deleted ones. Each key's page shows its own numbers."
+    >
+      {await limitsCard(deps, ownerId)}
+      {await usageView(deps, { ownerId, base: "/usage", range: rangeOf(c) })}
+    </Page>
+  );
+};
+
+const exportUsage: Handler = async (c) => {
+  const { redis, now } = c.var.deps;
+  const scope = await keyScopeOf(c);
+  const { ownerId } = scope;
+  const key = c.req.param("id") === undefined ? null : await findKey(c, scope);
+  const name = key === null ? "usage.csv" : `usage-${key.id}.csv`;
+  return answerCsv(c, name, usageCsv(redis, { ownerId, key }, now()));
+};
+
+const exportSpend: Handler = (c) => {
+  const { redis } = c.var.deps;
+  const { account } = c.var.signedIn;
+  const query = spendQueryOf(c);
+  return answerCsv(c, spendFile(query), spendCsv(redis, [account], query));
+};
+
+const { listedMax, daysListed } = FAILED_REQUESTS;
+
+const showFailed: Handler = async (c) => {
+  const scope = await keyScopeOf(c);
+  const key = await findKey(c, scope);
+  return (
+    <Page
+      c={c}
+      title="Refused and failed requests"
+      lead={
+        <>
+          The last {listedMax} of{" "}
+          <a href={`${scope.base}/${key.id}`} dir="auto">{key.description}</a>,
+          kept for {daysListed} days. Their content is not stored.
+        </>
+      }
+    >
+      <Table
+        caption="Refused and failed requests, newest first"
+        rows={await readFailed(c.var.deps.redis, key)}
+        empty={{
+          title: "No requests",
+          lead: `None were refused or failed in the last ${daysListed} days.`,
+        }}
+        columns={FAILED_COLUMNS}
+      />
+    </Page>
+  );
+};
+
+const FAILED_COLUMNS: readonly Column<FailedRequest>[] = [
+  ["Request", ({ timeMs, requestId }) => (
+    <Noted note={<code>{requestId}</code>}>
+      <Time ms={timeMs} as="minute" />
+    </Noted>
+  )],
+  [
+    "Why",
+    ({ reason, param }) => (
+      <Noted note={param && `Field: ${param}`}>{wordsOf(reason)}</Noted>
+    ),
+  ],
+  [
+    "Status",
+    ({ status, code }) => (
+      <Noted note={code && <code>{code}</code>}>{status}</Noted>
+    ),
+  ],
+  ["Model", ({ model }) => model ?? "–"],
+];
+
+/** What was used with one key, on the pages below this path. */
+function routesBelow(keys: string): Routes {
+  return {
+    [`${keys}/:id/export.csv`]: { GET: exportUsage },
+    [`${keys}/:id/requests`]: { GET: showFailed },
+  };
+}
+
+/** The routes of usage, and of the requests of a key that failed. */
+export const usageRoutes: Routes = {
+  "/usage": { GET: showUsage },
+  "/usage/export.csv": { GET: exportUsage },
+  "/usage/spend.csv": { GET: exportSpend },
+  ...routesBelow(OWN_KEYS),
+};
+
+/** The same of any key, for operators. */
+export const operatorUsageRoutes: Routes = routesBelow(KEYS_OF_OWNER);
+
+/** The units other than tokens that were counted. */
+const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
+
+const unitsOf = (counts: Counts): string =>
+  unitsIn(counts).map((unit) => unitsText(counts[unit] ?? 0, unit)).join(", ");
+
+/** The counts that are always shown, and those of caches if anything was cached. */
+const countsIn = (total: Counts) => [
+  ...MAIN_COUNTS,
+  ...CACHE_COUNTS.filter((name) => total[name]),
+];
+
+/** Whether anything was spent, or would have been if it had a price. */
+const hasSpend = (total: Counts): boolean =>
+  Boolean(total.cost || total.unpriced);
+
+/** What was spent, and what belongs to that. */
+function spendFacts(total: Counts, currency: string): Record<string, string> {
+  if (!hasSpend(total)) return {};
+  const { estimatedCost = 0 } = total;
+  const facts: Record<string, string> = { Cost: spentText(total, currency) };
+  if (estimatedCost !== 0) {
+    facts[labelOf("estimatedCost")] = money(estimatedCost, currency);
+  }
+  for (const name of REQUEST_COUNTS) {
+    if (total[name]) facts[labelOf(name)] = number(total[name]);
+  }
+  return facts;
+}
+
+type Row = readonly [name: Child, counts: Counts];
+
+/**
+ * A column for each count, and one for all units. Beside units, no tokens are shown
+ * instead of 0.
+ */
+const countColumns = (
+  head: string,
+  total: Counts,
+  currency: string,
+): readonly Column<Row>[] => [
+  [head, ([name]) => name],
+  ...(hasSpend(total) ? ["Cost"] : []).map((label): Column<Row> => [
+    label,
+    ([, counts]) => spentText(counts, currency),
+    "num",
+  ]),
+  ...countsIn(total).map((name): Column<Row> => [
+    labelOf(name),
+    ([, { [name]: count = 0, ...others }]) =>
+      count === 0 && /Tokens$/.test(name) && unitsOf(others) !== ""
+        ? "–"
+        : number(count),
+    "num",
+  ]),
+  ...(unitsOf(total) === "" ? [] : ["Units"]).map((label): Column<Row> => [
+    label,
+    ([, counts]) => unitsOf(counts) || "–",
+  ]),
+];
+
+/** The range in the address; by default a day. */
+export const rangeOf = (c: ConsoleContext): Range =>
+  c.req.query("range") === "30d" ? "30d" : "24h";
+
+/** Whose usage of what time is shown, and where. */
+interface UsageQuery {
+  ownerId: string;
+  /** Null: all keys of the owner. */
+  keyId?: string | null;
+  /** The address of the page, to which links to other ranges lead. */
+  base: string;
+  range: Range;
+}
+
+/** Totals, charts and tables of a key or of all keys of an owner. */
+export async function usageView(
+  { redis, now, catalog }: Pick<ConsoleDeps, "redis" | "now" | "catalog">,
+  { ownerId, keyId = null, base, range }: UsageQuery,
+) {
+  const { currency } = catalog.prices;
+  const nowMs = now();
+  const usage = await readUsage(redis, { ownerId, keyId }, { range, nowMs });
+  const { total, models, endpoints, buckets } = usage;
+  const { name, unit, head } = RANGES[range];
+  const units = unitsIn(total);
+  return (
+    <>
+      <div class="row between">
+        <Tabs
+          label="Time"
+          current={range}
+          tabs={[["24h", "Last 24 hours"], ["30d", "Last 30 days"]]}
+          to={(range) => `${base}?range=${range}`}
+        />
+        <a class="button small" href={`${base}/export.csv`}>Download CSV</a>
+        {base === "/usage" && hasSpend(total) &&
+          spendLinks("/usage/spend.csv", nowMs)}
+      </div>
+      <Facts
+        look="totals"
+        facts={Object.fromEntries([
+          ...[...countsIn(total), ...units]
+            .map((name) => [labelOf(name), number(total[name] ?? 0)] as const),
+          ...Object.entries(spendFacts(total, currency)),
+        ])}
+      />
+      {!total.requests && !total.refused
+        ? (
+          <Empty
+            title={`No requests in the last ${name}`}
+            lead="Requests appear here within seconds."
+          />
+        )
+        : (
+          <>
+            <UsageCharts usage={usage} units={units} />
+            <Failures counts={total} listed={keyId && `${base}/requests`} />
+            <Table
+              caption="Usage by model, the most used first"
+              title={<strong>By model</strong>}
+              rows={mostUsed(models, (model) => model, "No known model")}
+              columns={countColumns("Model", total, currency)}
+            />
+            <Table
+              caption="Usage by endpoint, the most used first"
+              title={<strong>By endpoint</strong>}
+              rows={mostUsed(endpoints, labelOf, "No known endpoint")}
+              columns={countColumns("Endpoint", total, currency)}
+            />
+            <details>
+              <summary>Show as a table</summary>
+              <Table
+                caption={`Usage per ${unit}, newest first`}
+                rows={buckets.toReversed().map((bucket): Row => [
+                  range === "24h"
+                    ? <Time key="" ms={bucket.startMs} as="minute" />
+                    : dayText(bucket.startMs),
+                  bucket,
+                ])}
+                columns={countColumns(head, total, currency)}
+              />
+            </details>
+          </>
+        )}
+    </>
+  );
+}
+
+/** A row for each name, the most used first. */
+function mostUsed(
+  sums: ReadonlyMap<string, Counts>,
+  label: (name: string) => string,
+  unknown: string,
+): Row[] {
+  return [...sums]
+    .sort(([, a], [, b]) => (b.requests ?? 0) - (a.requests ?? 0))
+    .map(([name, counts]): Row => [
+      name === "" ? <span key="" class="faint">{unknown}</span> : label(name),
+      counts,
+    ]);
+}
+
+/** Reasons whose names say too little. */
+const REASONS: Readonly<Record<string, string>> = {
+  model_server_limit: "Limit of the model server",
+  request_bodies: "Too many invalid or very large requests at once",
+  server: "The service or the model server failed",
+  cut: "An error cut off the answer after it had started",
+};
+
+/**
+ * A reason in words: a limit and whose it is, or what was wrong. It may be from a later
+ * version.
+ */
+function wordsOf(reason: string): string {
+  const [name = "", whose] = reason.split(".");
+  const words = REASONS[name] ?? labelOf(name);
+  return whose === "owner" ? `${words}, all your keys together` : words;
+}
+
+/** Why requests were refused or failed; nothing if none was. */
+function Failures(
+  { counts, listed }: { counts: Counts; listed: string | null },
+) {
+  const reasons = FAILURE_REASONS.filter((reason) => counts[reason]);
+  return reasons.length > 0 && (
+    <Table
+      caption="Reasons for refused and failed requests"
+      title={
+        <div class="row between">
+          <strong>Refused or failed</strong>
+          {listed
+            ? <a class="button small" href={listed}>Show requests</a>
+            : <span class="help">Each key's page lists its own</span>}
+        </div>
+      }
+      rows={reasons}
+      columns={[
+        ["Reason", wordsOf],
+        ["Requests", (reason) => number(counts[reason] ?? 0), "num"],
+      ]}
+    />
+  );
+}

@@ -1,0 +1,113 @@
+/** Whose keys a page is about, and who changes them. */
+
+import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
+import { z } from "zod";
+import type { AuditAction } from "../../domain/audit/audit_log.ts";
+import type { Target } from "../../domain/keys/key_store.ts";
+import type { Account } from "../../domain/owners/owner_store.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  operatorOf,
+  Refused,
+} from "../context.ts";
+import { FORM } from "./forms.ts";
+
+/** The pages of one's own keys. */
+export const OWN_KEYS = "/keys";
+/** The pages on which operators act on any key. */
+export const KEYS_OF_OWNER = "/people/:owner/keys";
+
+/** The account that the keys of a page belong to. */
+export interface KeyScope {
+  ownerId: string;
+  /** The path of its keys: `/keys`, or `/people/own_…/keys` for operators. */
+  base: string;
+  /** The account of somebody else; null for one's own. */
+  other: Account | null;
+}
+
+/** The account that the path names; without one, that of whoever has signed in. */
+export async function keyScopeOf(c: ConsoleContext): Promise<KeyScope> {
+  const { deps: { owners }, signedIn: { session } } = c.var;
+  const ownerId = c.req.param("owner");
+  if (ownerId === undefined) {
+    return { ownerId: session.ownerId, base: OWN_KEYS, other: null };
+  }
+  const account = await owners.read(ownerId);
+  if (account === null) throw new Refused(404, "This owner does not exist");
+  const other = ownerId === session.ownerId ? null : account;
+  return { ownerId, base: `/people/${ownerId}/keys`, other };
+}
+
+/**
+ * The key in the path. For an owner, the keys of others do not exist (API1, ASVS
+ * 8.2.2): only routes for operators name an account.
+ */
+export async function findKey(
+  c: ConsoleContext,
+  { ownerId }: KeyScope,
+): Promise<KeyRecord> {
+  return await c.var.deps.keys.find(ownerId, c.req.param("id") ?? "");
+}
+
+/** The field for a reason: operators have to give one, owners have no such field. */
+export const reasonIn = ({ other }: KeyScope) =>
+  other === null ? z.undefined().optional() : FORM.shape.reason;
+
+/** What a form says of a change. */
+interface Change {
+  /** The version of the key that the page showed. */
+  version: number;
+  /** Why an operator makes it. */
+  reason?: string | undefined;
+}
+
+/** The key in the path, for a change. */
+export const targetOf = (
+  c: ConsoleContext,
+  { ownerId }: KeyScope,
+  { version, reason }: Change,
+): Target => ({
+  ownerId,
+  keyId: c.req.param("id") ?? "",
+  version,
+  actor: actorOf(c),
+  reason,
+});
+
+/** Stops what runs with these keys. False if that failed, which is logged. */
+export async function stopRequests(
+  { var: { deps: { sendStop, log } } }: ConsoleContext,
+  principals: readonly Principal[],
+): Promise<boolean> {
+  try {
+    await sendStop(principals);
+    return true;
+  } catch (error) {
+    const [{ ownerId, keyId } = {}] = principals;
+    log.error("stop_notice_failed", { ownerId, keyId, error });
+    return false;
+  }
+}
+
+/**
+ * Notes what an operator did to somebody else's key in the operator's own audit log;
+ * that of the key's owner has it already.
+ */
+export async function noteForOperator(
+  c: ConsoleContext,
+  { other }: KeyScope,
+  { action, key, reason = "" }: {
+    action: AuditAction;
+    key: Pick<KeyRecord, "id" | "hint" | "description">;
+    reason?: string | undefined;
+  },
+): Promise<void> {
+  if (other === null) return;
+  await c.var.deps.operators.noteKey(operatorOf(c), other, {
+    action,
+    key,
+    reason,
+  });
+}

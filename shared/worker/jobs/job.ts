@@ -1,0 +1,381 @@
+/**
+ * A job that has a slot: its request runs on a backend, and a sender repeats the parts
+ * of the answer that are lost.
+ */
+import { encodeFrame, FrameType } from "../../bus/stream/frame.ts";
+import { encodeErr } from "../../bus/stream/payloads.ts";
+import {
+  type BodyPiece,
+  type JobMessage,
+  type JobRequest,
+  type UploadedFile,
+  type UploadedRequest,
+} from "../../bus/job.ts";
+import { StreamSender } from "../../bus/stream/sender.ts";
+import type { WorkerFamily } from "../../bus/subjects.ts";
+import { UPLOAD_LIMITS } from "../../limits.ts";
+import type { Usage } from "../../openai/completion.ts";
+import { ApiError, type ErrorCode, internalError } from "../../openai/error.ts";
+import { publicRequestId } from "../../process/ids.ts";
+import { encodeBriefly } from "../../text/utf8.ts";
+import type {
+  MonotonicNow,
+  SteadyClock,
+  WallNow,
+} from "../../process/clock.ts";
+import { type Log, roundMs } from "../../process/log.ts";
+import { startWorkSpan, type WorkSpan } from "../../process/tracing.ts";
+import { UpstreamError } from "../../upstream/http/errors.ts";
+import type { BackendCall } from "../../upstream/pool.ts";
+import { JobBody } from "./job_body.ts";
+import { type JobReport, recordJob } from "./job_report.ts";
+import type { JobMemory, WorkerMemory } from "./memory.ts";
+
+/** What a request needs to be run, apart from itself. */
+export interface JobCall extends BackendCall {
+  /** Unix seconds, the same for every attempt at a model server. */
+  created: number;
+  files: readonly UploadedFile[];
+  /** Whose request it is; absent: nobody knows. */
+  account?: string | undefined;
+  /**
+   * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so
+   * far. If the buffer is full, returns a promise that resolves when there is space
+   * again.
+   */
+  write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
+  /**
+   * Called between two reads of a stream; if the worker is busy, resolves when to read
+   * on.
+   */
+  pause(): Promise<void> | undefined;
+}
+
+/** What a request cost, as its model server states it or as it was counted. */
+export interface JobCost {
+  /** Completion tokens, or the unit of a kind without tokens. */
+  tokens: number;
+  /** Null for a kind without tokens. */
+  usage: Usage | null;
+}
+
+/** Where the frames of an answer go: an edge, and the request that it runs there. */
+export interface FrameTarget {
+  edgeId: string;
+  requestId: string;
+}
+
+/** A job as it came from the bus. */
+export interface JobOptions extends FrameTarget {
+  message: JobMessage;
+}
+
+type Runners = ReadonlyMap<string, RunRequest<[JobMemory]>>;
+/** What all jobs of a worker have in common. */
+export interface JobEnvironment {
+  family: WorkerFamily;
+  workerId: string;
+  /** The functions that run requests, by the id of their model. */
+  runners: Pick<Runners, "get" | "has" | "keys">;
+  now: MonotonicNow;
+  wallNow: WallNow;
+  /** The clock of streams, which stands still while the process is stalled. */
+  steadyClock: Pick<SteadyClock, "now">;
+  log: Log;
+  /** Where bodies and answers are counted. */
+  memory: Pick<WorkerMemory, "openJob" | "tick">;
+}
+
+/** What a job asks of the worker that gave it a slot, and reports to it. */
+export interface JobHost {
+  /** Sends a frame to the edge of a job. */
+  sendFrame(to: FrameTarget, frame: Uint8Array): void;
+  /** If the worker is busy, resolves when streams may be read again. */
+  pause(): Promise<void> | undefined;
+  /** Runs this at once, or when the streams that pause have read what had arrived. */
+  afterPause(run: () => void): void;
+  /** The backend of a job has finished. */
+  onSlotFree(report: JobReport): void;
+  /** The edge has the whole answer or no longer needs it: the job can be forgotten. */
+  onFinished(job: Job): void;
+}
+
+/**
+ * Runs a request on the backends of its model. Rejects with an `UpstreamError`, with
+ * any error once the signal has aborted, or with an error of ours.
+ */
+export type RunRequest<More extends unknown[] = []> = (
+  request: JobRequest,
+  call: JobCall,
+  ...more: More
+) => Promise<JobCost>;
+
+/** The error for a request that the edge has checked but that is malformed here. */
+export function corruptedRequest(): ApiError {
+  return new ApiError(
+    "internal_error",
+    "The request was corrupted in transit.",
+  );
+}
+
+const CANCELLED = {
+  code: "worker_lost",
+  message: "The request was cancelled.",
+} as const;
+const MS_PER_SECOND = 1000;
+
+/**
+ * A request that was offered to this worker, from its arrival until its edge has the
+ * answer. It holds a slot until its backend has stopped.
+ */
+export class Job {
+  readonly options: JobOptions;
+  /** The worker passes control records and the state of the bus to it directly. */
+  readonly sender: StreamSender;
+  readonly #host: JobHost;
+  readonly #environment: JobEnvironment;
+  readonly #span: WorkSpan;
+  readonly #abort = new AbortController();
+  readonly #startedAtMs: number;
+  readonly #report: JobReport;
+  readonly #memory: JobMemory;
+  /** The request and its files if they come in pieces. */
+  readonly #body: JobBody | null;
+  /** Some of the pieces are still to come. */
+  #isReceiving: boolean;
+  #lastPieceAtMs: number;
+  /** Resolves when the sender can accept data again. */
+  #room: PromiseWithResolvers<void> | null = null;
+  /** A frame was sent, from which the edge knows that the job was accepted. */
+  #hasSpoken = false;
+
+  /** Throws if its parent in a trace cannot be read. */
+  constructor(
+    options: JobOptions,
+    { host, environment }: { host: JobHost; environment: JobEnvironment },
+  ) {
+    const { upload, attempt: offerNumber, traceparent, account } =
+      options.message;
+    const { workerId, family, now, memory } = environment;
+    this.options = options;
+    this.#host = host;
+    this.#environment = environment;
+    this.#memory = memory.openJob(account);
+    this.#body = upload
+      ? new JobBody(this.#memory, { isJsonOnly: family === "chat" })
+      : null;
+    this.#isReceiving = upload === true;
+    this.#startedAtMs = now();
+    this.#lastPieceAtMs = this.#startedAtMs;
+    this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
+    this.#span = startWorkSpan(`${family} job`, {
+      kind: "CONSUMER",
+      parent: traceparent,
+      attributes: {
+        "gateway.request_id": publicRequestId(options.requestId),
+        "gateway.worker_id": workerId,
+        "gateway.attempt": offerNumber,
+      },
+    });
+    const nowMs = this.#steadyMs();
+    this.sender = new StreamSender({ offerNumber, workerId, nowMs }, {
+      sendFrame: (frame) => {
+        this.#hasSpoken = true;
+        host.sendFrame(options, frame);
+      },
+      writable: () => this.#resume(),
+      finished: (outcome, reason) => {
+        if (reason !== null) this.#report.cancelReason = reason;
+        if (outcome !== "acked") this.stop(CANCELLED.code, CANCELLED.message);
+        host.onFinished(this);
+      },
+    });
+  }
+
+  /**
+   * Runs the request, or waits for its pieces. The edge is told of the acceptance at
+   * once, or by the next tick if the answer has not begun by then.
+   */
+  start({ acceptance }: { acceptance: "at once" | "by the next tick" }): void {
+    if (acceptance === "at once" || this.#isReceiving) {
+      this.sender.accept(this.#steadyMs());
+    }
+    const { request } = this.options.message;
+    if (request !== undefined) void this.#run({ request, files: [] });
+  }
+
+  /**
+   * Adds a piece, and acknowledges it if it is valid, once there is memory for it: its
+   * edge sends no more than a few that are not acknowledged.
+   */
+  onPiece(piece: BodyPiece, acknowledge: () => void): void {
+    const isOurs = this.options.message.attempt === piece.offerNumber;
+    if (!this.#isReceiving || this.#body === null || !isOurs) return;
+    this.#lastPieceAtMs = this.#environment.now();
+    const { body, room } = this.#body.add(piece);
+    if (body === "invalid") {
+      return this.stop("worker_lost", "Part of the request was corrupted.");
+    }
+    const onRoom = () => {
+      if (!this.#isReceiving) return;
+      acknowledge();
+      if (body === "more") return;
+      this.#isReceiving = false;
+      void this.#run(body.read());
+    };
+    if (room === undefined) return onRoom();
+    room.then(onRoom, (error: ApiError) => {
+      if (this.#isReceiving) this.#stopWith(error);
+    });
+  }
+
+  /**
+   * Stops the backend, or the wait for the request. The edge sends the error to the
+   * client.
+   */
+  stop(code: ErrorCode, message: string): void {
+    this.#stopWith(new ApiError(code, message));
+  }
+
+  #stopWith(error: ApiError): void {
+    this.#host.afterPause(() => this.#abort.abort(error));
+    this.#resume(); // The run may be waiting for a slow client.
+    if (!this.#isReceiving) return;
+    this.#isReceiving = false;
+    this.#fail(error);
+  }
+
+  /** Advances time: accepts the job if no frame has, and ends what takes too long. */
+  onTick(nowMs: number): void {
+    if (!this.#hasSpoken) this.sender.accept(this.#steadyMs());
+    if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
+      this.stop("deadline_exceeded", "The request took too long.");
+    }
+    const silentMs = nowMs - this.#lastPieceAtMs;
+    // The edge bounds the time of an upload: its client decides when pieces come.
+    if (this.#isReceiving && silentMs >= UPLOAD_LIMITS.totalMs) {
+      this.stop("worker_lost", "The request did not arrive in time.");
+    }
+    this.sender.onTick(this.#steadyMs());
+  }
+
+  /** Calls the backend and sends its answer. Never rejects. */
+  async #run({ request, files }: UploadedRequest): Promise<void> {
+    try {
+      if (request === null) throw corruptedRequest();
+      const { runners, wallNow } = this.#environment;
+      const run = runners.get(request.model);
+      // A request that arrived in pieces was accepted before its model was known.
+      if (run === undefined) {
+        const message = "No worker runs this model at the moment.";
+        throw new ApiError("no_worker", message);
+      }
+      this.#report.model = request.model;
+      const { usage, tokens } = await run(request, {
+        requestId: this.options.requestId,
+        created: Math.floor(wallNow() / MS_PER_SECOND),
+        files,
+        account: this.options.message.account,
+        session: this.options.message.session,
+        signal: this.#abort.signal,
+        write: (part, tokens) => this.#write(part, tokens),
+        pause: () => this.#host.pause(),
+        onBackend: (name) => this.#setBackend(name),
+        traceparent: this.#span.traceparent,
+      }, this.#memory);
+      this.#setCost(usage, tokens);
+      // Cancelled in its last moment: the edge still waits for what it cost.
+      if (this.sender.isFinished) {
+        throw new ApiError(CANCELLED.code, CANCELLED.message);
+      }
+      const { backend } = this.#report;
+      this.sender.end({ usage, backend }, tokens, this.#steadyMs());
+      this.#freeSlot();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #write(
+    part: string | Uint8Array,
+    tokens: number,
+  ): Promise<void> | undefined {
+    this.#report.completionTokens = tokens;
+    if (part.length === 0) return;
+    this.#report.firstByteMs ??= roundMs(
+      this.#environment.now() - this.#startedAtMs,
+    );
+    const bytes = typeof part === "string" ? encodeBriefly(part) : part;
+    this.sender.write(bytes, tokens, this.#steadyMs());
+    if (this.sender.isWritable || this.sender.isFinished) return;
+    this.#room ??= Promise.withResolvers();
+    return this.#room.promise;
+  }
+
+  #setBackend(name: string): void {
+    this.#report.backend = name;
+  }
+
+  #setCost(usage: Usage | null, tokens: number): void {
+    if (usage !== null) this.#report.promptTokens = usage.prompt_tokens;
+    this.#report.completionTokens = tokens;
+  }
+
+  /**
+   * Sends an error: the reason for which the job was stopped if it was, else the cause.
+   * Unless a model server is at fault, another worker may succeed.
+   */
+  #fail(cause: unknown): void {
+    const usage = cause instanceof UpstreamError ? cause.usage : null;
+    if (usage !== null) this.#setCost(usage, usage.completion_tokens);
+    const { aborted, reason } = this.#abort.signal;
+    const why: unknown = aborted ? reason : cause;
+    const error = why instanceof ApiError ? why : this.#ourFault(cause);
+    const retryable = !(error instanceof UpstreamError);
+    const { completionTokens: tokens, backend } = this.#report;
+    Object.assign(this.#report, { outcome: "failed", errorCode: error.code });
+    if (this.sender.isFinished) {
+      // A single frame that is never repeated: an edge that has cancelled no longer
+      // reads the answer, but charges for the tokens generated.
+      const { attempt: offerNumber } = this.options.message;
+      const header = { type: FrameType.ERR, sequence: 0, offerNumber, tokens };
+      const failure = { error, retryable: false, usage: null, backend };
+      const payload = encodeErr(this.#environment.workerId, failure);
+      this.#host.sendFrame(this.options, encodeFrame(header, payload));
+    } else {
+      const failure = { error, retryable, usage, backend };
+      this.sender.fail(failure, tokens, this.#steadyMs());
+    }
+    this.#freeSlot();
+  }
+
+  #ourFault(error: unknown): ApiError {
+    const requestId = publicRequestId(this.options.requestId);
+    this.#environment.log.error("job_fault", { requestId, error });
+    return internalError(error);
+  }
+
+  /** Reports how the job ended to the log, the trace and the worker. */
+  #freeSlot(): void {
+    const { log, family, now } = this.#environment;
+    const report = this.#report;
+    report.durationMs = roundMs(now() - this.#startedAtMs);
+    this.#body?.release();
+    // An answer that has just ended is not acknowledged yet: here, finished means
+    // cancelled.
+    if (this.sender.isFinished) {
+      Object.assign(report, { outcome: "cancelled", errorCode: undefined });
+    }
+    recordJob(report, { ...this.options, family, log, span: this.#span });
+    this.#host.onSlotFree(report);
+  }
+
+  #steadyMs(): number {
+    return this.#environment.steadyClock.now();
+  }
+
+  #resume(): void {
+    this.#room?.resolve();
+    this.#room = null;
+  }
+}

@@ -1,0 +1,56 @@
+/** How a job ended: for the metrics, the log and the trace. */
+import type { CancelReason } from "../../bus/stream/control.ts";
+import type { JobMessage } from "../../bus/job.ts";
+import type { WorkerFamily } from "../../bus/subjects.ts";
+import { publicRequestId } from "../../process/ids.ts";
+import type { Log } from "../../process/log.ts";
+import type { WorkSpan } from "../../process/tracing.ts";
+
+/** How a job ended, for the log and the metrics. Final once its slot is free. */
+export interface JobReport {
+  /** `cancelled`: the edge no longer needed it. */
+  outcome: "complete" | "failed" | "cancelled";
+  /** Absent when its request never arrived. */
+  model?: string;
+  /** The name of the backend that was asked last; absent: none was. */
+  backend?: string;
+  errorCode?: string | undefined;
+  cancelReason?: CancelReason;
+  promptTokens?: number;
+  completionTokens: number;
+  /** How long it took from the arrival of the job to the first bytes of its answer. */
+  firstByteMs?: number;
+  durationMs: number;
+}
+
+/** The job of a report, and where that is written. */
+export interface JobRecord {
+  readonly requestId: string;
+  readonly edgeId: string;
+  readonly message: Pick<JobMessage, "attempt">;
+  readonly family: WorkerFamily;
+  readonly log: Log;
+  readonly span: WorkSpan;
+}
+
+/** Writes a report to the log, and ends the span of the job. */
+export function recordJob(
+  report: JobReport,
+  { requestId, edgeId, message: { attempt }, family, log, span }: JobRecord,
+): void {
+  const { completionTokens, ...rest } = report;
+  const [logged, traced] = family === "chat"
+    ? ["completionTokens", "gen_ai.usage.output_tokens"]
+    : ["units", "gateway.units"];
+  if (report.outcome !== "complete" || log.isSampled(requestId)) {
+    const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
+    log.info("job", { ...ids, ...rest, [logged]: completionTokens });
+  }
+  span.end({
+    "gateway.outcome": report.outcome,
+    "gateway.backend": report.backend ?? "",
+    "gen_ai.request.model": report.model ?? "",
+    "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
+    [traced]: completionTokens,
+  }, report.errorCode);
+}
