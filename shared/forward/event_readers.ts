@@ -3,6 +3,7 @@ import { Buffer } from "node:buffer";
 import type { Usage } from "../openai/completion.ts";
 import { isJsonObject } from "../process/error_text.ts";
 import type { ForwardName } from "./endpoints.ts";
+import { LINE_END } from "./event_ends.ts";
 import { addsUp, messageUsage, responseUsage } from "./usage.ts";
 
 /** One event of a stream, as it stands among others. */
@@ -185,7 +186,7 @@ const TYPE_FIRST = ['data: {"type":', 'data:{"type":'];
 function nameOf(event: EventPlace): string {
   const { text, from } = event;
   if (text.startsWith("event:", from)) {
-    return text.slice(from + 6, text.indexOf("\n", from)).trim();
+    return text.slice(from + 6, endOfLine(text, from + 6)).trim();
   }
   const isTypeFirst = TYPE_FIRST.some((start) => text.startsWith(start, from));
   if (!isTypeFirst) return nameWithin(event);
@@ -194,17 +195,36 @@ function nameOf(event: EventPlace): string {
   return text.slice(start, text.indexOf('"', start));
 }
 
+/** The index of the end of a short line. */
+function endOfLine(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && !isLineEnd(text.charCodeAt(at))) at++;
+  return at;
+}
+
+const isLineEnd = (code: number) => code === 0x0a || code === 0x0d;
+
 /** The same where it has to be looked for: some servers sort the members by name. */
 function nameWithin(event: EventPlace): string {
-  const text = textOf(event);
-  const [, name] = /^event:(.*)$/m.exec(text) ?? [];
-  if (name !== undefined) return name.trim();
-  if (/^data: *\[DONE\]/m.test(text)) return DONE;
+  const lines = linesOf(event);
+  // Of several lines, the last one counts.
+  const name = lines.findLast((line) => line.startsWith("event:"));
+  if (name !== undefined) return name.slice(6).trim();
+  if (lines.some((line) => /^data: *\[DONE\]/.test(line))) return DONE;
   const data = dataOf(event);
   if (!isJsonObject(data)) return "";
   if (typeof data.type === "string") return data.type;
   return isJsonObject(data.error) ? "error" : "";
 }
+
+/** Whether an event, of which no blank line was seen, has all of its data. */
+export function isWholeEvent(event: EventPlace): boolean {
+  return dataOf(event) !== undefined || nameWithin(event) === DONE;
+}
+
+/** As Latin-1: in UTF-8, more than line ends would look like one to a pattern. */
+const linesOf = ({ text, from, to }: EventPlace): string[] =>
+  text.slice(from, to).split(LINE_END);
 
 function textOf({ bytes, from, to }: EventPlace): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from)
@@ -213,7 +233,7 @@ function textOf({ bytes, from, to }: EventPlace): string {
 
 /** The data of an event, or undefined if it is no JSON. */
 function dataOf(event: EventPlace): unknown {
-  const lines = textOf(event).split(/\r?\n/)
+  const lines = textOf(event).split(LINE_END)
     .filter((line) => line.startsWith("data:"))
     .map((line) => line.slice(5));
   try {

@@ -8,15 +8,18 @@ import { STREAM_LIMITS } from "../limits.ts";
 import { endOfString } from "../openai/json_body.ts";
 import type { Usage } from "../openai/completion.ts";
 import type { ForwardName } from "./endpoints.ts";
-import { EVENT_READERS, type EventReader } from "./event_readers.ts";
+import { CUT_END_BYTES_MAX, EventEnds, goesOn, mayGoOn } from "./event_ends.ts";
+import {
+  EVENT_READERS,
+  type EventPlace,
+  type EventReader,
+  isWholeEvent,
+} from "./event_readers.ts";
 import { BYTES_PER_TOKEN, TextTokens } from "../openai/tokens.ts";
 
-const LF = 0x0a;
-const CR = 0x0d;
 const QUOTE = 0x22;
 const NOTHING = new Uint8Array(0);
-/** The end of an event may be cut after so many of its bytes. */
-const BOUNDARY_BYTES_MAX = 3;
+const BLANK_LINE = "\n\n";
 
 /** An event with which a server reports that it has failed. */
 export interface FailureEvent {
@@ -46,6 +49,8 @@ export class EventTap {
   #pieceBytes = 0;
   /** The last bytes of that, among which its end may begin. */
   #tail = "";
+  /** The last event ended with the first half of a CRLF, or with a CR alone. */
+  #mayGoOn = false;
   readonly #text = new TextTokens();
 
   constructor(endpoint: ForwardName) {
@@ -81,26 +86,49 @@ export class EventTap {
   push(piece: Uint8Array): Uint8Array {
     let bytes = piece;
     let text = latin1(piece);
+    let from = this.#mayGoOn && goesOn(piece) ? 1 : 0;
+    if (piece.length > 0) this.#mayGoOn = false;
     if (this.#pieceBytes > 0) {
-      if (endOfEvent(this.#tail + text, 0) < 0) {
+      if (new EventEnds(this.#tail + text).after(0) < 0) {
         this.#keep(piece, text);
         return NOTHING;
       }
-      bytes = Buffer.concat([...this.#pieces, piece]);
+      bytes = this.#taken(piece);
       text = latin1(bytes);
-      this.#pieces = [];
-      this.#pieceBytes = 0;
-      this.#tail = "";
     }
-    let from = 0;
-    for (let to = endOfEvent(text, 0); to >= 0; to = endOfEvent(text, from)) {
+    const ends = new EventEnds(text);
+    for (let to = ends.after(from); to >= 0; to = ends.after(from)) {
       this.#reader(this, { text, bytes, from, to });
       if (this.failure !== null) return bytes.subarray(0, from);
       from = to;
     }
-    if (from === bytes.length) return bytes;
+    if (from === bytes.length) {
+      this.#mayGoOn = mayGoOn(bytes);
+      return bytes;
+    }
     this.#keep(bytes.subarray(from), text.slice(from));
     return bytes.subarray(0, from);
+  }
+
+  /**
+   * Takes the end of the stream, and returns what is left of it: an event that lacks
+   * nothing but its blank line, or whatever follows the end of the answer.
+   */
+  end(): Uint8Array {
+    if (this.#pieceBytes === 0) return NOTHING;
+    const bytes = this.#taken(NOTHING);
+    const rest: EventPlace = {
+      text: latin1(bytes),
+      bytes,
+      from: 0,
+      to: bytes.length,
+    };
+    if (!isWholeEvent(rest)) return this.isFinished ? bytes : NOTHING;
+    this.#reader(this, rest);
+    const { failure } = this;
+    if (failure === null) return bytes;
+    this.failure = { ...failure, text: `${failure.text}${BLANK_LINE}` };
+    return NOTHING;
   }
 
   /** Counts the string that begins at the first quote after `at`, if one is there. */
@@ -113,11 +141,20 @@ export class EventTap {
     this.#text.add(bytes / BYTES_PER_TOKEN);
   }
 
+  /** What was kept, and what follows it. */
+  #taken(piece: Uint8Array): Uint8Array {
+    const bytes = Buffer.concat([...this.#pieces, piece]);
+    this.#pieces = [];
+    this.#pieceBytes = 0;
+    this.#tail = "";
+    return bytes;
+  }
+
   #keep(bytes: Uint8Array, text: string): void {
     // A copy, since the next read takes the buffer.
     this.#pieces.push(new Uint8Array(bytes));
     this.#pieceBytes += bytes.length;
-    this.#tail = (this.#tail + text).slice(-BOUNDARY_BYTES_MAX);
+    this.#tail = (this.#tail + text).slice(-CUT_END_BYTES_MAX);
     if (this.#pieceBytes > STREAM_LIMITS.lineBytesMax) {
       throw new RangeError("An event is too long");
     }
@@ -127,18 +164,4 @@ export class EventTap {
 function latin1(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
     .toString("latin1");
-}
-
-/** The index after the blank line that ends the event at `from`, or -1. */
-function endOfEvent(text: string, from: number): number {
-  for (
-    let lf = text.indexOf("\n", from);
-    lf >= 0;
-    lf = text.indexOf("\n", lf + 1)
-  ) {
-    const next = text.charCodeAt(lf + 1);
-    if (next === LF) return lf + 2;
-    if (next === CR && text.charCodeAt(lf + 2) === LF) return lf + 3;
-  }
-  return -1;
 }

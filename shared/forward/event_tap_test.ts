@@ -15,8 +15,11 @@ const delta = (type: string, name: string, text: string) =>
     delta: { type, [name]: text },
   });
 
+/** The ends of a line and of a blank one. */
+const ENDED = /(\r\n|\n|\r)(\r\n|\n|\r)$/;
+
 Deno.test("any events pass to the byte, however they are cut, and never half of one", () => {
-  const ends = ["\n\n", "\r\n\r\n", "\n\r\n"];
+  const lineEnds = ["\n", "\r\n", "\r"];
   const lines = [
     "event: message_start",
     'data: {"type":"message_start","message":{"usage":{"input_tokens":1}}}',
@@ -39,7 +42,10 @@ Deno.test("any events pass to the byte, however they are cut, and never half of 
     for (let round = 0; round < 400; round++) {
       const events = Array.from({ length: below(8) }, () => {
         const body = Array.from({ length: 1 + below(3) }, () => pick(lines));
-        return body.join(pick(["\n", "\r\n"])) + pick(ends);
+        const end = pick(lineEnds);
+        // A CR and an LF would be one line end.
+        const blank = end === "\r" ? end : pick(lineEnds);
+        return body.map((line) => line + end).join("") + blank;
       });
       const whole = encoder.encode(events.join("") + pick(["", "data: cut"]));
       const tap = new EventTap(pick(names));
@@ -52,15 +58,100 @@ Deno.test("any events pass to the byte, however they are cut, and never half of 
         buffer.fill(0);
         at += length;
         const text = Buffer.concat(passed).toString();
-        assert.ok(text === "" || /\n\r?\n$/.test(text), "half an event");
+        assert.ok(text === "" || ENDED.test(text), "half an event");
       }
       const bytes = Buffer.concat(passed);
+      const cut = whole.length - bytes.length;
       assert.deepEqual(bytes, Buffer.from(whole.subarray(0, bytes.length)));
-      assert.equal(bytes.length + tap.pendingBytes, whole.length);
+      assert.equal(tap.pendingBytes, cut);
+      assert.ok(cut === 0 || cut === "data: cut".length, `${cut} bytes`);
       rounds += 1;
     }
   }
   assert.ok(rounds >= 400);
+});
+
+Deno.test("EventTap understands streams with any line ends, wherever they are cut", () => {
+  const usage = { input_tokens: 2, output_tokens: 3 };
+  const streams: { endpoint: ForwardName; text: string }[] = [
+    {
+      endpoint: "messages",
+      text: data({ type: "message_start", message: { usage } }) +
+        delta("text_delta", "text", "Hello") +
+        `event: message_delta\n${data({ usage })}` +
+        "event: message_stop\ndata: {}\n\n",
+    },
+    {
+      endpoint: "responses",
+      text: "event: response.output_text.delta\ndata: {\ndata: " +
+        '"delta":"Hello"}\n\nevent: response.completed\n' +
+        data({ response: { usage } }),
+    },
+    {
+      endpoint: "completions",
+      text: data({ choices: [{ text: "Hello" }] }) +
+        data({ choices: [], usage }) + "data: [DONE]\n\n",
+    },
+  ];
+  for (const { endpoint, text } of streams) {
+    for (const end of ["\n", "\r\n", "\r"]) {
+      const bytes = encoder.encode(text.replaceAll("\n", end));
+      for (let at = 0; at < bytes.length; at++) {
+        const tap = new EventTap(endpoint);
+        const pieces = [bytes.slice(0, at), bytes.slice(at)];
+        const passed = pieces.map((piece) => Buffer.from(tap.push(piece)));
+        assert.deepEqual(Buffer.concat(passed), Buffer.from(bytes));
+        assert.ok(tap.isFinished, `${endpoint} ${JSON.stringify(end)} ${at}`);
+        const counts = [tap.usage?.total_tokens, tap.hasText];
+        assert.deepEqual(counts, [5, true], `${endpoint} ${at}`);
+      }
+    }
+  }
+});
+
+Deno.test("EventTap takes a last event without its blank line, unless it is cut", () => {
+  const usage = { input_tokens: 2, output_tokens: 3 };
+  const cases: { endpoint: ForwardName; begin: string; last: string }[] = [
+    {
+      endpoint: "completions",
+      begin: data({ choices: [{ text: "a" }] }),
+      last: "data: [DONE]",
+    },
+    {
+      endpoint: "messages",
+      begin: delta("text_delta", "text", "a"),
+      last: 'event: message_stop\r\ndata: {"type":"message_stop"}\r\n',
+    },
+    {
+      endpoint: "responses",
+      begin: data({ type: "response.output_text.delta", delta: "a" }),
+      last: data({ type: "response.completed", response: { usage } }).trim(),
+    },
+  ];
+  for (const { endpoint, begin, last } of cases) {
+    for (const length of [last.length, last.trim().length - 1]) {
+      const tap = new EventTap(endpoint);
+      const sent = encoder.encode(last.slice(0, length));
+      tap.push(encoder.encode(begin));
+      assert.equal(tap.push(sent).length, 0);
+      const isWhole = length === last.length;
+      assert.equal(tap.end().length, isWhole ? length : 0, last);
+      assert.equal(tap.isFinished, isWhole, last);
+    }
+  }
+  const failing = new EventTap("messages");
+  failing.push(encoder.encode('event: error\ndata: {"error":{}}'));
+  assert.equal(failing.end().length, 0);
+  assert.equal(failing.failure?.text, 'event: error\ndata: {"error":{}}\n\n');
+});
+
+Deno.test("EventTap is told nothing by line ends that only look like some", () => {
+  const tap = new EventTap("messages");
+  const text = "a\u2028event: error\u2028b\u0085event: message_stop";
+  tap.push(encoder.encode(
+    `id: 1\ndata: {"x":"${text}","type":"content_block_start"}\n\n`,
+  ));
+  assert.ok(tap.hasBegun && !tap.isFinished && tap.failure === null);
 });
 
 Deno.test("EventTap counts a token for each piece of text, and more for long ones", () => {

@@ -6,6 +6,7 @@
 import { Buffer } from "node:buffer";
 import type { Usage } from "../openai/completion.ts";
 import type { ForwardName } from "./endpoints.ts";
+import { BLANK_LINE, LINE_END } from "./event_ends.ts";
 import { EventTap, type FailureEvent } from "./event_tap.ts";
 import { membersOf } from "./members.ts";
 
@@ -45,7 +46,7 @@ export function readEventsForWhole(
  * that came before it are put in.
  */
 function responseIn(body: Buffer): Buffer | null {
-  const events = body.toString("latin1").split(/\r?\n\r?\n/);
+  const events = body.toString("latin1").split(BLANK_LINE);
   const last = events.findLast((event) => ENDING.test(event)) ?? "";
   const response = memberIn(dataOf(last), "response");
   if (response?.startsWith("{") !== true) return null;
@@ -57,7 +58,7 @@ function responseIn(body: Buffer): Buffer | null {
 
 /** The data of an event. */
 const dataOf = (event: string): string =>
-  event.split(/\r?\n/)
+  event.split(LINE_END)
     .filter((line) => line.startsWith("data:"))
     .map((line) => line.slice("data:".length))
     .join("\n");

@@ -103,6 +103,17 @@ class EventStream {
       }
       armNext(this.#response, tap);
     }
+    await this.#end();
+  }
+
+  /** Passes on what is left, if it belongs to a complete answer. */
+  async #end(): Promise<void> {
+    const { server } = this.#attempt;
+    const tap = this.#tap;
+    const hadBegun = tap.hasBegun;
+    const rest = tap.end();
+    if (tap.failure !== null) throw failureWithEvent(tap.failure, server);
+    if (tap.isFinished && rest.length > 0) await this.#pass(rest, hadBegun);
   }
 
   #push(piece: Uint8Array): Uint8Array {

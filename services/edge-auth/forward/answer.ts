@@ -4,13 +4,11 @@ import {
   AnswerHeadReader,
 } from "@gateway/shared/forward/answer_head";
 import type { ForwardName } from "@gateway/shared/forward/endpoints";
+import { endsEvent } from "@gateway/shared/forward/event_ends";
 import { errorEvent, signOfLife } from "@gateway/shared/forward/envelope";
 import { ApiError } from "@gateway/shared/openai/error";
 import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
-
-const LINE_END = 0x0a;
-const CARRIAGE_RETURN = 0x0d;
 
 /** What an answer is to. */
 export interface ForwardedRequest {
@@ -94,13 +92,7 @@ export class ForwardAnswer extends StreamedAnswer {
   }
 
   #send(bytes: Uint8Array, sequence: number): void {
-    const last = bytes.at(-1);
-    if (last !== undefined) {
-      const before = bytes.at(-2);
-      const isBlank = before === LINE_END ||
-        (before === CARRIAGE_RETURN && bytes.at(-3) === LINE_END);
-      this.#hasEndedEvent = last === LINE_END && isBlank;
-    }
+    if (bytes.length > 0) this.#hasEndedEvent = endsEvent(bytes);
     this.write(bytes, sequence);
   }
 }
