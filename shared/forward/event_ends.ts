@@ -44,6 +44,14 @@ export function endsEvent(bytes: Uint8Array): boolean {
   return before === LF || before === CR;
 }
 
+/** What an event lacks that has all of its lines, but no blank one. */
+export function missingEnd(bytes: Uint8Array): string {
+  const last = bytes.at(-1);
+  // After a CR, an LF would only end the same line.
+  if (last === CR) return "\r";
+  return last === LF ? "\n" : "\n\n";
+}
+
 /** Whether a line may still be ended by the first byte of what follows. */
 export const mayGoOn = (bytes: Uint8Array): boolean => bytes.at(-1) === CR;
 

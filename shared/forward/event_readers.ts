@@ -130,9 +130,13 @@ function readResponsesEvent(notes: EventNotes, event: EventPlace): void {
   if (name !== "response.completed" && name !== "response.incomplete") return;
   notes.isFinished = true;
   const data = dataOf(event);
-  const response = isJsonObject(data) ? data.response : undefined;
+  if (!isJsonObject(data)) return;
+  // A few servers have its members in the event itself.
+  const { response = data } = data;
   noteCounts(notes, isJsonObject(response) ? response.usage : null);
 }
+
+const FINISH_REASON = /^"finish_reason": *"[^"]/;
 
 /** OpenAI's older form: `data: {…,"choices":[{"text":"Hello",…}]}`. */
 function readCompletionsEvent(notes: EventNotes, event: EventPlace): void {
@@ -158,7 +162,9 @@ function readCompletionsEvent(notes: EventNotes, event: EventPlace): void {
     notes.hasBegun = true;
     notes.countText(text, piece + 7);
   }
-  if (has('"finish_reason":"') >= 0 || has('"finish_reason": "') >= 0) {
+  const finish = has('"finish_reason":');
+  // Some servers have an empty one in all events but the last.
+  if (finish >= 0 && FINISH_REASON.test(text.slice(finish, to))) {
     notes.isFinished = true;
   }
   if (has('"usage":{') < 0 && has('"usage": {') < 0) return;

@@ -8,7 +8,13 @@ import { STREAM_LIMITS } from "../limits.ts";
 import { endOfString } from "../openai/json_body.ts";
 import type { Usage } from "../openai/completion.ts";
 import type { ForwardName } from "./endpoints.ts";
-import { CUT_END_BYTES_MAX, EventEnds, goesOn, mayGoOn } from "./event_ends.ts";
+import {
+  CUT_END_BYTES_MAX,
+  EventEnds,
+  goesOn,
+  mayGoOn,
+  missingEnd,
+} from "./event_ends.ts";
 import {
   EVENT_READERS,
   type EventPlace,
@@ -19,7 +25,6 @@ import { BYTES_PER_TOKEN, TextTokens } from "../openai/tokens.ts";
 
 const QUOTE = 0x22;
 const NOTHING = new Uint8Array(0);
-const BLANK_LINE = "\n\n";
 
 /** An event with which a server reports that it has failed. */
 export interface FailureEvent {
@@ -112,7 +117,8 @@ export class EventTap {
 
   /**
    * Takes the end of the stream, and returns what is left of it: an event that lacks
-   * nothing but its blank line, or whatever follows the end of the answer.
+   * nothing but its blank line, with one, since clients take it for broken off without;
+   * or whatever follows the end of the answer.
    */
   end(): Uint8Array {
     if (this.#pieceBytes === 0) return NOTHING;
@@ -126,8 +132,9 @@ export class EventTap {
     if (!isWholeEvent(rest)) return this.isFinished ? bytes : NOTHING;
     this.#reader(this, rest);
     const { failure } = this;
-    if (failure === null) return bytes;
-    this.failure = { ...failure, text: `${failure.text}${BLANK_LINE}` };
+    const missing = missingEnd(bytes);
+    if (failure === null) return Buffer.concat([bytes, Buffer.from(missing)]);
+    this.failure = { ...failure, text: failure.text + missing };
     return NOTHING;
   }
 

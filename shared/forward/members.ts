@@ -136,6 +136,7 @@ const closed = (text: string, at: number) => at < text.length ? at + 1 : -1;
 
 /** The index after the object or array at `from`, or -1 if it breaks off. */
 function endOfContainer(text: string, from: number): number {
+  const numbers = new Numbers(text);
   let depth = 0;
   for (let at = from; at < text.length; at++) {
     switch (text.charCodeAt(at)) {
@@ -149,9 +150,7 @@ function endOfContainer(text: string, from: number): number {
         depth++;
         // A vector: nothing in it needs a look, and it may have 20,000 characters.
         if (isDigit(text.charCodeAt(afterSpace(text, at + 1)))) {
-          const end = endOfNumbers(text, at + 1);
-          if (end < 0) return -1;
-          at = end - 1;
+          at = numbers.endFrom(at + 1) - 1;
         }
         break;
       case CLOSING_BRACE:
@@ -166,15 +165,43 @@ function endOfContainer(text: string, from: number): number {
 const isDigit = (code: number) =>
   code === MINUS || (code >= ZERO && code <= NINE);
 
-/**
- * The index of what ends a list of numbers: its bracket or, if it has other values,
- * the first of them. -1 if it breaks off.
- */
-function endOfNumbers(text: string, from: number): number {
-  const end = text.indexOf("]", from);
-  if (end < 0) return -1;
-  const other = /["[{]/g;
-  other.lastIndex = from;
-  const found = other.exec(text.slice(0, end));
-  return found === null ? end : found.index;
+/** Ends of lists of numbers in a text, from its beginning on. */
+class Numbers {
+  readonly #close: NextOf;
+  readonly #others: readonly NextOf[];
+
+  constructor(text: string) {
+    this.#close = new NextOf(text, "]");
+    this.#others = ['"', "[", "{"].map((what) => new NextOf(text, what));
+  }
+
+  /**
+   * The index of what ends the list that begins before `from`: its bracket or, if it
+   * has other values, the first of them. The length of the text if it breaks off.
+   */
+  endFrom(from: number): number {
+    const others = this.#others.map((other) => other.from(from));
+    return Math.min(this.#close.from(from), ...others);
+  }
+}
+
+/** Where a character stands: each place is searched once, natively. */
+class NextOf {
+  readonly #text: string;
+  readonly #what: string;
+  #at = -1;
+
+  constructor(text: string, what: string) {
+    this.#text = text;
+    this.#what = what;
+  }
+
+  /** The first index from `from` on, which only grows; else the length of the text. */
+  from(from: number): number {
+    if (this.#at < from) {
+      const at = this.#text.indexOf(this.#what, from);
+      this.#at = at < 0 ? this.#text.length : at;
+    }
+    return this.#at;
+  }
 }

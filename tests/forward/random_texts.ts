@@ -110,16 +110,24 @@ export class RandomTexts {
   /**
    * A stream with these events, each of lines that end with `\n`, in this order: with
    * others among them, and with its own line ends. `longest` bounds one of the others.
+   * Some servers leave out the last blank line, which is then `missing`.
    */
-  stream(events: readonly string[], longest = 0): Buffer {
+  stream(
+    events: readonly string[],
+    longest = 0,
+  ): { sent: Buffer; missing: string } {
     const long = longest === 0
       ? []
       : [`event: x.long\ndata: ${"é".repeat(longest / 2)}`];
     const all = events.flatMap((event) => [...this.#strays(), event]);
     all.splice(this.below(events.length), 0, ...long);
-    // Some servers leave out the last blank line.
-    const text = all.join("\n\n") + this.pick(["\n\n", "\n\n", "\n", ""]);
-    return Buffer.from(text.replaceAll("\n", this.pick(LINE_ENDS)));
+    const end = this.pick(LINE_ENDS);
+    const own = this.pick(["\n\n", "\n\n", "\n", ""]);
+    const text = (all.join("\n\n") + own).replaceAll("\n", end);
+    // Of a CRLF, the last half is enough.
+    const last = end.slice(-1);
+    const missing = { "\n\n": "", "\n": last, "": "\n\n" }[own];
+    return { sent: Buffer.from(text), missing: missing ?? "" };
   }
 
   /** The same bytes in pieces, which may end within a character or a line end. */

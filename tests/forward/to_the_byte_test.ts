@@ -100,6 +100,9 @@ const KINDS: readonly Kind[] = [
   },
 ];
 
+const wholeOf = ({ answer }: Kind, texts: RandomTexts): string =>
+  texts.space() + texts.object(answer) + texts.space();
+
 /** One request, its answer, and what both must be on the other side. */
 class Case {
   readonly path: string;
@@ -107,15 +110,14 @@ class Case {
   readonly body: string;
   /** What the server must get. */
   readonly forwarded: string;
-  /** What the server sends and the client must get. */
+  /** What the client must get: what the server sends, and the end of a last event. */
   readonly answer: Buffer;
   readonly steps: Step[];
 
   constructor(readonly seed: number) {
     const texts = new RandomTexts(seed);
     const kind = texts.pick(KINDS);
-    const { events = [] } = kind;
-    const isStream = events.length > 0 && texts.below(3) > 0;
+    const isStream = kind.events !== undefined && texts.below(3) > 0;
     const members = [
       `${texts.pick(['"model"', '"mod\\u0065l"'])}:${texts.space()}<model>`,
       ...kind.members,
@@ -127,13 +129,14 @@ class Case {
     this.body = text.replace("<model>", texts.pick(kind.models));
     this.forwarded = text.replace("<model>", JSON.stringify(THEIRS));
     const isLong = seed % LONG_EVENT_EVERY === 0;
-    this.answer = isStream
-      ? texts.stream(events, isLong ? LONG_EVENT_BYTES : 0)
-      : Buffer.from(texts.space() + texts.object(kind.answer) + texts.space());
+    const { sent, missing } = isStream
+      ? texts.stream(kind.events ?? [], isLong ? LONG_EVENT_BYTES : 0)
+      : { sent: Buffer.from(wholeOf(kind, texts)), missing: "" };
+    this.answer = Buffer.concat([sent, Buffer.from(missing)]);
     const type = isStream ? "text/event-stream" : "application/json";
     this.steps = [
       streamHead({ headers: { "content-type": type } }),
-      ...texts.pieces(this.answer).map(chunk),
+      ...texts.pieces(sent).map(chunk),
       lastChunk,
     ];
   }

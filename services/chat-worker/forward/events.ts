@@ -2,6 +2,7 @@
 import { Buffer } from "node:buffer";
 import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
 import { EventTap, type FailureEvent } from "@gateway/shared/forward/event_tap";
+import type { ForwardRequest } from "@gateway/shared/forward/request";
 import { answerHeaders } from "@gateway/shared/forward/passed_headers";
 import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
 import { frameError } from "@gateway/shared/upstream/error_response";
@@ -45,17 +46,30 @@ export async function passEvents(
     if (!tap.isFinished || !isCut(error)) throw error;
   }
   if (!tap.isFinished) throw truncatedAnswer("No end of the answer");
-  const { usage } = tap;
   if (tap.isRepaired) attempt.progress.onOddity("usage_repaired", 1);
-  const isStated = usage !== null &&
-    (usage.completion_tokens > 0 || !tap.hasText);
-  if (isStated) return usage;
-  // Some servers state what they have read, and not what they have written.
+  return chargedUsage(tap, request);
+}
+
+/**
+ * What the server states. What it does not is estimated: some servers say nothing of
+ * what they have written, others that they have read nothing.
+ */
+function chargedUsage(
+  { usage, hasText, estimatedTokens }: EventTap,
+  request: ForwardRequest,
+): Usage {
+  const { prompt_tokens_details: cached, completion_tokens_details: reasoned } =
+    usage ?? {};
   const prompt = usage?.prompt_tokens || request.promptTokens;
-  const details = usage?.prompt_tokens_details;
+  const isStated = usage !== null &&
+    (usage.completion_tokens > 0 || !hasText);
   return {
-    ...usageOfTokens(prompt, tap.estimatedTokens),
-    ...details && { prompt_tokens_details: details },
+    ...usageOfTokens(
+      prompt,
+      isStated ? usage.completion_tokens : estimatedTokens,
+    ),
+    ...cached && { prompt_tokens_details: cached },
+    ...isStated && reasoned && { completion_tokens_details: reasoned },
   };
 }
 

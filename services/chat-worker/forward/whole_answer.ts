@@ -84,7 +84,7 @@ export async function readAnswer(
       headers: { ...answerHeaders(fields), ...dropHeaders(attempt) },
     }),
     body,
-    usage: answer.usage ?? estimatedUsage(request, body.length),
+    usage: chargedUsage(answer.usage, request, body.length),
   };
 }
 
@@ -146,15 +146,27 @@ async function readWhole(
   }
 }
 
-/** The usage for a server that states none: one token for every four bytes. */
-function estimatedUsage(
+/**
+ * What the server states, or one token for every four bytes. Some servers say that they
+ * have read nothing.
+ */
+function chargedUsage(
+  stated: Usage | null,
   { forward, promptTokens: prompt }: ForwardRequest,
   bytes: number,
 ): Usage {
+  if (stated !== null && (stated.prompt_tokens > 0 || costsNothing(stated))) {
+    return stated;
+  }
   const isInput = forward === "embeddings" || forward === "rerank";
   if (isInput) return usageOfTokens(prompt, 0);
-  return usageOfTokens(prompt, Math.ceil(bytes / BYTES_PER_TOKEN));
+  const written = stated?.completion_tokens ??
+    Math.ceil(bytes / BYTES_PER_TOKEN);
+  return { ...stated, ...usageOfTokens(prompt, written) };
 }
+
+/** So it was stated of what only counts tokens. */
+const costsNothing = ({ total_tokens: total }: Usage) => total === 0;
 
 /** Sends an answer to its edge, as fast as the client takes it. */
 export async function passOn(
