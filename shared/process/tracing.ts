@@ -9,6 +9,9 @@ import * as otel from "@opentelemetry/api";
 /** What a span says about its work: never a key, a prompt or an answer. */
 export type Attributes = Readonly<Record<string, string | number>>;
 
+/** Makes attributes, and is called only if the span is recorded. */
+export type DescribeWork = () => Attributes;
+
 /** A piece of work in a trace, or nothing if traces are not recorded. */
 export interface WorkSpan {
   /**
@@ -18,7 +21,7 @@ export interface WorkSpan {
   /** Runs work whose spans become children of this one. */
   run<T>(work: () => T): T;
   /** Ends the span. With an `errorCode` the work has failed. */
-  end(attributes: Attributes, errorCode?: string): void;
+  end(describe: DescribeWork, errorCode?: string): void;
 }
 
 /** What {@link startWorkSpan} takes besides the span's name. */
@@ -29,7 +32,7 @@ export interface WorkSpanOptions {
    * W3C trace context of the cause. A span that is already active takes precedence.
    */
   parent: string | undefined;
-  attributes: Attributes;
+  describe: DescribeWork;
 }
 
 const TRACER = otel.trace.getTracer("gateway");
@@ -52,7 +55,7 @@ const TRACEPARENT =
  */
 export function startWorkSpan(
   name: string,
-  { kind, parent, attributes }: WorkSpanOptions,
+  { kind, parent, describe }: WorkSpanOptions,
 ): WorkSpan {
   if (!IS_RECORDED) {
     const isTrace = parent !== undefined && TRACEPARENT.test(parent);
@@ -61,16 +64,19 @@ export function startWorkSpan(
   const cause = otel.trace.getActiveSpan() === undefined
     ? otel.propagation.extract(otel.ROOT_CONTEXT, { traceparent: parent })
     : otel.context.active();
-  const options = { kind: otel.SpanKind[kind], attributes };
-  const span = TRACER.startSpan(name, options, cause);
+  const span = TRACER.startSpan(
+    name,
+    { kind: otel.SpanKind[kind], attributes: describe() },
+    cause,
+  );
   const context = otel.trace.setSpan(otel.context.active(), span);
   const carrier: { traceparent?: string } = {};
   otel.propagation.inject(context, carrier);
   return {
     traceparent: carrier.traceparent,
     run: (work) => otel.context.with(context, work),
-    end(attributes, errorCode): void {
-      span.setAttributes(attributes);
+    end(describe, errorCode): void {
+      span.setAttributes(describe());
       if (errorCode !== undefined) {
         span.setStatus({ code: otel.SpanStatusCode.ERROR, message: errorCode });
       }

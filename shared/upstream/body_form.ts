@@ -34,12 +34,12 @@ const TELLING_BYTES = 16;
 /** So many show text: samples of sound have bytes among them that no text has. */
 const TEXT_BYTES = 64;
 const OPENING_BRACE = 0x7b;
+const CLOSING_BRACE = 0x7d;
+const QUOTE = 0x22;
 const LESS_THAN = 0x3c;
-const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf] as const;
 const EVENT = /^(data|event|id|retry)?:/;
 const PAGE = /^<(!doctype html|html|head|body)/i;
-/** After the brace of an object; its end, if no more has come. */
-const AFTER_BRACE = /^\s*(["}]|$)/;
 const PAGE_TYPE = "text/html";
 const LABELS: { readonly [contentType: string]: BodyForm } = {
   "text/event-stream": "events",
@@ -90,14 +90,14 @@ function shownBy(
   contentType: string,
 ): BodyForm | null {
   if (bytes === null) return null;
-  const isMarked = BYTE_ORDER_MARK.every((byte, i) => bytes[i] === byte);
-  let at = isMarked ? BYTE_ORDER_MARK.length : 0;
-  while (isSpace(bytes[at])) at++;
-  const start = bytes.subarray(at, at + TELLING_BYTES);
-  const text = String.fromCharCode(...start);
+  const at = afterSpace(bytes, isMarked(bytes) ? BYTE_ORDER_MARK.length : 0);
   if (bytes[at] === OPENING_BRACE) {
-    return AFTER_BRACE.test(text.slice(1)) && isText(bytes) ? "json" : null;
+    const next = bytes[afterSpace(bytes, at + 1)];
+    const isObject = next === undefined || next === QUOTE ||
+      next === CLOSING_BRACE;
+    return isObject && isText(bytes) ? "json" : null;
   }
+  const text = String.fromCharCode(...bytes.subarray(at, at + TELLING_BYTES));
   if (bytes[at] === LESS_THAN) {
     // Other texts and pictures begin like this, too.
     return contentType === PAGE_TYPE || PAGE.test(text) ? "page" : null;
@@ -111,9 +111,25 @@ const mayBeText = (bytes: Uint8Array) =>
 
 /** Whether the first bytes may be those of a text in UTF-8. */
 export function isText(bytes: Uint8Array): boolean {
-  return bytes.subarray(0, TEXT_BYTES).every((byte) =>
-    (byte >= 0x20 || isSpace(byte)) && byte < 0xf5
-  );
+  const end = Math.min(bytes.length, TEXT_BYTES);
+  for (let at = 0; at < end; at++) {
+    const byte = bytes[at] ?? 0;
+    const isOfText = (byte >= 0x20 || isSpace(byte)) && byte < 0xf5;
+    if (!isOfText) return false;
+  }
+  return true;
+}
+
+function isMarked(bytes: Uint8Array): boolean {
+  const [first, second, third] = BYTE_ORDER_MARK;
+  return bytes[0] === first && bytes[1] === second && bytes[2] === third;
+}
+
+/** The index of the first byte from this one on that is no space. */
+function afterSpace(bytes: Uint8Array, from: number): number {
+  let at = from;
+  while (isSpace(bytes[at])) at++;
+  return at;
 }
 
 /** Whether JSON allows a byte between its values: space, tab, CR or LF. */

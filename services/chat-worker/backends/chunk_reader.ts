@@ -23,6 +23,7 @@ import {
   frameError,
   type Redact,
 } from "@gateway/shared/upstream/error_response";
+import type { Oddity } from "@gateway/shared/upstream/oddities";
 import {
   isJsonObject,
   type JsonObject,
@@ -257,16 +258,15 @@ export class ChunkReader {
 
   /** Reports what was undone or skipped. Must be called once, after the last chunk. */
   reportOddities(): void {
-    const counts = [
-      ["event_skipped", this.skipped],
-      ["arguments_repaired", this.repairs],
-      ["finish_replaced", this.#finishesReplaced],
-      ["usage_refused", this.#usagesRefused],
-      ["usage_repaired", this.#usagesRepaired],
-    ] as const;
-    for (const [oddity, count] of counts) {
-      if (count > 0) this.#answer.progress.onOddity(oddity, count);
-    }
+    this.#report("event_skipped", this.skipped);
+    this.#report("arguments_repaired", this.repairs);
+    this.#report("finish_replaced", this.#finishesReplaced);
+    this.#report("usage_refused", this.#usagesRefused);
+    this.#report("usage_repaired", this.#usagesRepaired);
+  }
+
+  #report(oddity: Oddity, count: number): void {
+    if (count > 0) this.#answer.progress.onOddity(oddity, count);
   }
 
   #finish(choice: Choice): void {

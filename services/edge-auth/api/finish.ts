@@ -4,7 +4,7 @@ import { publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { sendError } from "../http/responses.ts";
-import type { AuthenticatedCall, Call } from "../requests/call.ts";
+import type { Call, IdentifiedCall } from "../requests/call.ts";
 import type { AppDependencies } from "./dependencies.ts";
 import { shownPath } from "./not_found.ts";
 
@@ -33,7 +33,7 @@ export function sendFailure(
 
 /** Counts a request and logs it. For one that has run, its run does that. */
 export function finish(
-  call: Call | AuthenticatedCall,
+  call: Call | IdentifiedCall,
   failure: Refusal | null,
   deps: Pick<AppDependencies, "failedRequests" | "now" | "log" | "refusals">,
 ): void {

@@ -84,22 +84,18 @@ export function serveRoutes(
 /** Identifies the caller, then has the request handled. */
 async function handle(
   call: Call,
-  { route, routes }: Way,
+  way: Way,
   deps: AppDependencies,
 ): Promise<void> {
-  let authenticated: AuthenticatedCall | null = null;
+  const { route } = way;
+  let principal: Principal | null = null;
   let end: CallEnd;
   try {
     if (isPublic(call, route)) end = answerPublic(call, route);
     else {
-      const principal = await identify(call, deps);
-      authenticated = { ...call, principal, endsByMs: Infinity };
-      const endsByMs = await endByHeader(authenticated, deps);
-      end = await answer(
-        { ...authenticated, endsByMs },
-        { route, routes },
-        deps,
-      );
+      principal = await identify(call, deps);
+      const endsByMs = await endByHeader(call, principal, deps);
+      end = await answer({ ...call, principal, endsByMs }, way, deps);
     }
   } catch (error) {
     end = refused(error);
@@ -108,7 +104,7 @@ async function handle(
   const failure = end.type === "refused"
     ? { model: end.model, error: sendFailure(call, end.error, deps) }
     : null;
-  finish(authenticated ?? call, failure, deps);
+  finish(principal === null ? call : { ...call, principal }, failure, deps);
 }
 
 /** Whether it needs no key. */

@@ -231,12 +231,15 @@ async function answer(
   const span = startWorkSpan(head.method, {
     kind: "SERVER",
     parent: head.headers.traceparent?.toString(),
-    attributes: { "http.request.method": head.method, "url.path": head.path },
+    describe: () => ({
+      "http.request.method": head.method,
+      "url.path": head.path,
+    }),
   });
   onClose.push(() => {
     const { statusCode: status } = response;
     const errorCode = status >= 500 ? String(status) : undefined;
-    span.end({ "http.response.status_code": status }, errorCode);
+    span.end(() => ({ "http.response.status_code": status }), errorCode);
   });
   try {
     const exchange = { ...head, response, onClose, openBody };

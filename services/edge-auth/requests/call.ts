@@ -19,8 +19,12 @@ export interface Call {
 }
 
 /** A request whose key is known. Whether that may be used is decided later. */
-export interface AuthenticatedCall extends Call {
+export interface IdentifiedCall extends Call {
   readonly principal: Principal;
+}
+
+/** An identified request whose time is known: what handlers get. */
+export interface AuthenticatedCall extends IdentifiedCall {
   /** When its client wants it to end at the latest, on that clock; else `Infinity`. */
   readonly endsByMs: number;
 }

@@ -3,7 +3,10 @@ import { type ModelKind, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { type Log, roundMs } from "@gateway/shared/process/log";
-import { startWorkSpan } from "@gateway/shared/process/tracing";
+import {
+  type Attributes,
+  startWorkSpan,
+} from "@gateway/shared/process/tracing";
 import type {
   AnswerSink,
   RunJob,
@@ -62,11 +65,11 @@ export function startTracedRun(
   const span = startWorkSpan(kind, {
     kind: "PRODUCER",
     parent: headers.traceparent?.toString(),
-    attributes: {
+    describe: () => ({
       "gateway.request_id": publicRequestId(requestId),
       "gateway.key_id": keyId,
       "gen_ai.request.model": model,
-    },
+    }),
   });
   const { traceparent } = span;
   const job: RunJob = {
@@ -79,34 +82,43 @@ export function startTracedRun(
   };
   const run = dispatcher.start(job, sink, (outcome) => {
     onEnded(outcome);
-    span.end({
-      "gateway.outcome": outcome.kind,
-      "gateway.offers": outcome.offers,
-      "gateway.worker_id": outcome.workerId ?? "",
-      "gateway.backend": outcome.backend ?? "",
-      "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
-      [isInTokens(kind) ? "gen_ai.usage.output_tokens" : "gateway.units"]:
-        outcome.completionTokens,
-    }, outcome.error?.code);
+    span.end(() => attributesOf(kind, outcome), outcome.error?.code);
   });
   // Works in every state: queued, waiting for the first token, streaming or not.
   onClose.push(() => run.cancel("client_gone"));
   return run;
 }
 
+/** What the span of a run says of its end. */
+function attributesOf(kind: ModelKind, outcome: RunOutcome): Attributes {
+  const units = isInTokens(kind)
+    ? "gen_ai.usage.output_tokens"
+    : "gateway.units";
+  return {
+    "gateway.outcome": outcome.kind,
+    "gateway.offers": outcome.offers,
+    "gateway.worker_id": outcome.workerId ?? "",
+    "gateway.backend": outcome.backend ?? "",
+    "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
+    [units]: outcome.completionTokens,
+  };
+}
+
 /** How a run ended, and whether its cost is in the counts of its key. */
 export interface RunEnd {
   readonly outcome: RunOutcome;
   readonly isCharged: boolean;
-  /** Null or absent: it is charged nothing. */
-  readonly charge?: Charge | null;
+  /** Null: it is charged nothing. */
+  readonly charge: Charge | null;
+  /** Where it is recorded. */
+  readonly deps: RunDependencies;
 }
 
 /** Counts and logs a run that has ended. */
 export function recordRun(
   call: AuthenticatedCall,
   facts: RunFacts,
-  { outcome, isCharged, charge = null, ...deps }: RunEnd & RunDependencies,
+  { outcome, isCharged, charge, deps }: RunEnd,
 ): void {
   const { requestId, principal, exchange: { response } } = call;
   const { error } = outcome;
@@ -141,7 +153,8 @@ function logRun(
   },
 ): void {
   const { usage, completionTokens } = outcome;
-  const line = {
+  const hasTokens = isInTokens(kind);
+  log.info(eventOf(kind), {
     requestId: publicRequestId(requestId),
     keyId,
     ownerId,
@@ -158,13 +171,17 @@ function logRun(
     firstByteMs: roundOrAbsent(outcome.firstByteMs),
     durationMs: roundMs(durationMs),
     ...charge !== null && chargeFields(charge),
-  };
-  if (isInTokens(kind)) {
-    const promptTokens = usage?.prompt_tokens;
-    const counted = { ...line, promptTokens, completionTokens };
-    if (kind === "chat") log.info("chat", counted);
-    else log.info("forward", { ...counted, kind });
-  } else log.info("media", { ...line, kind, units: completionTokens });
+    promptTokens: hasTokens ? usage?.prompt_tokens : undefined,
+    completionTokens: hasTokens ? completionTokens : undefined,
+    kind: kind === "chat" ? undefined : kind,
+    units: hasTokens ? undefined : completionTokens,
+  });
+}
+
+/** The event of a run's line in the log. */
+function eventOf(kind: ModelKind): "chat" | "forward" | "media" {
+  if (kind === "chat") return "chat";
+  return isInTokens(kind) ? "forward" : "media";
 }
 
 const isInTokens = (kind: ModelKind) => UNIT_OF_KIND[kind] === null;

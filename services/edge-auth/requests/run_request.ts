@@ -234,7 +234,7 @@ export function startRun(
     release?.();
     const isCharged = release === null;
     const charge = isCharged ? lease?.settle(outcome) ?? null : null;
-    recordRun(call, facts, { ...deps, outcome, isCharged, charge });
+    recordRun(call, facts, { outcome, isCharged, charge, deps });
   };
   const { kind, model } = facts;
   const work = { kind, model, session, body, sink: answer, onEnded };

@@ -5,7 +5,8 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { clip } from "@gateway/shared/process/error_text";
 import type { Exchange } from "../http/exchange.ts";
 import type { Admission } from "../limits/admission.ts";
-import type { AuthenticatedCall } from "./call.ts";
+import type { Principal } from "@gateway/shared/keys/record";
+import type { Call } from "./call.ts";
 
 /** The name of the header, as Node writes those that it has received. */
 const HEADER = "x-gateway-timeout";
@@ -35,7 +36,8 @@ export function readTimeoutMs(headers: Exchange["headers"]): number {
  * {@link readTimeoutMs}; but a key without any rights hears of that instead.
  */
 export async function endByHeader(
-  { exchange: { headers }, principal, startedAtMs }: AuthenticatedCall,
+  { exchange: { headers }, startedAtMs }: Call,
+  principal: Principal,
   { admission }: { admission: Pick<Admission, "modelsOf"> },
 ): Promise<number> {
   try {

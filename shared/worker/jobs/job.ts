@@ -171,11 +171,11 @@ export class Job {
     this.#span = startWorkSpan(`${family} job`, {
       kind: "CONSUMER",
       parent: traceparent,
-      attributes: {
+      describe: () => ({
         "gateway.request_id": publicRequestId(options.requestId),
         "gateway.worker_id": workerId,
         "gateway.attempt": offerNumber,
-      },
+      }),
     });
     const nowMs = this.#steadyMs();
     this.sender = new StreamSender({ offerNumber, workerId, nowMs }, {

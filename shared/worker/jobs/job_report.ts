@@ -4,7 +4,7 @@ import type { JobMessage } from "../../bus/job.ts";
 import type { WorkerFamily } from "../../bus/subjects.ts";
 import { publicRequestId } from "../../process/ids.ts";
 import type { Log } from "../../process/log.ts";
-import type { WorkSpan } from "../../process/tracing.ts";
+import type { Attributes, WorkSpan } from "../../process/tracing.ts";
 
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
 export interface JobReport {
@@ -38,19 +38,29 @@ export function recordJob(
   report: JobReport,
   { requestId, edgeId, message: { attempt }, family, log, span }: JobRecord,
 ): void {
-  const { completionTokens, ...rest } = report;
-  const [logged, traced] = family === "chat"
-    ? ["completionTokens", "gen_ai.usage.output_tokens"]
-    : ["units", "gateway.units"];
   if (report.outcome !== "complete" || log.isSampled(requestId)) {
-    const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
-    log.info("job", { ...ids, ...rest, [logged]: completionTokens });
+    const { completionTokens, ...rest } = report;
+    log.info("job", {
+      requestId: publicRequestId(requestId),
+      edgeId,
+      attempt,
+      ...rest,
+      [family === "chat" ? "completionTokens" : "units"]: completionTokens,
+    });
   }
-  span.end({
+  span.end(() => attributesOf(report, family), report.errorCode);
+}
+
+/** What the span of a job says of its end. */
+function attributesOf(report: JobReport, family: WorkerFamily): Attributes {
+  const units = family === "chat"
+    ? "gen_ai.usage.output_tokens"
+    : "gateway.units";
+  return {
     "gateway.outcome": report.outcome,
     "gateway.backend": report.backend ?? "",
     "gen_ai.request.model": report.model ?? "",
     "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
-    [traced]: completionTokens,
-  }, report.errorCode);
+    [units]: report.completionTokens,
+  };
 }

@@ -262,7 +262,7 @@ export class UploadRun<Request extends JobRequest>
     else this.#lease?.undo();
     this.#lease = null;
     const isCharged = wasChecked || isLeft;
-    const end = { ...this.#deps, outcome, isCharged, charge };
+    const end = { outcome, isCharged, charge, deps: this.#deps };
     recordRun(this.#call, this.#facts, end);
     this.#end.resolve(RUNNING);
   }
