@@ -109,7 +109,8 @@ class Recorder extends Cell {
 
   /** The cell for these values of the labels, in their order. Callers may keep it. */
   with(...values: readonly string[]): Cell {
-    const key = values.join(SEPARATOR);
+    const [value = ""] = values;
+    const key = values.length === 1 ? value : values.join(SEPARATOR);
     let cell = this.cells.get(key);
     if (cell === undefined) {
       cell = new Cell(labelText(this.spec, values), this.bounds);

@@ -68,13 +68,22 @@ export interface Charge {
   readonly rate: Rate | null;
 }
 
+/** What a line of the log says of a charge. */
+export interface ChargeFields {
+  readonly cost?: string | undefined;
+  readonly isUnpriced?: boolean | undefined;
+  readonly priceTable?: string;
+}
+
+const NO_CHARGE: ChargeFields = {};
+
 /** What a line of the log says of a charge: nothing where no prices are in force. */
-export function chargeFields({ cost, rate }: Charge) {
-  if (rate === null) return {};
-  const { nanos } = cost;
+export function chargeFields(charge: Charge | null): ChargeFields {
+  if (charge === null || charge.rate === null) return NO_CHARGE;
+  const { cost: { nanos, isUnpriced }, rate } = charge;
   return {
     cost: nanos === undefined ? undefined : formatAmount(nanos),
-    isUnpriced: cost.isUnpriced,
+    isUnpriced,
     priceTable: rate.table,
   };
 }

@@ -154,7 +154,9 @@ function logRun(
 ): void {
   const { usage, completionTokens } = outcome;
   const hasTokens = isInTokens(kind);
-  log.info(eventOf(kind), {
+  // One literal, because one that copies another is built member by member.
+  const { cost, isUnpriced, priceTable } = chargeFields(charge);
+  const line = {
     requestId: publicRequestId(requestId),
     keyId,
     ownerId,
@@ -170,18 +172,17 @@ function logRun(
     dispatchMs: roundOrAbsent(outcome.dispatchMs),
     firstByteMs: roundOrAbsent(outcome.firstByteMs),
     durationMs: roundMs(durationMs),
-    ...charge !== null && chargeFields(charge),
+    cost,
+    isUnpriced,
+    priceTable,
     promptTokens: hasTokens ? usage?.prompt_tokens : undefined,
     completionTokens: hasTokens ? completionTokens : undefined,
     kind: kind === "chat" ? undefined : kind,
     units: hasTokens ? undefined : completionTokens,
-  });
-}
-
-/** The event of a run's line in the log. */
-function eventOf(kind: ModelKind): "chat" | "forward" | "media" {
-  if (kind === "chat") return "chat";
-  return isInTokens(kind) ? "forward" : "media";
+  };
+  if (kind === "chat") log.info("chat", line);
+  else if (hasTokens) log.info("forward", line);
+  else log.info("media", line);
 }
 
 const isInTokens = (kind: ModelKind) => UNIT_OF_KIND[kind] === null;

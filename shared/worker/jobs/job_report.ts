@@ -39,13 +39,22 @@ export function recordJob(
   { requestId, edgeId, message: { attempt }, family, log, span }: JobRecord,
 ): void {
   if (report.outcome !== "complete" || log.isSampled(requestId)) {
-    const { completionTokens, ...rest } = report;
+    const { completionTokens } = report;
+    const isChat = family === "chat";
     log.info("job", {
       requestId: publicRequestId(requestId),
       edgeId,
       attempt,
-      ...rest,
-      [family === "chat" ? "completionTokens" : "units"]: completionTokens,
+      outcome: report.outcome,
+      model: report.model,
+      backend: report.backend,
+      errorCode: report.errorCode,
+      cancelReason: report.cancelReason,
+      promptTokens: report.promptTokens,
+      firstByteMs: report.firstByteMs,
+      durationMs: report.durationMs,
+      completionTokens: isChat ? completionTokens : undefined,
+      units: isChat ? undefined : completionTokens,
     });
   }
   span.end(() => attributesOf(report, family), report.errorCode);
