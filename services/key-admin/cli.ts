@@ -1,6 +1,6 @@
 /**
- * `deno task keys …`, `owners …` and `models …`: commands over the stores of the
- * console.
+ * `deno task keys …`, `owners …`, `projects …` and `models …`: commands over the stores
+ * of the console.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { BusUnavailableError } from "@gateway/shared/bus/link";
@@ -21,11 +21,13 @@ import {
 import { KEYS } from "./cli/keys.ts";
 import { MODELS } from "./cli/models.ts";
 import { OWNERS } from "./cli/owners.ts";
+import { PROJECTS } from "./cli/projects.ts";
 import { NamedModels } from "@gateway/shared/models/aliases";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { configFrom, type ConsoleConfig } from "./config.ts";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OverrideRefused } from "./domain/models/override_store.ts";
+import { ProjectRefused } from "./domain/projects/project_refused.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { allTold, followWorkers } from "./domain/models/worker_follower.ts";
@@ -53,7 +55,12 @@ export async function run(
   args: string[],
   variables: env.Env,
 ): Promise<string> {
-  const areas = { keys: KEYS, owners: OWNERS, models: MODELS };
+  const areas = {
+    keys: KEYS,
+    owners: OWNERS,
+    projects: PROJECTS,
+    models: MODELS,
+  };
   const command = parseCommand(areas, args);
   if (typeof command === "string") return command;
   const cluster = findCluster(variables);
@@ -143,6 +150,7 @@ const EXIT_CODES = [
   [CommandRefused, 1],
   [KeyRefused, 1],
   [OperatorRefused, 1],
+  [ProjectRefused, 1],
   [OverrideRefused, 1],
   [UsageError, 2],
   [BadCursor, 2],

@@ -71,6 +71,8 @@ const idMint = (prefix: string) => (randomBytes: RandomBytes): string =>
 export const mintKeyId = idMint("key_");
 /** A new owner id: `own_` and 20 random base62 characters. */
 export const mintOwnerId = idMint("own_");
+/** A new project id: `prj_` and 20 random base62 characters. */
+export const mintProjectId = idMint("prj_");
 /** The name of one set of data in Redis. */
 export const mintStoreName = idMint("sto_");
 
@@ -81,9 +83,13 @@ export const mintStoreName = idMint("sto_");
 export const isKeyId = (text: string): boolean =>
   /^key_[0-9A-Za-z]{20}$/.test(text);
 
-/** Whether `text` has the form of an owner id, as {@link isKeyId}. */
-export const isOwnerId = (text: string): boolean =>
-  /^own_[0-9A-Za-z]{20}$/.test(text);
+/** Whether `text` has the form of a project id, as {@link isKeyId}. */
+export const isProjectId = (text: string): boolean =>
+  /^prj_[0-9A-Za-z]{20}$/.test(text);
+
+/** Whether `text` has the form of the id of an account: of an owner or a project. */
+export const isAccountId = (text: string): boolean =>
+  /^own_[0-9A-Za-z]{20}$/.test(text) || isProjectId(text);
 
 function encodeChecksum(crc: number): string {
   let text = "";

@@ -6,13 +6,15 @@ import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { randomBytes } from "../process/ids.ts";
 import {
   hashKeyValue,
+  isAccountId,
   isKeyId,
-  isOwnerId,
+  isProjectId,
   isWellFormedKey,
   keyHint,
   mintKey,
   mintKeyId,
   mintOwnerId,
+  mintProjectId,
   randomBase62,
 } from "./key.ts";
 
@@ -95,10 +97,13 @@ Deno.test("ids have their own shape, and only that is taken for one", () => {
   const ownerId = mintOwnerId(randomBytes);
   assert.match(keyId, /^key_[0-9A-Za-z]{20}$/);
   assert.match(ownerId, /^own_[0-9A-Za-z]{20}$/);
-  assert.ok(isKeyId(keyId) && isOwnerId(ownerId));
+  const projectId = mintProjectId(randomBytes);
+  assert.match(projectId, /^prj_[0-9A-Za-z]{20}$/);
+  assert.ok(isKeyId(keyId) && isAccountId(ownerId) && isAccountId(projectId));
+  assert.ok(isProjectId(projectId) && !isProjectId(ownerId));
   const others = ["", ownerId, keyId + "0", keyId + "\n", "key_{own_x}*?"];
   for (const text of others) {
     assert.equal(isKeyId(text), false, JSON.stringify(text));
   }
-  assert.equal(isOwnerId(keyId), false);
+  assert.equal(isAccountId(keyId), false);
 });

@@ -1,7 +1,8 @@
 /**
  * The record of an API key, and its layout in Redis. All keys of one owner
  * share the hash tag `{owner}`, so that one script call can check a key and its
- * owner together. The full value of an API key is never stored.
+ * owner together. The owner is an account: of one person, or a project with several
+ * members, whose id is then the hash tag. The full value of an API key is never stored.
  *
  * | key | type | content |
  * | --- | --- | --- |
@@ -74,7 +75,7 @@ export type KeyName = readonly [id: string, hint: string];
 export interface KeyRecord {
   /** `key_` and 20 base62 characters. */
   id: string;
-  /** `own_` and 20 base62 characters. */
+  /** The account: `own_`, or `prj_` for a project, and 20 base62 characters. */
   ownerId: string;
   state: KeyState;
   description: string;
@@ -88,6 +89,11 @@ export interface KeyRecord {
   limits: Limits;
   createdAtMs: number;
   expiresAtMs: number | null;
+  /**
+   * The id of the owner who created it, or its predecessor in a rotation; null: an
+   * earlier version or the command line did.
+   */
+  createdBy: string | null;
   /** The other key of a rotation: the old one, and the new one. */
   replaces: KeyName | null;
   replacedBy: KeyName | null;
@@ -108,6 +114,7 @@ export const KEY_FIELDS = {
   models: "models",
   createdAtMs: "created_at",
   expiresAtMs: "expires_at",
+  createdBy: "created_by",
   replaces: "replaces",
   replacedBy: "replaced_by",
   version: "version",

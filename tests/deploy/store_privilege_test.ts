@@ -24,7 +24,8 @@ const PASSWORD = "correct-horse";
 const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
   "lim:{own_a}:k lease:{own_a}:k use:{own_a}:k:20260101 failed:{own_a}:k " +
   "job:{own_a}:video_a jobs:{own_a} audit:{own_a} once:{own_a}:d " +
-  "acct:{own_a} mail:d owners operators owner:first sess:d " +
+  "acct:{own_a} mail:d owners operators proj:{prj_a} members:{prj_a} " +
+  "projects joined:{own_a} owner:first sess:d " +
   "sessions:{own_a} ticket:reset:d try:d known:d oidc:d barrier fsync store " +
   "sweep:leases session:d other:d").split(" ");
 
@@ -61,7 +62,11 @@ const MAY: Record<string, Record<string, string>> = {
     owner: "get set",
     owners: "zadd zrevrange",
     operators: "evalsha zadd zrem zcard zscore",
-    own: "del hget hgetall hset",
+    own: "evalsha del hget hgetall hset",
+    proj: "evalsha exists hgetall hset",
+    members: "evalsha hdel hget hgetall hlen hset hvals",
+    projects: "zadd zrevrange",
+    joined: "zadd zcard zrange zrem",
     acct: "del hgetall hset hdel",
     mail: "get set",
     oidc: "get set",

@@ -172,7 +172,7 @@ export class KeyLookup {
 /** `<key id>:<owner id>`. */
 function parsePair(pair: string): Principal {
   const [keyId = "", ownerId = "", ...rest] = pair.split(":");
-  if (!key.isKeyId(keyId) || !key.isOwnerId(ownerId) || rest.length > 0) {
+  if (!key.isKeyId(keyId) || !key.isAccountId(ownerId) || rest.length > 0) {
     throw new Error("Malformed entry of a key hash in Redis");
   }
   return { keyId, ownerId };

@@ -23,6 +23,11 @@ import type { SendStop } from "../domain/keys/notice.ts";
 import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
 import * as settings from "../domain/keys/settings.ts";
 import { REASON_CHARS_MAX } from "../domain/audit/audit_log.ts";
+import {
+  type Project,
+  projectName,
+  ROLES,
+} from "../domain/projects/project_record.ts";
 import { parseEmail } from "../domain/owners/email.ts";
 import type { Stores } from "../domain/stores.ts";
 
@@ -112,6 +117,7 @@ const text = z.string();
 const flag = z.boolean();
 const email = text.transform(parseEmail)
   .pipe(z.string("Not an e-mail address, such as ada@example.org"));
+const roles = settings.oneOf("Roles are", ROLES);
 const rows = text.transform(Number).refine(
   (rows) => Number.isInteger(rows) && rows >= 1 && rows <= PAGE_ROWS_MAX,
   `Must be a whole number from 1 to ${PAGE_ROWS_MAX}`,
@@ -127,6 +133,11 @@ const option = <T extends z.ZodType>(value: string, help: string, schema: T) =>
 
 const OPTIONS = z.object({
   owner: option("<email>", "owner of the keys (the first owner)", email),
+  project: option("<name>", "the project that has the keys, or its id", text),
+  name: option("<text>", "what the project is called", projectName),
+  admin: option("<email>", "its first admin", email),
+  member: option("<email>", "whose membership it is about", email),
+  role: option(`<${ROLES.join("|")}>`, "what the member may do", roles),
   description: option("<text>", "what the key is for", setting.description),
   ...settings.limitsOf((name) =>
     option("<n>", settings.LIMITS[name][2], setting[name])
@@ -197,6 +208,26 @@ export async function findOwner({ owners }: Invocation, email: string) {
   throw new CommandRefused(
     `There is no owner ${email}: "owners list" shows all, "owners invite" adds one`,
   );
+}
+
+/** The project of a name or an id. Throws {@link CommandRefused} unless it is one. */
+export async function findProject(
+  { projects }: Invocation,
+  text: string,
+): Promise<Project> {
+  const [project, ...others] = await projects.named(text);
+  if (project === undefined) {
+    throw new CommandRefused(
+      `There is no project ${clip(text)}: "projects list" shows all`,
+    );
+  }
+  if (others.length > 0) {
+    const ids = [project, ...others].map(({ id }) => id).join(", ");
+    throw new CommandRefused(
+      `Several projects are called ${clip(text)}. Use the id of one: ${ids}`,
+    );
+  }
+  return project;
 }
 
 /** 69 and 77 are from sysexits.h. */
@@ -283,6 +314,8 @@ export type KeyJson = {
   description: string;
   hint: string;
   owner_id: string;
+  /** The id of the owner who created it; null: the command line did. */
+  created_by: string | null;
   scopes: KeyRecord["scopes"];
   models: readonly string[];
   /** By the words of their names, `tokens_per_day`; 0 means no limit. */
@@ -305,6 +338,7 @@ export function toJson(key: KeyRecord, nowMs: number): KeyJson {
     description: key.description,
     hint: key.hint,
     owner_id: key.ownerId,
+    created_by: key.createdBy,
     scopes: key.scopes,
     models: key.models,
     limits: settings.namedLimits(key.limits, "_"),

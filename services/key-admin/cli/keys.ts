@@ -13,6 +13,7 @@ import {
   COMMAND_LINE,
   CommandRefused,
   findOwner,
+  findProject,
   type Invocation,
   isoTime,
   limitsFrom,
@@ -36,9 +37,10 @@ function onKey(
   run: (invocation: Invocation, target: Target) => Promise<KeyRecord | Output>,
 ) {
   return async (invocation: Invocation): Promise<Output> => {
-    const { people, options: { owner }, word: keyId } = invocation;
-    // Without `--owner`, the id says whose key it is.
-    const found = owner === undefined ? await people.ownerOf(keyId) : null;
+    const { people, options: { owner, project }, word: keyId } = invocation;
+    // Without `--owner` or `--project`, the id says whose key it is.
+    const isNamed = owner !== undefined || project !== undefined;
+    const found = isNamed ? null : await people.ownerOf(keyId);
     const ownerId = found ?? await keyOwner(invocation);
     const target = { ownerId, keyId, version: null, actor: COMMAND_LINE };
     const result = await run(invocation, target);
@@ -49,14 +51,16 @@ function onKey(
 }
 
 async function create(invocation: Invocation): Promise<Output> {
-  const { keys, owners, now, defaultLimits, options: { owner } } = invocation;
-  if (invocation.options.description === undefined) {
+  const { keys, owners, now, defaultLimits, options } = invocation;
+  const { owner, project } = options;
+  if (options.description === undefined) {
     throw new UsageError("--description: Say what the key is for");
   }
   const standard = newSettings(defaultLimits);
   const settings = { ...standard, ...changedSettings(invocation, standard) };
   // The output points out a new address, which may be misspelled.
-  const isNew = owner !== undefined && await owners.find(owner) === null;
+  const isNew = owner !== undefined && project === undefined &&
+    await owners.find(owner) === null;
   const ownerId = isNew
     ? await owners.ensure(owner)
     : await keyOwner(invocation);
@@ -172,11 +176,19 @@ const MODELS_UNKNOWN =
   "either model servers list them, or MODELS_FILE and UPSTREAM_BASE_URL are not set as for the edges. " +
   "GET /v1/models with the key shows which of them exist";
 
-/** The owner that `--owner` names, or the first one. */
-const keyOwner = (invocation: Invocation): Promise<string> =>
-  invocation.options.owner === undefined
-    ? invocation.owners.first()
-    : findOwner(invocation, invocation.options.owner);
+/** The account that `--owner` or `--project` names, or that of the first owner. */
+async function keyOwner(invocation: Invocation): Promise<string> {
+  const { owners, options: { owner, project } } = invocation;
+  if (project !== undefined) {
+    if (owner !== undefined) {
+      throw new UsageError("--owner and --project: A key has one account");
+    }
+    return (await findProject(invocation, project)).id;
+  }
+  return owner === undefined
+    ? await owners.first()
+    : await findOwner(invocation, owner);
+}
 
 /**
  * The settings that the options change. Limits are replaced together: those without an
@@ -226,7 +238,7 @@ function idsOf(
 /** The commands on keys. */
 export const KEYS: Area = {
   title: "Manage API keys.",
-  options: ["owner"],
+  options: ["owner", "project"],
   commands: [
     {
       usage: "create",

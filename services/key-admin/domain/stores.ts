@@ -6,6 +6,7 @@ import { Operators } from "./operators/operators.ts";
 import { dropStopOrders } from "./operators/running_keys.ts";
 import { People } from "./operators/people.ts";
 import { OwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
+import { ProjectStore } from "./projects/project_store.ts";
 import { LinkStore } from "./sign_in/links.ts";
 import { SessionStore } from "./sign_in/sessions.ts";
 
@@ -20,6 +21,7 @@ export interface Stores extends OwnerStoreDeps {
   audit: AuditLog;
   operators: Operators;
   people: People;
+  projects: ProjectStore;
   overrides: OverrideStore;
 }
 
@@ -30,6 +32,7 @@ export function createStores(deps: OwnerStoreDeps): Stores {
   const sessions = new SessionStore({ ...deps, keys });
   const links = new LinkStore(deps);
   const audit = new AuditLog(deps.redis);
+  const projects = new ProjectStore({ ...deps, owners, audit });
   return {
     ...deps,
     keys,
@@ -44,7 +47,8 @@ export function createStores(deps: OwnerStoreDeps): Stores {
       audit,
       dropStopOrders: (ownerId) => dropStopOrders(deps, ownerId),
     }),
-    people: new People({ ...deps, owners, keys }),
+    people: new People({ ...deps, owners, keys, projects }),
+    projects,
     overrides: new OverrideStore({ ...deps, audit, owners }),
   };
 }

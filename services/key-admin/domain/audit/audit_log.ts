@@ -32,6 +32,9 @@ export type AuditAction =
   | `key.${"rotated" | "stop_requested"}`
   | `owner.${"invited" | "limits_changed" | "disabled" | "enabled"}`
   | `owner.${"role_given" | "role_removed"}`
+  | `project.${"created" | "renamed" | "limits_changed"}`
+  | `project.${"disabled" | "enabled"}`
+  | `project.${"member_added" | "member_removed" | "role_changed"}`
   | `model.${"changed" | "change_undone"}`
   | `session.${"signed_in" | "confirmed" | "refused" | "signed_out"}`
   | "session.revoked"

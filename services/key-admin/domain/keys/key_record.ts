@@ -40,6 +40,8 @@ const members = z.object({
   models: list,
   createdAtMs: whole,
   expiresAtMs: whole.transform((ms) => ms === 0 ? null : ms),
+  createdBy: z.string().default("0")
+    .transform((text) => text === "0" ? null : text),
   replaces: keyName,
   replacedBy: keyName,
   version: whole,

@@ -74,6 +74,8 @@ interface Origin {
 
 interface Creation extends Origin {
   settings: KeySettings;
+  /** The id of the owner who creates it; by default nobody is recorded. */
+  createdBy?: string;
   /**
    * A key with a value of its own that is in no list, counts towards no number of keys,
    * and is deleted by Redis after this time.
@@ -246,7 +248,7 @@ export class KeyStore {
 
   /** Creates a key, and retires the one that it replaces, if any. */
   async #make(
-    { settings, unlisted, ...origin }: Creation,
+    { settings, unlisted, createdBy, ...origin }: Creation,
     nowMs: number,
     retired?: Retired,
   ): Promise<CreatedKey> {
@@ -263,6 +265,7 @@ export class KeyStore {
       hash: hashKeyValue(value),
       createdAtMs: nowMs,
       expiresAtMs: untilMs ?? settings.expiresAtMs,
+      createdBy: retired?.old.createdBy ?? createdBy ?? null,
       replaces: retired ? [retired.old.id, retired.old.hint] : null,
       replacedBy: null,
     };

@@ -50,17 +50,21 @@ const FORBIDDEN =
 /** Something visible: not only spaces, joiners and invisible letters (U+3164). */
 const VISIBLE = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}\p{P}\p{S}]/u;
 
-const description = z.string()
-  .transform((text) => text.normalize("NFC").trim())
-  .refine((text) => VISIBLE.test(text), "Say what the key is for")
-  .refine(
-    (text) => [...text].length <= KEY_LIMITS.descriptionCharsMax,
-    `At most ${KEY_LIMITS.descriptionCharsMax} characters`,
-  )
-  .refine(
-    (text) => !FORBIDDEN.test(text),
-    "Line breaks, control characters and text direction marks are not allowed",
-  );
+/** A text of one line that people read. `missing` is said of one that shows nothing. */
+export const lineOfText = (missing: string) =>
+  z.string()
+    .transform((text) => text.normalize("NFC").trim())
+    .refine((text) => VISIBLE.test(text), missing)
+    .refine(
+      (text) => [...text].length <= KEY_LIMITS.descriptionCharsMax,
+      `At most ${KEY_LIMITS.descriptionCharsMax} characters`,
+    )
+    .refine(
+      (text) => !FORBIDDEN.test(text),
+      "Line breaks, control characters and text direction marks are not allowed",
+    );
+
+const description = lineOfText("Say what the key is for");
 
 /** One of a few words. `is` begins the message about any other, as in "Scopes are". */
 export const oneOf = <const T extends string>(

@@ -10,7 +10,8 @@ import { type Counts, lastDays, readRows, type UsageScope } from "./usage.ts";
 /** An account, as finance knows it. */
 export interface SpendAccount {
   readonly ownerId: string;
-  readonly email: string;
+  /** The address of an owner, or the name of a project. */
+  readonly name: string;
 }
 
 /** Of what month, and in what currency. */
@@ -66,7 +67,7 @@ export async function* spendCsv(
 
 async function* linesOf(
   redis: RedisLink,
-  { ownerId, email }: SpendAccount,
+  { ownerId, name }: SpendAccount,
   { month, currency, nowMs }: SpendQuery,
 ): AsyncGenerator<string> {
   const days = lastDays(USAGE_DAYS_KEPT, nowMs)
@@ -77,7 +78,7 @@ async function* linesOf(
     [...sums.values()].filter(isSpent).map((sum) =>
       csvLine([
         month,
-        email,
+        name,
         ownerId,
         ...names,
         sum.endpoint,

@@ -172,17 +172,17 @@ export class Operators {
   }
 
   /**
-   * Notes in the operator's audit log what was done to a key of this account, whose own
-   * log has it already.
+   * Notes in the operator's audit log what was done to a key of the account with this
+   * name, whose own log has it already.
    */
   async noteKey(
     { ownerId: operatorId, by, ip }: Operator,
-    { email }: Account,
+    { name }: { name: string },
     { action, key: { id: keyId, hint, description }, reason }: KeyNote,
   ): Promise<void> {
     if (operatorId === null) return;
     const about = { keyId, hint, description };
-    const detail = reason === "" ? email : `${email}: ${reason}`;
+    const detail = reason === "" ? name : `${name}: ${reason}`;
     await this.#audit.add(operatorId, { action, by, ip, ...about, detail });
   }
 

@@ -1,8 +1,9 @@
 /**
- * What operators see of all owners. docs/evidence/limits.md has what it takes to read.
+ * What operators see of all accounts. docs/evidence/limits.md has what it takes to
+ * read.
  */
 import pLimit from "p-limit";
-import { isKeyId } from "@gateway/shared/keys/key";
+import { isKeyId, isProjectId } from "@gateway/shared/keys/key";
 import { keysKey, ownerUsageKey } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -20,6 +21,8 @@ import {
   type OwnerStore,
   readEmail,
 } from "../owners/owner_store.ts";
+import type { Project } from "../projects/project_record.ts";
+import type { ProjectStore } from "../projects/project_store.ts";
 import {
   asNumber,
   asTexts,
@@ -43,7 +46,11 @@ const TOP_MAX = 50;
 /** Which page of a list to read, and the words to search for. */
 export type PeopleQuery = Omit<PageQuery, "filter" | "examinedMax">;
 
-type Owner = Pick<Account, "ownerId" | "email">;
+/** An account by its name: the address of an owner, or what a project is called. */
+export interface NamedAccount {
+  ownerId: string;
+  name: string;
+}
 
 /** One owner in a list. */
 export interface OwnerRow {
@@ -54,20 +61,32 @@ export interface OwnerRow {
   totals: Totals;
 }
 
+/** One project in a list. */
+export interface ProjectRow {
+  project: Project;
+  members: number;
+  keys: number;
+  /** As in {@link OwnerRow}. */
+  totals: Totals;
+}
+
 /** What {@link People} works with. */
 export interface PeopleDeps extends Pick<StoreDeps, "redis" | "now"> {
   owners: Pick<OwnerStore, "read">;
   keys: Pick<KeyStore, "get">;
+  projects: Pick<ProjectStore, "ids" | "read" | "members">;
 }
 
-/** The lists of all owners and of all keys, newest first. */
+/** The lists of all owners, projects and keys, newest first. */
 export class People {
   readonly #redis: RedisLink;
   readonly #now: WallNow;
   readonly #owners: PeopleDeps["owners"];
   readonly #keys: PeopleDeps["keys"];
+  readonly #projects: PeopleDeps["projects"];
 
-  constructor({ redis, now, owners, keys }: PeopleDeps) {
+  constructor({ redis, now, owners, keys, projects }: PeopleDeps) {
+    this.#projects = projects;
     this.#redis = redis;
     this.#now = now;
     this.#owners = owners;
@@ -75,38 +94,66 @@ export class People {
   }
 
   /** One page of owners whose address or id has all of the words. */
-  list(query: PeopleQuery): Promise<RowPage<OwnerRow>> {
-    const words = query.search.toLowerCase().split(/\s+/);
-    return this.#page(query, async ({ email, ownerId }) => {
-      const text = `${email} ${ownerId.toLowerCase()}`;
-      const row = words.every((word) => text.includes(word)) &&
-        await this.find(ownerId, query.day);
+  async list(query: PeopleQuery): Promise<RowPage<OwnerRow>> {
+    const ids = await this.#ownerIds();
+    return await this.#page(query, ids, async (account) => {
+      const row = isFound(account, query) &&
+        await this.find(account.ownerId, query.day);
       return { rows: row ? [row] : [], next: null };
     });
+  }
+
+  /** One page of projects whose name or id has all of the words. */
+  async projects(query: PeopleQuery): Promise<RowPage<ProjectRow>> {
+    const ids = await this.#projects.ids();
+    return await this.#page(query, ids, async (account) => {
+      const row = isFound(account, query) &&
+        await this.findProject(account.ownerId, query.day);
+      return { rows: row ? [row] : [], next: null };
+    });
+  }
+
+  /** One project with the usage of a day in UTC; null if there is none. */
+  async findProject(id: string, day: string): Promise<ProjectRow | null> {
+    const [project, members] = await Promise.all([
+      this.#projects.read(id),
+      this.#projects.members(id),
+    ]);
+    if (project === null) return null;
+    return { project, members: members.length, ...await this.#use(id, day) };
   }
 
   /** One owner with the usage of a day in UTC, `yyyymmdd`; null if there is none. */
   async find(ownerId: string, day: string): Promise<OwnerRow | null> {
     const account = await this.#owners.read(ownerId);
+    return account && { account, ...await this.#use(ownerId, day) };
+  }
+
+  /** The number of keys of an account, and its usage of a day. */
+  async #use(
+    ownerId: string,
+    day: string,
+  ): Promise<{ keys: number; totals: Totals }> {
     const keys = await this.#redis.command(["ZCARD", keysKey(ownerId)]);
     const usage = [ownerUsageKey(ownerId, day)];
     const totals = await readTotals(this.#redis, usage);
-    return account && { account, keys: asNumber(keys), totals };
+    return { keys: asNumber(keys), totals };
   }
 
   /**
-   * One page of the keys of all owners. Words may also be a part of the owner's
-   * address; the search may be the id of a key.
+   * One page of the keys of all accounts, projects first. Words may also be a part of
+   * the owner's address or the project's name; the search may be the id of a key.
    */
-  keys(query: PeopleQuery): Promise<RowPage<KeyRow & Owner>> {
-    return this.#page(query, async (owner, after) => {
+  async keys(query: PeopleQuery): Promise<RowPage<KeyRow & NamedAccount>> {
+    const ids = await this.#accountIds();
+    return await this.#page(query, ids, async (owner, after) => {
       if (isKeyId(query.search)) {
         const key = await this.#keys.get(owner.ownerId, query.search);
         const row = key && await readRow(this.#redis, key, query.day);
         return { rows: row ? [{ ...row, ...owner }] : [], next: null };
       }
       const words = query.search.split(/\s+/)
-        .filter((word) => !owner.email.includes(word.toLowerCase()));
+        .filter((word) => !has(owner.name, word));
       const { rows, next } = await readPage(this.#redis, owner.ownerId, {
         ...query,
         search: words.join(" "),
@@ -118,10 +165,10 @@ export class People {
     });
   }
 
-  /** The account of a key; null if no owner has a key of this id. */
+  /** The account of a key; null if none has a key of this id. */
   async ownerOf(keyId: string): Promise<string | null> {
     if (!isKeyId(keyId)) return null;
-    const ids = await this.#ownerIds();
+    const ids = await this.#accountIds();
     for (let at = 0; at < ids.length; at += BATCH) {
       const found = await Promise.all(
         ids.slice(at, at + BATCH).map((id) => this.#keys.get(id, keyId)),
@@ -134,15 +181,7 @@ export class People {
 
   /** The owners who used most in the last days in UTC, today included. */
   async top(by: keyof Totals, days: number): Promise<RowPage<OwnerRow>> {
-    const dates = lastDays(days, this.#now());
-    const atOnce = pLimit(BATCH);
-    const used = await atOnce.map(await this.#ownerIds(), async (ownerId) => {
-      const names = dates.map((day) => ownerUsageKey(ownerId, day));
-      return { ownerId, totals: await readTotals(this.#redis, names) };
-    });
-    const most = used.filter(({ totals }) => totals[by] > 0)
-      .sort((a, b) => b.totals[by] - a.totals[by])
-      .slice(0, TOP_MAX);
+    const most = await this.#most(await this.#ownerIds(), { by, days });
     const rows = await Promise.all(most.map(async ({ ownerId, totals }) => {
       const row = await this.find(ownerId, "");
       return row && { ...row, totals };
@@ -150,11 +189,51 @@ export class People {
     return { rows: rows.filter((row) => row !== null), next: null };
   }
 
-  /** All accounts, the newest first. */
-  async *accounts(): AsyncGenerator<Owner> {
-    for (const ownerId of await this.#ownerIds()) {
-      yield { ownerId, email: await readEmail(this.#redis, ownerId) };
+  /** The projects that used most, as {@link top}. */
+  async topProjects(
+    by: keyof Totals,
+    days: number,
+  ): Promise<RowPage<ProjectRow>> {
+    const most = await this.#most(await this.#projects.ids(), { by, days });
+    const rows = await Promise.all(most.map(async ({ ownerId, totals }) => {
+      const row = await this.findProject(ownerId, "");
+      return row && { ...row, totals };
+    }));
+    return { rows: rows.filter((row) => row !== null), next: null };
+  }
+
+  /** The accounts that used most in the last days. */
+  async #most(
+    ids: readonly string[],
+    { by, days }: { by: keyof Totals; days: number },
+  ) {
+    const dates = lastDays(days, this.#now());
+    const atOnce = pLimit(BATCH);
+    const used = await atOnce.map(ids, async (ownerId) => {
+      const names = dates.map((day) => ownerUsageKey(ownerId, day));
+      return { ownerId, totals: await readTotals(this.#redis, names) };
+    });
+    return used.filter(({ totals }) => totals[by] > 0)
+      .sort((a, b) => b.totals[by] - a.totals[by])
+      .slice(0, TOP_MAX);
+  }
+
+  /** All accounts: projects, then owners, the newest first. */
+  async *accounts(): AsyncGenerator<NamedAccount> {
+    for (const ownerId of await this.#accountIds()) {
+      yield { ownerId, name: await this.name(ownerId) ?? "" };
     }
+  }
+
+  /** The name of an account; null if there is none of this id. */
+  async name(ownerId: string): Promise<string | null> {
+    return isProjectId(ownerId)
+      ? (await this.#projects.read(ownerId))?.name ?? null
+      : await readEmail(this.#redis, ownerId);
+  }
+
+  async #accountIds(): Promise<string[]> {
+    return [...await this.#projects.ids(), ...await this.#ownerIds()];
   }
 
   async #ownerIds(): Promise<string[]> {
@@ -163,14 +242,14 @@ export class People {
   }
 
   /**
-   * A page of what `read` finds for each owner, newest first. A cursor is an owner's id
-   * and, behind a dot, a cursor of `read`.
+   * A page of what `read` finds for each account, in their order. A cursor is an id of
+   * an account and, behind a dot, a cursor of `read`.
    */
   async #page<T>(
     { after, rows: rowsMax }: PeopleQuery,
-    read: (owner: Owner, after: string) => Promise<RowPage<T>>,
+    ids: readonly string[],
+    read: (account: NamedAccount, after: string) => Promise<RowPage<T>>,
   ): Promise<RowPage<T>> {
-    const ids = await this.#ownerIds();
     const [from = "", within = ""] = after.split(".");
     const found = ids.indexOf(from);
     if (from !== "" && found < 0) throw new BadCursor();
@@ -180,9 +259,8 @@ export class People {
     for (let at = first; at < ids.length; at += BATCH) {
       const batch = ids.slice(at, at + BATCH);
       const pages = await Promise.all(batch.map(async (id, n) => {
-        const email = await readEmail(this.#redis, id);
-        const owner = { ownerId: id, email };
-        return await read(owner, at + n === first ? within : "");
+        const account = { ownerId: id, name: await this.name(id) ?? "" };
+        return await read(account, at + n === first ? within : "");
       }));
       for (const [n, page] of pages.entries()) {
         rows.push(...page.rows);
@@ -196,3 +274,13 @@ export class People {
     return { rows, next: null };
   }
 }
+
+const has = (text: string, word: string): boolean =>
+  text.toLowerCase().includes(word.toLowerCase());
+
+/** Whether the name or the id of an account has all of the words. */
+const isFound = (
+  { ownerId, name }: NamedAccount,
+  { search }: PeopleQuery,
+): boolean =>
+  search.split(/\s+/).every((word) => has(`${name} ${ownerId}`, word));

@@ -85,9 +85,17 @@ export interface Account extends z.output<typeof stored> {
   isOperator: boolean;
 }
 
-/** The address of an owner; empty for the first owner before the set-up. */
-export const readEmail = async (redis: RedisLink, ownerId: string) =>
-  stored.parse(await readHash(redis, accountKey(ownerId)) ?? {}).email;
+/**
+ * The address of an owner: empty for the first owner before the set-up, null if there
+ * is no such owner.
+ */
+export async function readEmail(
+  redis: RedisLink,
+  ownerId: string,
+): Promise<string | null> {
+  const fields = await readHash(redis, accountKey(ownerId));
+  return fields && stored.parse(fields).email;
+}
 
 const TAKE_ROLE_SCRIPT = defineScript("key-admin/take_role", takeRoleLua);
 

@@ -1,10 +1,11 @@
 /** Whose keys a page is about, and who changes them. */
 
+import { isProjectId } from "@gateway/shared/keys/key";
 import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import type { AuditAction } from "../../domain/audit/audit_log.ts";
 import type { Target } from "../../domain/keys/key_store.ts";
-import type { Account } from "../../domain/owners/owner_store.ts";
+import type { NamedAccount } from "../../domain/operators/people.ts";
 import {
   actorOf,
   type ConsoleContext,
@@ -23,20 +24,24 @@ export interface KeyScope {
   ownerId: string;
   /** The path of its keys: `/keys`, or `/people/own_…/keys` for operators. */
   base: string;
-  /** The account of somebody else; null for one's own. */
-  other: Account | null;
+  /** The account of somebody else, or a project; null for one's own. */
+  other: NamedAccount | null;
 }
+
+/** The page on which operators see an account. */
+export const operatorPath = (ownerId: string): string =>
+  `/people/${isProjectId(ownerId) ? "projects/" : ""}${ownerId}`;
 
 /** The account that the path names; without one, that of whoever has signed in. */
 export async function keyScopeOf(c: ConsoleContext): Promise<KeyScope> {
-  const { deps: { owners }, signedIn: { session } } = c.var;
+  const { deps: { people }, signedIn: { session } } = c.var;
   const ownerId = c.req.param("owner");
   if (ownerId === undefined) {
     return { ownerId: session.ownerId, base: OWN_KEYS, other: null };
   }
-  const account = await owners.read(ownerId);
-  if (account === null) throw new Refused(404, "This owner does not exist");
-  const other = ownerId === session.ownerId ? null : account;
+  const name = await people.name(ownerId);
+  if (name === null) throw new Refused(404, "This account does not exist");
+  const other = ownerId === session.ownerId ? null : { ownerId, name };
   return { ownerId, base: `/people/${ownerId}/keys`, other };
 }
 

@@ -11,6 +11,7 @@ import {
   type KeyScope,
   keyScopeOf,
   noteForOperator,
+  operatorPath,
   reasonIn,
   stopRequests,
   targetOf,
@@ -61,7 +62,7 @@ export const ask = (question: Question): Handler => async (c) => {
         look={STOPS.includes(question) ? "primary bad" : "primary"}
         cancel={backOf(next, `${base}/${key.id}`)}
       >
-        {other !== null && <ReasonField email={other.email} />}
+        {other !== null && <ReasonField name={other.name} />}
         {question === "delete" && (
           <Box name="sure" required>I understand that this is final</Box>
         )}
@@ -116,7 +117,7 @@ export const change =
     const key = await c.var.deps.keys[what](target);
     await noteForOperator(c, scope, { action: `key.${what}d`, key, reason });
     const done = stop_running ? await stopRunning(c, scope, key) : `${what}d`;
-    const list = other === null ? base : `/people/${key.ownerId}`;
+    const list = other === null ? base : operatorPath(key.ownerId);
     const back = isFinal ? list : backOf(next, `${base}/${key.id}`);
     const separator = back.includes("?") ? "&" : "?";
     return c.redirect(`${back}${separator}done=${done}`, 303);

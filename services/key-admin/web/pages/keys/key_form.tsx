@@ -184,11 +184,11 @@ export function parse(
 }
 
 /** The reason for changing somebody else's key. */
-export const ReasonField = ({ email }: { email: string }) => (
+export const ReasonField = ({ name }: { name: string }) => (
   <Field
     id="reason"
     label="Reason"
-    help={`${email} sees it on the key's page and in the audit log.`}
+    help={`${name} sees it on the key's page and in the audit log.`}
     dir="auto"
     maxlength={REASON_CHARS_MAX}
     required
@@ -277,7 +277,7 @@ async function showForm(
           values={values}
           error={errors.get("models")}
         />
-        {other !== null && <ReasonField email={other.email} />}
+        {other !== null && <ReasonField name={other.name} />}
       </PostForm>
     </Page>
   );

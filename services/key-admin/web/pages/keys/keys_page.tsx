@@ -16,6 +16,7 @@ import {
   findKey,
   KEYS_OF_OWNER,
   keyScopeOf,
+  operatorPath,
   OWN_KEYS,
 } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
@@ -218,9 +219,9 @@ const showKey: Handler = async (c) => {
       <Facts
         facts={{
           ...other !== null && {
-            "Owner": (
-              <a href={`/people/${ownerId}`}>
-                <Email>{other.email}</Email>
+            "Account": (
+              <a href={operatorPath(ownerId)}>
+                <Email>{other.name}</Email>
               </a>
             ),
           },

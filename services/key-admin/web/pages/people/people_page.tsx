@@ -29,7 +29,7 @@ import {
   type Routes,
 } from "../../context.ts";
 import { FORM, parseForm, text } from "../../request/forms.ts";
-import { stopRequests } from "../../request/key_scope.ts";
+import { operatorPath, stopRequests } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import {
   address,
@@ -147,7 +147,7 @@ const listOwners: Handler = (c) => {
 const listKeys: Handler = (c) => {
   const { people, now, catalog } = c.var.deps;
   return showView(c, {
-    placeholder: "Description, owner, id or last 4",
+    placeholder: "Description, account, id or last 4",
     read: (query) => people.keys(query),
     columns: [
       ["Key", ({ key }) => (
@@ -156,9 +156,9 @@ const listKeys: Handler = (c) => {
           <p class="help">{key.id}</p>
         </>
       )],
-      ["Owner", ({ ownerId, email }) => (
-        <a href={`/people/${ownerId}`}>
-          <Email>{email}</Email>
+      ["Account", ({ ownerId, name }) => (
+        <a href={operatorPath(ownerId)}>
+          <Email>{name}</Email>
         </a>
       )],
       ...stateColumns(now(), catalog.prices),

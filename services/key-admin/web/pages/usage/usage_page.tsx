@@ -76,9 +76,10 @@ const exportUsage: Handler = async (c) => {
 
 const exportSpend: Handler = (c) => {
   const { redis } = c.var.deps;
-  const { account } = c.var.signedIn;
+  const { account: { ownerId, email: name } } = c.var.signedIn;
   const query = spendQueryOf(c);
-  return answerCsv(c, spendFile(query), spendCsv(redis, [account], query));
+  const lines = spendCsv(redis, [{ ownerId, name }], query);
+  return answerCsv(c, spendFile(query), lines);
 };
 
 const { listedMax, daysListed } = FAILED_REQUESTS;

@@ -1,0 +1,72 @@
+/** A project as Redis keeps it: an account with several members. */
+import { z } from "zod";
+import { lineOfText } from "../keys/settings.ts";
+import type { Fields } from "../store/redis.ts";
+
+/**
+ * What members may do. An admin changes the members and all keys; a member creates
+ * keys, sees and changes those, and sees the usage of the project.
+ */
+export const ROLES = ["admin", "member"] as const;
+/** A member of {@link ROLES}. */
+export type Role = typeof ROLES[number];
+
+/** A project. Its keys are those of the account with its id. */
+export interface Project {
+  /** `prj_` and 20 base62 characters. */
+  id: string;
+  name: string;
+  createdAtMs: number;
+  /** An operator has disabled it: every request with one of its keys is refused. */
+  isDisabled: boolean;
+}
+
+/** What somebody is in a project. */
+export interface Membership {
+  project: Project;
+  role: Role;
+}
+
+/** Somebody in the list of members. */
+export interface Member {
+  ownerId: string;
+  role: Role;
+}
+
+/** Bounds of projects. */
+export const PROJECT_LIMITS = {
+  /** Read for one page. Beyond: refused. */
+  membersMax: 1_000,
+  /** Of one person, in the menu of each page. Beyond: refused. */
+  projectsPerOwnerMax: 100,
+  /** The newest ones, which operators see and search, as with owners. */
+  listedMax: 10_000,
+} as const;
+
+/** The name of a project, as forms and the command line take it. */
+export const projectName = lineOfText("Say what the project is called");
+
+const role = z.enum(ROLES);
+/** A role as Redis keeps it; null: no member. */
+export const readRole = (reply: unknown): Role | null =>
+  role.nullable().parse(reply);
+
+const stored = z.object({ name: z.string(), created_at: z.coerce.number() });
+
+/** The project in the fields of `proj:{project}`; `state` is that of its account. */
+export function decodeProject(
+  id: string,
+  { fields, state }: { fields: Fields; state: unknown },
+): Project {
+  const { name, created_at: createdAtMs } = stored.parse(fields);
+  return { id, name, createdAtMs, isDisabled: state === "disabled" };
+}
+
+/** The members in the fields of `members:{project}`: admins first, then by id. */
+export const decodeMembers = (fields: Fields): Member[] =>
+  Object.entries(fields)
+    .map(([ownerId, text]) => ({ ownerId, role: role.parse(text) }))
+    .sort((a, b) =>
+      ROLES.indexOf(a.role) - ROLES.indexOf(b.role) ||
+      (a.ownerId < b.ownerId ? -1 : 1)
+    );
