@@ -20,7 +20,7 @@ const bytesOf = (...steps: Iterable<Step>[]): Uint8Array =>
       .map((step) => Buffer.from("send" in step ? step.send : "")),
   );
 const event = (data: unknown) => [modelAnswers.chunk(modelAnswers.event(data))];
-const named = (data: { type: string; [member: string]: unknown }) => [
+const namedEvent = (data: { type: string; [member: string]: unknown }) => [
   modelAnswers.chunk(
     `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`,
   ),
@@ -56,26 +56,30 @@ function ofMessages(): Canned {
     stop_sequence: null,
     usage,
   };
-  const begun = { ...message, content: [], stop_reason: null };
+  const firstMessage = { ...message, content: [], stop_reason: null };
   const block = { type: "text", text: "" };
   const end = bytesOf(
-    named({ type: "content_block_stop", index: 0 }),
-    named({
+    namedEvent({ type: "content_block_stop", index: 0 }),
+    namedEvent({
       type: "message_delta",
       delta: { stop_reason: "end_turn", stop_sequence: null },
       usage,
     }),
-    named({ type: "message_stop" }),
+    namedEvent({ type: "message_stop" }),
     last,
   );
   return {
     whole: bytesOf(modelAnswers.jsonResponse(message)),
     start: bytesOf(
       head,
-      named({ type: "message_start", message: begun }),
-      named({ type: "content_block_start", index: 0, content_block: block }),
+      namedEvent({ type: "message_start", message: firstMessage }),
+      namedEvent({
+        type: "content_block_start",
+        index: 0,
+        content_block: block,
+      }),
     ),
-    token: bytesOf(named({
+    token: bytesOf(namedEvent({
       type: "content_block_delta",
       index: 0,
       delta: { type: "text_delta", text: WORD },
@@ -99,20 +103,24 @@ function ofResponses(): Canned {
   const usage = { input_tokens: 20, output_tokens: 9, total_tokens: 29 };
   const response = { ...about, usage };
   const place = { item_id: "msg_1", output_index: 0, content_index: 0 };
-  const begun = { ...about, status: "in_progress", output: [] };
+  const firstResponse = { ...about, status: "in_progress", output: [] };
   const end = bytesOf(
-    named({ type: "response.output_item.done", output_index: 0, item: done }),
-    named({ type: "response.completed", response }),
+    namedEvent({
+      type: "response.output_item.done",
+      output_index: 0,
+      item: done,
+    }),
+    namedEvent({ type: "response.completed", response }),
     last,
   );
   return {
     whole: bytesOf(modelAnswers.jsonResponse(response)),
     start: bytesOf(
       head,
-      named({ type: "response.created", response: begun }),
-      named({ type: "response.output_item.added", output_index: 0, item }),
+      namedEvent({ type: "response.created", response: firstResponse }),
+      namedEvent({ type: "response.output_item.added", output_index: 0, item }),
     ),
-    token: bytesOf(named({
+    token: bytesOf(namedEvent({
       type: "response.output_text.delta",
       ...place,
       delta: WORD,
@@ -141,8 +149,8 @@ function vectorsFor(body: string): Uint8Array {
   const count = body.split(INPUT).length - 1;
   const embedding = body.includes('"base64"') ? AS_BASE64 : AS_FLOAT;
   const key = `${count} ${embedding.length}`;
-  const known = vectorAnswers.get(key);
-  if (known !== undefined) return known;
+  const cached = vectorAnswers.get(key);
+  if (cached !== undefined) return cached;
   const data = Array.from(
     { length: count },
     (_, index) =>

@@ -8,12 +8,12 @@ export function percentile(sorted: readonly number[], share: number): number {
 
 /** The middle one of the numbers that are known, the mean of two middle ones. */
 export function median(values: readonly number[]): number {
-  const known = values.filter((value) => !Number.isNaN(value))
+  const numbers = values.filter((value) => !Number.isNaN(value))
     .sort((a, b) => a - b);
-  const half = known.length / 2;
-  const upper = known[Math.floor(half)] ?? NaN;
+  const half = numbers.length / 2;
+  const upper = numbers[Math.floor(half)] ?? NaN;
   return Number.isInteger(half)
-    ? (upper + (known[half - 1] ?? NaN)) / 2
+    ? (upper + (numbers[half - 1] ?? NaN)) / 2
     : upper;
 }
 

@@ -7,8 +7,8 @@ Deno.test("percentile() is the value below which the share lies, median() the mi
   const found = [0, 0.5, 0.99, 1].map((share) => percentile(hundred, share));
   assert.deepEqual(found, [0, 50, 99, 99]);
   assert.deepEqual([percentile([], 0.5), percentile([7], 0.99)], [NaN, 7]);
-  const of = [[9, 1, 5], [4, 1, 2, 9], [NaN, 2, NaN], []].map(median);
-  assert.deepEqual(of, [5, 3, 2, NaN]);
+  const middles = [[9, 1, 5], [4, 1, 2, 9], [NaN, 2, NaN], []].map(median);
+  assert.deepEqual(middles, [5, 3, 2, NaN]);
   assert.deepEqual(medians([[1, 10], [3, 30], [2, 90]]), [2, 30]);
 });
 

@@ -56,8 +56,10 @@ export async function growth(
     const loop = (seconds: number) =>
       measureLoop(gateway, seconds, { requests, connections });
     await loop(instances * WARM_UP_SECONDS);
-    const named = [{ ...gateway, name }];
-    rows.push(...await inTurn(named, options, () => loop(options.seconds)));
+    const contenders = [{ ...gateway, name }];
+    rows.push(
+      ...await inTurn(contenders, options, () => loop(options.seconds)),
+    );
   };
   for (const instances of INSTANCES) {
     await using gateway = await startOurs(modelUrl, { instances });

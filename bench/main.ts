@@ -139,8 +139,8 @@ async function sendsPerAnswer(
     stopping.throwIfAborted();
     const load = () => smallLoop(contender, CONNECTIONS, seconds);
     try {
-      const { sent, result } = await countSends(contender.processes(), load);
-      rows.push(...sent.map(([role, count]) => ({
+      const { sends, result } = await countSends(contender.processes(), load);
+      rows.push(...sends.map(([role, count]) => ({
         name: `${contender.name}: ${role}`,
         rounds: [[count / result.latenciesMs.length]],
       })));

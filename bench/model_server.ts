@@ -55,8 +55,8 @@ async function serve(connection: Deno.TcpConn): Promise<void> {
     const count = await connection.read(buffer);
     if (count === null) return;
     // The head of a long request is enough: only short ones order a stream.
-    const wanted = Math.min(count, TEXT_CHARS_MAX - text.length);
-    text += decoder.decode(buffer.subarray(0, wanted));
+    const room = Math.min(count, TEXT_CHARS_MAX - text.length);
+    text += decoder.decode(buffer.subarray(0, room));
     received += count;
     const headEnd = text.indexOf("\r\n\r\n");
     if (headEnd < 0) continue;

@@ -74,7 +74,7 @@ const SENDS = "sendto,sendmsg,sendmmsg,write,writev";
 export async function countSends<T>(
   processes: Processes,
   load: () => Promise<T>,
-): Promise<{ sent: [role: string, count: number][]; result: T }> {
+): Promise<{ sends: [role: string, count: number][]; result: T }> {
   const counting = ["-f", "-c", "-U", "calls,name", "-e", `trace=${SENDS}`];
   const tracers = Object.entries(processes).map(([role, pids]) => {
     const args = [...counting, ...pids.flatMap((pid) => ["-p", `${pid}`])];
@@ -94,9 +94,9 @@ export async function countSends<T>(
     for (const { tracer } of tracers) tracer.signal("SIGINT");
     await Promise.all(tracers.map(({ tracer }) => tracer.exited));
   }
-  const sent = tracers.map(({ role, tracer }): [string, number] => {
+  const sends = tracers.map(({ role, tracer }): [string, number] => {
     const total = /^ *(\d+) +total$/m.exec(tracer.output())?.[1];
     return [role, Number(total ?? 0)];
   });
-  return { sent, result };
+  return { sends, result };
 }

@@ -100,7 +100,7 @@ Deno.test("files that documents name exist", () => {
   const paths = readSources(SOURCE_FOLDERS, /./).map(({ path }) => `/${path}`);
   const missing = pages.flatMap(({ path, text }) =>
     found(text, /`([\w./-]+\.(?:ts|tsx|sh|yml|conf|acl|lua))`/g)
-      .filter((file) => !paths.some((known) => known.endsWith(`/${file}`)))
+      .filter((file) => !paths.some((path) => path.endsWith(`/${file}`)))
       .map((file) => `${path}: ${file}`)
   );
   assert.deepEqual(missing, []);
@@ -149,8 +149,8 @@ Deno.test("docs/reference/log_events.md lists every event, with its levels and i
     for (const { groups = {} } of text.matchAll(EVENT)) {
       const { level = "error", logged, failure } = groups;
       const event = logged ?? failure ?? "";
-      const known = levels.get(event) ?? new Set();
-      levels.set(event, known.add(level === "notice" ? "info" : level));
+      const names = levels.get(event) ?? new Set();
+      levels.set(event, names.add(level === "notice" ? "info" : level));
       const [, service] = /^services\/([^/]+)\//.exec(path) ?? [];
       if (service !== undefined) services.push([event, service]);
     }
@@ -219,8 +219,8 @@ Deno.test("the bill of materials has every package of the lock file", () => {
   const { components, dependencies } = billOfMaterials(lock);
   assert.equal(components.length, Object.keys(lock.npm).length);
   const refs = new Set(components.map((component) => component["bom-ref"]));
-  const known = dependencies.flatMap(({ dependsOn }) => dependsOn);
-  assert.deepEqual(known.filter((ref) => !refs.has(ref)), []);
+  const ids = dependencies.flatMap(({ dependsOn }) => dependsOn);
+  assert.deepEqual(ids.filter((ref) => !refs.has(ref)), []);
   const redis = components.find(({ name }) => name === "@redis/client");
   assert.match(redis?.purl ?? "", /^pkg:npm\/%40redis\/client@\d+\.\d+\.\d+$/);
   const excluded = components.filter(({ scope }) => scope === "excluded");

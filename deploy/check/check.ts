@@ -98,14 +98,14 @@ export async function check(options: CheckOptions): Promise<number> {
   });
 }
 
-const counted = (count: number, what: string): string =>
+const countText = (count: number, what: string): string =>
   `${count} ${what}${count === 1 ? "" : "s"}`;
 
 function sizeOf({ size, servers }: ModelCatalog): string {
-  const models = counted(size, "model");
+  const models = countText(size, "model");
   if (servers.length === 0) return models;
   return `${models}, and those that ${
-    counted(servers.length, "server")
+    countText(servers.length, "server")
   } will list`;
 }
 
@@ -165,7 +165,7 @@ async function askForList(
   const { servers, names } = probe;
   const listed = names === null
     ? ""
-    : `, lists ${counted(names.length, "model")}`;
+    : `, lists ${countText(names.length, "model")}`;
   say(`  ${name} -> ${servers}${listed}`);
   return probe;
 }

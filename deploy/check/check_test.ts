@@ -264,7 +264,7 @@ Deno.test("each server is sent one tiny request, and what came back is said", as
     if (id === "same") assert.equal(line, undefined);
     else assert.match(line ?? assert.fail(id), expected);
   }
-  const asked = server.requests.filter(({ path }) => path.startsWith("/v1/"))
+  const requests = server.requests.filter(({ path }) => path.startsWith("/v1/"))
     .map(({ path, body }) => `${path} ${body}`);
   const message = '"messages":[{"role":"user","content":"Hi"}]';
   for (
@@ -274,7 +274,7 @@ Deno.test("each server is sent one tiny request, and what came back is said", as
       '/v1/embeddings {"model":"theirs","input":"Hi"}',
       '/v1/rerank {"model":"theirs","query":"Hi","documents":["Hi"]}',
     ]
-  ) assert.ok(asked.includes(request), asked.join("\n"));
+  ) assert.ok(requests.includes(request), requests.join("\n"));
 });
 
 Deno.test("a server that lists models is asked for them, and the first chat model", async () => {

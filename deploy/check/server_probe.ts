@@ -44,7 +44,7 @@ const MS_PER_SECOND = 1_000;
 const LIST = "/models";
 
 /** One request to a server. */
-interface Asked {
+interface ProbeRequest {
   method: "GET" | "POST";
   path: string;
   body: string;
@@ -136,7 +136,7 @@ interface Answer {
 async function ask(
   config: BackendConfig,
   { keyOf, proxies }: ServerAccess,
-  { method, path, body, waitMs, says }: Asked & {
+  { method, path, body, waitMs, says }: ProbeRequest & {
     /** What an answer that is no refusal says about the server. */
     says: (answer: Answer, server: ModelServer) => string;
   },
@@ -157,7 +157,7 @@ async function ask(
     const { status, location, text } = await server.exchange({
       encode: server.encoder(path, { method, ...versionOf(config) }),
       body,
-      call: { requestId: newRequestId(), signal },
+      context: { requestId: newRequestId(), signal },
       mustBeginSoon: false,
       statuses: "all",
     }, async ({ head, connection }) => {

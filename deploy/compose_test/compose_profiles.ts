@@ -137,8 +137,8 @@ Deno.test("the profile observability", async (t) => {
     OTEL_DENO: "true",
   });
   await stack.scale(2, 1);
-  const made = await stack.createKey();
-  const load = new Load(stack, made.key, STREAMS);
+  const newKey = await stack.createKey();
+  const load = new Load(stack, newKey.key, STREAMS);
   try {
     const password = await stack.secret("grafana_admin_password");
     const url = `http://127.0.0.1:${port}`;
@@ -186,7 +186,7 @@ Deno.test("the profile ollama", async (t) => {
     UPSTREAM_DIALECT: "ollama",
     UPSTREAM_FIRST_TOKEN_SECONDS: "300",
   });
-  const made = await stack.createKey();
+  const newKey = await stack.createKey();
   const ollama = (...args: string[]) =>
     stack.compose("exec", "-T", "ollama", "ollama", ...args);
   // An image for a machine without a registry contains its model.
@@ -195,7 +195,7 @@ Deno.test("the profile ollama", async (t) => {
   }
 
   const ask = (kind: "whole" | "stream") =>
-    send(stack, made.key, {
+    send(stack, newKey.key, {
       kind,
       fields: {
         max_tokens: TOKENS_MAX,

@@ -107,13 +107,13 @@ Deno.test("the redundant cluster", async (t) => {
     { SIMULATOR_TOKENS_PER_SECOND: "40" },
     ["compose.yaml", "compose.cluster.yaml"],
   );
-  const made = await stack.createKey();
+  const newKey = await stack.createKey();
   const stopped = await stack.createKey("stopped");
   await stack.gateway("keys", "disable", stopped.id);
 
   for (const victim of VICTIMS) {
     await t.step(`survives the loss of ${victim.name}`, async () => {
-      const load = await lose(stack, made.key, victim);
+      const load = await lose(stack, newKey.key, victim);
       const pauseSeconds = (load.longestPauseMs / MS_PER_SECOND).toFixed(1);
       say(
         `${load.complete} complete, ${load.failures.length} refused or cut, ` +
@@ -134,13 +134,13 @@ Deno.test("the redundant cluster", async (t) => {
   await t.step("is restored from a backup, whoever was master", async () => {
     const file = await Deno.makeTempFile({ suffix: ".rdb" });
     await stack.script("backup.sh", file);
-    await stack.gateway("keys", "delete", made.id);
-    assert.equal(await stack.statusWith(made.key), 401);
+    await stack.gateway("keys", "delete", newKey.id);
+    assert.equal(await stack.statusWith(newKey.key), 401);
     await stack.script("restore.sh", file);
     await Deno.remove(file);
     await until(
       "the key to be back",
-      async () => await stack.statusWith(made.key) === 200,
+      async () => await stack.statusWith(newKey.key) === 200,
     );
     await until(
       "changes to be acknowledged",

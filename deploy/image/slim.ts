@@ -28,14 +28,17 @@ function only(
   return Object.fromEntries(Object.entries(record).filter(isKept));
 }
 
-const kept = new Set((await Promise.all(Deno.args.map(importedBy))).flat());
+const packages = new Set((await Promise.all(Deno.args.map(importedBy))).flat());
 const config = JSON.parse(await Deno.readTextFile("deno.json"));
-config.imports = only(config.imports, ([, to]) => kept.has(packageOf(to)));
+config.imports = only(config.imports, ([, to]) => packages.has(packageOf(to)));
 await Deno.writeTextFile("deno.json", JSON.stringify(config, null, 2));
 
 const lock = JSON.parse(await Deno.readTextFile("deno.lock"));
-lock.specifiers = only(lock.specifiers, ([specifier]) => kept.has(specifier));
+lock.specifiers = only(
+  lock.specifiers,
+  ([specifier]) => packages.has(specifier),
+);
 const { workspace } = lock;
 workspace.dependencies = workspace.dependencies
-  .filter((name: string) => kept.has(name));
+  .filter((name: string) => packages.has(name));
 await Deno.writeTextFile("deno.lock", JSON.stringify(lock, null, 2));

@@ -32,7 +32,7 @@ export interface Unit {
 }
 
 /** A unit whose process is kept running. */
-interface Kept extends Unit {
+interface UnitProcess extends Unit {
   /** The path of its log. */
   log: string;
   /** Resolves when it is ready for the first time, rejects when it ends before. */
@@ -75,7 +75,7 @@ export class Cluster {
   /** One-time link that creates the first owner; null when there is one. */
   setupUrl: string | null = null;
   /** The processes, in the order in which they were started. */
-  readonly #units: Kept[] = [];
+  readonly #units: UnitProcess[] = [];
   readonly #stopping = new AbortController();
   /**
    * Ends the processes when the launcher is killed. Only the launcher holds its
@@ -105,7 +105,7 @@ export class Cluster {
    * the cluster is stopping.
    */
   async start(unit: Unit): Promise<void> {
-    const kept: Kept = {
+    const process: UnitProcess = {
       ...unit,
       log: `${this.logsDir}/${unit.name}.log`,
       first: Promise.withResolvers(),
@@ -113,9 +113,9 @@ export class Cluster {
       isReady: false,
       lastLines: [],
     };
-    this.#units.push(kept);
-    kept.finished = this.#keepRunning(kept);
-    await kept.first.promise;
+    this.#units.push(process);
+    process.finished = this.#keepRunning(process);
+    await process.first.promise;
   }
 
   /**
@@ -145,13 +145,13 @@ export class Cluster {
     this.#stopping.abort();
     const services = Map.groupBy(this.#units, ({ service }) => service);
     for (const group of [...services.values()].reverse()) {
-      await Promise.all(group.map(async (kept) => {
-        send(kept, "SIGTERM");
+      await Promise.all(group.map(async (process) => {
+        send(process, "SIGTERM");
         // A stopped process handles SIGTERM only after SIGCONT.
-        send(kept, "SIGCONT");
-        await settlesWithin(kept.finished, graceMs);
-        send(kept, "SIGKILL");
-        await kept.finished;
+        send(process, "SIGCONT");
+        await settlesWithin(process.finished, graceMs);
+        send(process, "SIGKILL");
+        await process.finished;
       }));
     }
     // No group is left that the watcher could end.
@@ -162,15 +162,15 @@ export class Cluster {
   /**
    * Restarts a process when it dies, with growing pauses, unless it was never ready.
    */
-  async #keepRunning(kept: Kept): Promise<void> {
+  async #keepRunning(process: UnitProcess): Promise<void> {
     const { signal } = this.#stopping;
-    const { name, first } = kept;
+    const { name, first } = process;
     let pauseMs = RESTART_MS_MIN;
     while (!signal.aborted) {
       const startedAtMs = monotonicNow();
-      const { how, code } = await this.#runOnce(kept);
+      const { how, code } = await this.#runOnce(process);
       if (signal.aborted) break;
-      if (!kept.isReady) return first.reject(failureOf(kept, how, code));
+      if (!process.isReady) return first.reject(failureOf(process, how, code));
       if (monotonicNow() - startedAtMs >= HEALTHY_MS) pauseMs = RESTART_MS_MIN;
       this.out.warn(`${name} ${how}; restarting it in ${pauseMs / 1_000} s`);
       await sleep(pauseMs, signal);
@@ -183,8 +183,8 @@ export class Cluster {
    * Runs the process until it ends. `how` completes a sentence that begins with the
    * unit's name.
    */
-  async #runOnce(kept: Kept): Promise<{ how: string; code: number }> {
-    const { file, ...program } = kept.program;
+  async #runOnce(process: UnitProcess): Promise<{ how: string; code: number }> {
+    const { file, ...program } = process.program;
     const command = new Deno.Command(file, {
       ...program,
       clearEnv: true,
@@ -202,12 +202,12 @@ export class Cluster {
       const how = `cannot be started: ${errorMessage(error)}`;
       return { how, code: EXIT.failed };
     }
-    this.#setChild(kept, child);
+    this.#setChild(process, child);
     const { stdout, stderr, status } = child;
-    const copied = [stdout, stderr].map((each) => this.#copy(each, kept));
+    const copied = [stdout, stderr].map((each) => this.#copy(each, process));
     const { code, signal } = await status;
     await settlesWithin(Promise.all(copied), LAST_OUTPUT_MS);
-    this.#setChild(kept, undefined);
+    this.#setChild(process, undefined);
     return {
       how: signal ? `was ended by ${signal}` : `ended with exit code ${code}`,
       code,
@@ -215,31 +215,34 @@ export class Cluster {
   }
 
   /** Tells the watcher which processes run now. Each leads a group of its own. */
-  #setChild(kept: Kept, child: Deno.ChildProcess | undefined): void {
-    kept.child = child;
+  #setChild(process: UnitProcess, child: Deno.ChildProcess | undefined): void {
+    process.child = child;
     const groups = this.#units
       .flatMap(({ child }) => child ? `-${child.pid}` : []);
     this.#watcher.stdin.write(`${groups.join(" ")}\n`);
   }
 
-  async #copy(output: ReadableStream<Uint8Array<ArrayBuffer>>, kept: Kept) {
+  async #copy(
+    output: ReadableStream<Uint8Array<ArrayBuffer>>,
+    process: UnitProcess,
+  ) {
     let rest = "";
     for await (const text of output.pipeThrough(new TextDecoderStream())) {
       try {
-        appendToLog(kept.log, text);
+        appendToLog(process.log, text);
       } catch (error) {
         // A full disk must not stop a service.
-        this.out.warn(`Cannot write ${kept.log}: ${errorMessage(error)}`);
+        this.out.warn(`Cannot write ${process.log}: ${errorMessage(error)}`);
       }
       const lines = `${rest}${text}`.split("\n");
       rest = lines.pop() ?? "";
-      for (const line of lines) this.#readLine(line, kept);
+      for (const line of lines) this.#readLine(line, process);
     }
-    if (rest !== "") this.#readLine(rest, kept);
+    if (rest !== "") this.#readLine(rest, process);
   }
 
-  #readLine(line: string, kept: Kept): void {
-    const { name, readyText, child } = kept;
+  #readLine(line: string, process: UnitProcess): void {
+    const { name, readyText, child } = process;
     const event = EVENT_LINE.test(line)
       ? EVENT.safeParse(parseJson(line)).data
       : undefined;
@@ -247,14 +250,14 @@ export class Cluster {
       ? event?.event === "ready"
       : line.includes(readyText);
     if (isReady) {
-      if (kept.isReady) this.out.warn(`${name} is back (pid ${child?.pid})`);
-      kept.isReady = true;
-      kept.opsPort = event?.opsPort;
-      kept.first.resolve();
+      if (process.isReady) this.out.warn(`${name} is back (pid ${child?.pid})`);
+      process.isReady = true;
+      process.opsPort = event?.opsPort;
+      process.first.resolve();
     } else if (event) this.#onEvent(name, event);
     // What matters of the logged events has been shown.
-    if (kept.isReady || line.startsWith("{")) return;
-    kept.lastLines = [...kept.lastLines, line].slice(-LAST_LINES);
+    if (process.isReady || line.startsWith("{")) return;
+    process.lastLines = [...process.lastLines, line].slice(-LAST_LINES);
   }
 
   /**
@@ -284,7 +287,7 @@ export class Cluster {
   }
 }
 
-function send({ child }: Kept, name: Deno.Signal): void {
+function send({ child }: UnitProcess, name: Deno.Signal): void {
   try {
     child?.kill(name);
   } catch {
@@ -292,7 +295,11 @@ function send({ child }: Kept, name: Deno.Signal): void {
   }
 }
 
-function failureOf({ name, lastLines, log }: Kept, how: string, code: number) {
+function failureOf(
+  { name, lastLines, log }: UnitProcess,
+  how: string,
+  code: number,
+) {
   const message = [
     `${name} does not start: it ${how}`,
     ...lastLines.map((line) => `  ${line}`),

@@ -115,11 +115,11 @@ async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     await starting.catch(() => {});
   });
 
-  const started = await Promise.race([starting, sleep(TIMER_MS_MAX, stopping)]);
-  if (started === undefined) return;
+  const startup = await Promise.race([starting, sleep(TIMER_MS_MAX, stopping)]);
+  if (startup === undefined) return;
   cluster.isReady = true;
   const seconds = (monotonicNow() - startedAtMs) / 1_000;
-  const { firstKey, models, describe } = started;
+  const { firstKey, models, describe } = startup;
   let saved = "";
   const save = async () => {
     const text = `${JSON.stringify(describe(), null, 2)}\n`;

@@ -94,8 +94,8 @@ export async function startStores(
 async function redisPort(dir: string): Promise<number> {
   await makePrivateDir(dir);
   const file = `${dir}/port`;
-  const kept = Number(await Deno.readTextFile(file).catch(() => 0));
-  const [port = 0] = kept > 0 ? [kept] : findFreePorts(1);
+  const lastPort = Number(await Deno.readTextFile(file).catch(() => 0));
+  const [port = 0] = lastPort > 0 ? [lastPort] : findFreePorts(1);
   if (whyNotFree(port) === undefined) {
     await writePrivateFile(file, `${port}`);
     return port;

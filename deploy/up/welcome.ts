@@ -64,8 +64,8 @@ export async function provideFirstKey(
   signal: AbortSignal,
 ): Promise<FirstKey> {
   try {
-    const kept = await Deno.readTextFile(path).catch(() => undefined);
-    if (kept !== undefined) return CREATED.parse(JSON.parse(kept));
+    const saved = await Deno.readTextFile(path).catch(() => undefined);
+    if (saved !== undefined) return CREATED.parse(JSON.parse(saved));
     const options = { ...create, clearEnv: true, signal };
     const { success, ...output } = await new Deno.Command(file, options)
       .output();

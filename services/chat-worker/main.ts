@@ -12,8 +12,8 @@ await runWorkerService({
   readConfig,
   createBackend: (options, { cacheSaltKey }) =>
     new OpenAiBackend({ ...options, cacheSaltKey }),
-  run: (request, call, tools) =>
+  run: (request, context, tools) =>
     isForwardRequest(request)
-      ? forwarder.run(request, call, tools)
-      : runCompletion(request, call, tools),
+      ? forwarder.run(request, context, tools)
+      : runCompletion(request, context, tools),
 });

@@ -49,14 +49,14 @@ export interface ServedApp extends AsyncDisposable {
  * usual.
  */
 export async function startApp(
-  given:
+  overrides:
     & Pick<AppDependencies, "dispatcher" | "keys" | "admission">
     & Partial<AppDependencies>,
 ): Promise<ServedApp> {
   const { now = monotonicNow, log = silentLog }: {
     now?: () => number;
     log?: Log;
-  } = given;
+  } = overrides;
   const deadlines = new Deadlines(now);
   const handler = createApp({
     catalog: CATALOG,
@@ -78,7 +78,7 @@ export async function startApp(
     isDraining: () => false,
     isRun: () => true,
     failedRequests: { add: () => {} },
-    ...given,
+    ...overrides,
   });
   const server = await startServer({
     hostname: "127.0.0.1",

@@ -49,7 +49,7 @@ interface TestEdge extends ServedApp {
   ask(path: string, init?: RequestInit): Promise<Response>;
 }
 
-async function start({ models = [], isSampled = true, ...given }: {
+async function start({ models = [], isSampled = true, ...overrides }: {
   models?: readonly string[];
   isSampled?: boolean;
   admit?: AppDependencies["admission"]["admit"];
@@ -78,7 +78,7 @@ async function start({ models = [], isSampled = true, ...given }: {
       modelsOf: () => Promise.resolve(models),
       checkRefused: () => Promise.resolve(),
       admit: () => Promise.resolve(LEASE),
-      ...given,
+      ...overrides,
     },
     dispatcher: {
       isStoppedSince: () => false,
@@ -91,7 +91,7 @@ async function start({ models = [], isSampled = true, ...given }: {
         });
         return { delivered: () => {}, cancel: () => {} };
       },
-      ...given,
+      ...overrides,
     },
   });
   const ask = (path: string, init?: RequestInit) =>
@@ -135,8 +135,10 @@ Deno.test("X-Gateway-Timeout counts from the arrival of a request and must be a 
       headers: { "x-gateway-timeout": timeout },
       body: { model: DEFAULT_MODEL_ID, messages: [], input: "x" },
     });
-  const sent = { ...headers, "x-gateway-timeout": "1.5" };
-  const response = await postChat(`${edge.origin}/v1`, KEY, { headers: sent });
+  const requestHeaders = { ...headers, "x-gateway-timeout": "1.5" };
+  const response = await postChat(`${edge.origin}/v1`, KEY, {
+    headers: requestHeaders,
+  });
   assert.equal(response.status, 200, await response.text());
   assert.equal(jobs[0]?.endsByMs, 1_500);
   for (const path of ["chat/completions", "embeddings", "responses"]) {
@@ -157,9 +159,9 @@ Deno.test("X-Gateway-Timeout counts from the arrival of a request and must be a 
 Deno.test("a key without rights hears of that, not of its X-Gateway-Timeout", async () => {
   const forbid = () => Promise.reject(new ApiError("forbidden", "Disabled."));
   await using edge = await start({ modelsOf: forbid });
-  const sent = { "x-gateway-timeout": "soon" };
+  const requestHeaders = { "x-gateway-timeout": "soon" };
   const refused = await callApi(`${edge.origin}/v1/models`, KEY, {
-    headers: sent,
+    headers: requestHeaders,
   });
   assert.equal(refused.status, 403, await refused.text());
 });
@@ -167,8 +169,8 @@ Deno.test("a key without rights hears of that, not of its X-Gateway-Timeout", as
 Deno.test("the duration of a request is counted for its route", async () => {
   await using edge = await start();
   const images = [{ image_url: "data:image/png;base64,AA==" }];
-  const asked = { model: "simulated-image-1", prompt: "A fox", images };
-  await (await callApi(`${edge.origin}/v1/images/edits`, KEY, { body: asked }))
+  const fields = { model: "simulated-image-1", prompt: "A fox", images };
+  await (await callApi(`${edge.origin}/v1/images/edits`, KEY, { body: fields }))
     .text();
   const count = /request_duration_seconds_count\{route="image_edit"\} 1/;
   await until(() => count.test(edge.registry.text()));

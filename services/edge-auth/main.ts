@@ -20,7 +20,7 @@ import { Dispatcher } from "./dispatch/dispatcher.ts";
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import { familyOf } from "@gateway/shared/models/kinds";
 import { ListedModels } from "@gateway/shared/models/listed_models";
-import { followList } from "@gateway/shared/reload/list";
+import { startCatalog } from "@gateway/shared/reload/list";
 import { CONTROL_WAIT_MS } from "./dispatch/edge_bus.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { CountLimit } from "./forward/count_limit.ts";
@@ -87,7 +87,7 @@ async function start(
   warnOfOrigins(config, log);
   const connections = await connect(config, log);
   const { edgeId, bus, redis } = connections;
-  const { catalog, reloading } = followList(config.list, tools);
+  const { catalog, reloading } = startCatalog(config.list, tools);
   const parts = createParts({ ...config, catalog }, connections, tools);
   const { dispatcher, limiter } = parts;
   const stopBackground = await startBackground(parts, { ...connections, log });
@@ -214,7 +214,7 @@ function createParts(
     wallNow,
     catalog,
     jobs: new VideoJobs({ redis }),
-    onMade: (of, cost) => metrics.charged(of, cost),
+    onMade: (subject, cost) => metrics.charged(subject, cost),
   });
   return {
     catalog,
@@ -256,7 +256,7 @@ function createLimits(
     showsCost,
     onUnknown: (principal) => keys.forget(principal),
     onDecision: (decision, durationMs) => metrics.decided(decision, durationMs),
-    onCharged: (of, cost) => metrics.charged(of, cost),
+    onCharged: (subject, cost) => metrics.charged(subject, cost),
   });
   return { limiter, admission, lostRequests };
 }

@@ -8,7 +8,7 @@ import {
   histogram,
   type MetricRegistry,
 } from "@gateway/shared/process/metrics";
-import type { Charged, Decision } from "./limits/admission.ts";
+import type { ChargeSubject, Decision } from "./limits/admission.ts";
 import type { Cost } from "./limits/cost.ts";
 import { type LeaseTerms, sharesOf } from "./limits/rate.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
@@ -189,7 +189,7 @@ export class EdgeMetrics {
   }
 
   /** A request has ended, and its cost goes to Redis. */
-  charged({ model, endpoint, unit, rate }: Charged, cost: Cost): void {
+  charged({ model, endpoint, unit, rate }: ChargeSubject, cost: Cost): void {
     for (const [kind, units] of sharesOf(cost, unit, rate)) {
       this.#metrics.cost.with(model, kind).add(units);
     }
@@ -231,10 +231,10 @@ export class EdgeMetrics {
     const allowed = isRefused ? "refused" : "admitted";
     admissions.with(typeof decision === "string" ? decision : allowed).add();
     if (!isRefused) return;
-    const [reason, of] = decision.reason === "limited"
-      ? [decision.limit, decision.of]
+    const [reason, holder] = decision.reason === "limited"
+      ? [decision.limit, decision.holder]
       : [decision.reason, "key"];
-    refusals.with(reason, of).add();
+    refusals.with(reason, holder).add();
   }
 
   /** Times of a run that has sent something: its first byte, and between tokens. */

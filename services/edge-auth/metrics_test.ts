@@ -46,8 +46,8 @@ Deno.test("a complete stream is counted once, with its times and tokens", () => 
   const t = setup();
   t.metrics.answered("chat", 200, 550);
   t.run({});
-  const of = { model: "m", endpoint: "messages", unit: null } as const;
-  t.metrics.charged(of, {
+  const subject = { model: "m", endpoint: "messages", unit: null } as const;
+  t.metrics.charged(subject, {
     promptTokens: 7,
     completionTokens: 5,
     cachedTokens: 4,
@@ -78,14 +78,17 @@ Deno.test("what models without tokens make is counted in their units, videos whe
   const t = setup();
   const facts = { kind: "image" as const, model: "m", stream: true };
   t.metrics.ran(facts, COMPLETE, 550);
-  const of = (unit: UsageUnit) => ({ model: "m", endpoint: null, unit });
+  const subjectIn = (unit: UsageUnit) => ({ model: "m", endpoint: null, unit });
   for (const unit of ["images", "characters", "audioSeconds"] as const) {
-    t.metrics.charged(of(unit), { ...NO_TOKENS, unitsMade: 5 });
+    t.metrics.charged(subjectIn(unit), { ...NO_TOKENS, unitsMade: 5 });
   }
-  t.metrics.charged(of("videoSeconds"), { ...NO_TOKENS, unitsMade: null });
-  t.metrics.charged(of("videoSeconds"), { ...NO_TOKENS, unitsMade: 8 });
-  const made = t.samples().filter((line) => /tokens|units/.test(line));
-  assert.deepEqual(made, [
+  t.metrics.charged(subjectIn("videoSeconds"), {
+    ...NO_TOKENS,
+    unitsMade: null,
+  });
+  t.metrics.charged(subjectIn("videoSeconds"), { ...NO_TOKENS, unitsMade: 8 });
+  const lines = t.samples().filter((line) => /tokens|units/.test(line));
+  assert.deepEqual(lines, [
     'media_units_total{model="m",unit="images"} 5',
     'media_units_total{model="m",unit="characters"} 5',
     'media_units_total{model="m",unit="audio_seconds"} 5',
@@ -158,7 +161,7 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
       isAdmitted: false,
       reason: "limited",
       limit: "tokens",
-      of: "owner",
+      holder: "owner",
       waitMs: 10,
       rates,
     },

@@ -30,14 +30,14 @@ export async function followOverrides(
 ): Promise<void> {
   const overrides = new Overrides();
   let current: readonly Override[] | null = null;
-  const take = (told: readonly Override[]) => {
-    current = told;
-    overrides.take(told);
+  const take = (list: readonly Override[]) => {
+    current = list;
+    overrides.take(list);
     catalog.disable(overrides.disabled);
   };
   bus.subscribe(subjects.overrides, ({ data }) => {
-    const told = decodeOverrides(data);
-    if (told !== null) take(told);
+    const list = decodeOverrides(data);
+    if (list !== null) take(list);
   });
   try {
     const values = texts.parse(await redis.command(["HVALS", OVERRIDES_KEY]));

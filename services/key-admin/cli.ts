@@ -71,9 +71,9 @@ export async function run(
     command.isJson ? JSON.stringify(output.json) : outputText(output);
   try {
     const stores = { redis, writer: redis, randomBytes, now: wallNow };
-    const made = createStores({ ...stores, defaultLimits });
+    const allStores = createStores({ ...stores, defaultLimits });
     const answer = await command.run({
-      ...made,
+      ...allStores,
       sendStop: createStopSender({
         access: bus,
         writer: redis,
@@ -81,9 +81,9 @@ export async function run(
       }),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
-      findModel: (name) => cluster.named?.find(name),
+      findModel: (name) => cluster.modelNames?.find(name),
       catalog: cluster.catalog,
-      askWorkers: () => askWorkers(cluster, made),
+      askWorkers: () => askWorkers(cluster, allStores),
       warn: printError,
       show: (output) => print(`${CLEAR}${textOf(output)}`),
       pause: (ms) => delay(ms),
@@ -124,14 +124,18 @@ function findCluster(environment: env.Env) {
   ) {
     const config = configFrom(environment, Deno.readTextFileSync);
     const { catalog } = config;
-    return { ...config, models: catalog && idsOf(catalog), named: catalog };
+    return {
+      ...config,
+      models: catalog && idsOf(catalog),
+      modelNames: catalog,
+    };
   }
   const { redis_url, nats_url, console_url, models, aliases } = readUpFile();
   // The launcher has read the list of models: with `--models`, no variable names it.
   const found = { REDIS_URL: redis_url, NATS_URL: nats_url, MODELS_FILE: "" };
   const variables = { PUBLIC_URL: console_url, ...environment, ...found };
   const config = configFrom(variables, Deno.readTextFileSync);
-  return { ...config, models, named: new NamedModels(aliases) };
+  return { ...config, models, modelNames: new NamedModels(aliases) };
 }
 
 function readUpFile() {

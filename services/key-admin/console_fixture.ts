@@ -98,8 +98,8 @@ export class TestConsole implements AsyncDisposable {
   }
 
   /** The requests that reached the simulator, which stands in for the API. */
-  get requests(): Readonly<WatchedSimulator["asked"]> {
-    return this.#api.asked;
+  get requests(): Readonly<WatchedSimulator["requests"]> {
+    return this.#api.requests;
   }
 
   /** Every route of the console: `POST /keys/:id/edit`. */
@@ -246,7 +246,7 @@ export async function storedKey(
   ownerId: string,
   settings: Partial<KeySettings> = {},
 ): Promise<KeyRecord> {
-  const made = await deps.keys.create({
+  const newKey = await deps.keys.create({
     ownerId,
     settings: {
       description: "A key",
@@ -258,7 +258,7 @@ export async function storedKey(
     },
     actor: { by: "test", ip: "192.0.2.7" },
   });
-  return made.key;
+  return newKey.key;
 }
 
 const TOTP_STEP_MS = 30_000;

@@ -71,8 +71,8 @@ export async function changeKeys(
       counts.create++;
       for (const kind of CHANGES.slice(0, length % 6)) {
         keys.delete(key.id);
-        const { next, made } = await change(store, kind, key);
-        if (made !== undefined) note(made, ["key.created"]);
+        const { next, newKey } = await change(store, kind, key);
+        if (newKey !== undefined) note(newKey, ["key.created"]);
         key = next;
         actions = [...actions, `key.${kind.replace(/e?$/, "ed")}`];
         note(key, actions);
@@ -94,11 +94,11 @@ async function change(store: KeyStore, kind: Change, key: KeyRecord) {
     return { next: await store.edit(target, settings) };
   }
   if (kind !== "rotate") return { next: await store[kind](target) };
-  const { key: made } = await store.rotate(target, GRACE_MS);
-  const expiresAtMs = made.createdAtMs + GRACE_MS;
-  const replacedBy = [made.id, made.hint] as const;
+  const { key: newKey } = await store.rotate(target, GRACE_MS);
+  const expiresAtMs = newKey.createdAtMs + GRACE_MS;
+  const replacedBy = [newKey.id, newKey.hint] as const;
   const next = { ...key, version: version + 1, expiresAtMs, replacedBy };
-  return { next, made };
+  return { next, newKey };
 }
 
 /**

@@ -3,7 +3,7 @@ import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { followList } from "@gateway/shared/reload/list";
+import { startCatalog } from "@gateway/shared/reload/list";
 import {
   type GracefulServer,
   serve,
@@ -51,16 +51,16 @@ async function start(
   const handler = Promise.withResolvers<ServeHandler>();
   const server = listen(config, handler.promise, log);
   const { defaultLimits, apiUrl, isSimulated } = config;
-  const { catalog, reloading } = followList(config.list, tools);
+  const { catalog, reloading } = startCatalog(config.list, tools);
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
-  const made = createStores(stores);
-  const { stop, ...telling } = followAndTell(config, { ...made, catalog }, log);
+  const allStores = createStores(stores);
+  const parts = { ...allStores, catalog };
+  const { stop, ...telling } = followAndTell(config, parts, log);
   const deps: ConsoleDeps = {
-    ...made,
+    ...parts,
     log,
     apiUrl,
     isSimulated,
-    catalog,
     ...telling,
     listMistakes: () => [
       ...reloading.state.mistakes,

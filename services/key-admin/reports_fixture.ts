@@ -25,6 +25,6 @@ export function tell(
   for (const message of encodeReports("chat", all)) {
     const report = decodeReport(message);
     assert.ok(report !== null);
-    deps.workers.backends.told(workerId, report);
+    deps.workers.backends.take(workerId, report);
   }
 }

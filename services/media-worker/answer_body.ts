@@ -58,12 +58,12 @@ export async function openBody(
   const start = await readStart(response, config.deadlines.between_tokens_ms);
   const label = labelled(contentType);
   const isTrusted = (label ?? "file") === trusted &&
-    (trusted === "file" || start.shown !== "page");
-  const shown = isTrusted ? trusted : formShown(start);
-  if (shown !== null && label !== null && shown !== label) {
+    (trusted === "file" || start.formOfBytes !== "page");
+  const formOfBytes = isTrusted ? trusted : formShown(start);
+  if (formOfBytes !== null && label !== null && formOfBytes !== label) {
     progress.onOddity("label_ignored", 1);
   }
-  const form = shown ?? label ?? "file";
+  const form = formOfBytes ?? label ?? "file";
   const kind = start.bytes === null ? null : kindOf(start.bytes);
   const type = label === form
     ? contentType
@@ -71,8 +71,8 @@ export async function openBody(
   return { form, type, start: start.bytes, response };
 }
 
-function formShown({ bytes, shown }: BodyStart): MediaForm | null {
-  if (shown !== null || bytes === null) return shown;
+function formShown({ bytes, formOfBytes }: BodyStart): MediaForm | null {
+  if (formOfBytes !== null || bytes === null) return formOfBytes;
   return kindOf(bytes) !== null || !isText(bytes) ? "file" : null;
 }
 
@@ -92,10 +92,12 @@ function labelled(contentType: string): MediaForm | null {
  */
 export async function refuseBody(
   body: AnswerBody,
-  wanted: string,
+  expectation: string,
 ): Promise<never> {
   const { form, start, response: { head, server } } = body;
-  const detail = `${form} of ${head.contentType || "no type"}, not ${wanted}`;
+  const detail = `${form} of ${
+    head.contentType || "no type"
+  }, not ${expectation}`;
   if (form === "page" || start === null) throw invalidAnswer(detail);
   if (form !== "file") {
     const text = await textIn(body, ERROR_BYTES_MAX);

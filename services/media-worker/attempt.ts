@@ -18,7 +18,7 @@ import type {
 } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
-import type { JobCall } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job";
 import { EVENT_STREAM } from "./answer_body.ts";
 
 const encoder = new TextEncoder();
@@ -42,13 +42,13 @@ interface Ask
 
 /** Sends one request of an attempt, and returns what `read` makes of the response. */
 export function ask<Result>(
-  { server, answer: { call, progress } }: MediaAttempt,
+  { server, answer: { context, progress } }: MediaAttempt,
   { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Ask,
   read: (response: ServerResponse) => Promise<Result>,
 ): Promise<Result> {
   const encode = server.encoder(to, like);
-  const sent = { encode, body, call, mustBeginSoon, totalMs, statuses };
-  return server.exchange(sent, (response) => {
+  const exchange = { encode, body, context, mustBeginSoon, totalMs, statuses };
+  return server.exchange(exchange, (response) => {
     if (!isPlain(response.head.contentEncoding)) {
       progress.onOddity("coding_unasked", 1);
     }
@@ -90,17 +90,17 @@ const PIECE_BYTES_MAX = 64 * 1024;
  */
 export class AttemptAnswer {
   /** What has been made, in the unit that such requests cost. */
-  made = 0;
+  unitsMade = 0;
   /**
    * What the model server was asked for that it makes as a whole, in the same unit; 0
    * where closing the connection stops it.
    */
-  started = 0;
+  unitsStarted = 0;
   head: MediaHead;
   #isOpen = false;
 
   constructor(
-    readonly call: JobCall,
+    readonly context: JobContext,
     readonly progress: AttemptProgress,
     request: MediaRequest,
   ) {
@@ -122,15 +122,15 @@ export class AttemptAnswer {
     if (!this.#isOpen) {
       this.#isOpen = true;
       this.begin();
-      this.call.write(encodeMediaHead(this.head), this.made);
+      this.context.write(encodeMediaHead(this.head), this.unitsMade);
     }
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     for (let at = 0; at < bytes.length; at += PIECE_BYTES_MAX) {
       const piece = bytes.subarray(at, at + PIECE_BYTES_MAX);
-      const room = this.call.write(piece, this.made);
+      const room = this.context.write(piece, this.unitsMade);
       if (room === undefined) continue;
       await room;
-      this.call.signal.throwIfAborted();
+      this.context.signal.throwIfAborted();
     }
   }
 

@@ -68,25 +68,26 @@ async function passOnSound(
   const pass = async (sound: Uint8Array, event: json.JsonObject = {}) => {
     if (sound.length === 0) return;
     // The server has read the whole text, even if the rest of the audio never arrives.
-    answer.made = [...request.input].length;
+    answer.unitsMade = [...request.input].length;
     if (!request.stream) return await answer.write(sound);
     const audio = sound.toBase64();
     await answer.writeEvent({ ...event, type: DELTA_OF_SOUND, audio });
   };
   const headers = usageHeaders(response);
-  let done: json.JsonObject = {};
+  let lastEvent: json.JsonObject = {};
   const isEvents = body.form === "events";
   if (!isEvents && body.form !== "file") return await refuseBody(body, "sound");
   if (isEvents !== request.stream) {
     answer.progress.onOddity("form_converted", 1);
   }
   if (isEvents) {
-    done = await readSoundEvents(body, {
+    lastEvent = await readSoundEvents(body, {
       progress: answer.progress,
       pass,
       other: async (event) => {
-        if (request.stream && answer.made > 0) await answer.writeEvent(event);
-        else answer.progress.onOddity("event_skipped", 1);
+        if (request.stream && answer.unitsMade > 0) {
+          await answer.writeEvent(event);
+        } else answer.progress.onOddity("event_skipped", 1);
       },
     });
   } else {
@@ -95,11 +96,11 @@ async function passOnSound(
     const pieces = piecesOf(body, MEDIA_LIMITS.speechBytesMax);
     for await (const sound of pieces) await pass(sound);
   }
-  if (answer.made === 0) throw errors.truncatedAnswer("No audio");
+  if (answer.unitsMade === 0) throw errors.truncatedAnswer("No audio");
   if (!request.stream) return;
   // speaches calls it `token_usage`.
-  const { token_usage: other, ...rest } = done;
-  const usages = [done.usage, other, usageInHeaders(headers)];
+  const { token_usage: other, ...rest } = lastEvent;
+  const usages = [lastEvent.usage, other, usageInHeaders(headers)];
   const usage = usageOf(usages, request.input);
   await answer.writeEvent({ ...rest, type: DONE_OF_SOUND, usage });
 }
@@ -160,9 +161,9 @@ export function transcribe(
   attempt: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
   const { request, server, answer } = attempt;
-  const { files } = answer.call;
+  const { files } = answer.context;
   const [file] = files;
-  answer.started = secondsOf(file?.content ?? new Uint8Array());
+  answer.unitsStarted = secondsOf(file?.content ?? new Uint8Array());
   const { format, fields, stream } = request;
   // Events need JSON: speaches fills them with the requested format.
   const isText = stream && !JSON_FORMAT.test(format);
@@ -187,7 +188,7 @@ async function passOnText(
   response: ServerResponse,
   { request, answer }: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
-  const estimate = answer.started;
+  const estimate = answer.unitsStarted;
   const isJson = JSON_FORMAT.test(request.format);
   const { progress } = answer;
   const trusted = isJson || request.stream ? null : "text";
@@ -203,14 +204,14 @@ async function passOnText(
     : readDocument(body, isJson);
   let heard = "";
   for await (const { type, data } of parts) {
-    answer.made = estimate;
+    answer.unitsMade = estimate;
     if (type !== DONE) {
       if (type === DELTA) heard += json.textOf(data.delta);
       if (request.stream) await answer.writeEvent({ ...data, type });
       continue;
     }
     const seconds = statedSeconds(data) ?? estimate;
-    answer.made = seconds;
+    answer.unitsMade = seconds;
     const text = json.textOf(data.text) || heard;
     // The usage that the server states, or the seconds of the recording.
     const usage = json.isJsonObject(data.usage)

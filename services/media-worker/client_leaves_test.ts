@@ -14,15 +14,15 @@ import {
 } from "../../tests/support/model_servers/model_answers.ts";
 import {
   poolOf,
-  recordCall,
-} from "../../tests/support/model_servers/recorded_call.ts";
+  recordContext,
+} from "../../tests/support/model_servers/recorded_context.ts";
 import type { Step } from "../../tests/support/model_servers/scripted_server.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { runMedia } from "./media.ts";
 import {
   CHARACTERS,
   IMAGE,
-  named,
+  namedEvent,
   partly,
   type Rig,
   SPEECH,
@@ -49,8 +49,9 @@ interface Endpoint {
   whole: number;
 }
 
-const image = (type: string) => chunk(named({ type, b64_json }));
-const text = (type: string, rest: object) => chunk(named({ type, ...rest }));
+const image = (type: string) => chunk(namedEvent({ type, b64_json }));
+const text = (type: string, rest: object) =>
+  chunk(namedEvent({ type, ...rest }));
 
 const endpoints: Endpoint[] = [
   {
@@ -109,38 +110,38 @@ const endpoints: Endpoint[] = [
 
 /** How many steps of its answer a server has sent when the client leaves. */
 const moments = [
-  { name: "before the head", sent: 0 },
-  { name: "at the head", sent: 1 },
-  { name: "at the first bytes", sent: 2 },
-  { name: "in the middle", sent: 3 },
+  { name: "before the head", parts: 0 },
+  { name: "at the head", parts: 1 },
+  { name: "at the first bytes", parts: 2 },
+  { name: "in the middle", parts: 3 },
 ];
 
 for (const { name, request, head, parts, before, whole } of endpoints) {
   for (const moment of moments) {
-    const units = moment.sent < 2 ? before : whole;
+    const units = moment.parts < 2 ? before : whole;
     Deno.test(`${name}, left ${moment.name}, cost ${units}`, async () => {
-      const sent = [head, ...parts].slice(0, moment.sent);
-      await using r = startServer(() => [...sent, STALL]);
+      const steps = [head, ...parts].slice(0, moment.parts);
+      await using r = startServer(() => [...steps, STALL]);
       const controller = new AbortController();
-      const call = callOf(controller.signal);
-      const running = runMedia(request, call, dependenciesOf(r));
-      const asked = await r.peer.request(1);
+      const context = callOf(controller.signal);
+      const running = runMedia(request, context, dependenciesOf(r));
+      const serverRequest = await r.peer.request(1);
       // Events come one by one; pieces of sound may have come together.
-      const writes = request.stream ? moment.sent - 1 : 1;
+      const writes = request.stream ? moment.parts - 1 : 1;
       const isPassedOn = request.stream || request.kind === "speech";
-      const passed = isPassedOn && moment.sent > 1 ? writes : 0;
-      await until(() => call.writes >= passed);
+      const passed = isPassedOn && moment.parts > 1 ? writes : 0;
+      await until(() => context.writes >= passed);
       controller.abort(new Error("Client left"));
       await assert.rejects(running, /Client left/);
-      await asked.left;
-      assert.equal(call.tokens, units);
+      await serverRequest.left;
+      assert.equal(context.tokens, units);
     });
   }
 
   Deno.test(`${name}, read to the end, cost ${whole}`, async () => {
     await using r = startServer(() => [head, ...parts, lastChunk]);
-    const call = callOf(new AbortController().signal);
-    const { tokens } = await runMedia(request, call, dependenciesOf(r));
+    const context = callOf(new AbortController().signal);
+    const { tokens } = await runMedia(request, context, dependenciesOf(r));
     assert.equal(tokens, whole);
   });
 }
@@ -149,11 +150,13 @@ for (const { name, request, head, parts, before, whole } of endpoints) {
 function callOf(signal: AbortSignal) {
   const file = { field: "file", name: "a.mp3", type: "audio/mpeg" };
   const files = [{ ...file, content: RECORDING }];
-  const call = Object.assign(recordCall({ signal, files }), { writes: 0 });
-  const { write } = call;
-  return Object.assign(call, {
+  const context = Object.assign(recordContext({ signal, files }), {
+    writes: 0,
+  });
+  const { write } = context;
+  return Object.assign(context, {
     write(...[part, tokens]: Parameters<typeof write>) {
-      if (part.length > 0 && call.bytes > 0) call.writes += 1;
+      if (part.length > 0 && context.bytes > 0) context.writes += 1;
       return write(part, tokens);
     },
   });

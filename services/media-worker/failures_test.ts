@@ -17,14 +17,14 @@ import {
   streamHead,
   typed,
 } from "../../tests/support/model_servers/model_answers.ts";
-import { recordCall } from "../../tests/support/model_servers/recorded_call.ts";
+import { recordContext } from "../../tests/support/model_servers/recorded_context.ts";
 import {
   API_KEY,
   assertFault,
   CHARACTERS,
   eventsIn,
   IMAGE,
-  named,
+  namedEvent,
   SPEECH,
   SSE,
   sse,
@@ -70,7 +70,7 @@ function* endless(type: string, start = ""): Iterable<Step> {
 
 const FIRST = Buffer.from([0, 255, 10, 13]);
 const sound = (audio = FIRST.toBase64()) =>
-  named({ type: "speech.audio.delta", audio });
+  namedEvent({ type: "speech.audio.delta", audio });
 const endlessEvent = endless(
   "text/event-stream",
   sound("").trim().slice(0, -2),
@@ -78,7 +78,7 @@ const endlessEvent = endless(
 const heard: Step[] = [typed("audio/mpeg"), chunk(FIRST), PAUSE];
 const heardEvents: Step[] = [streamHead(), chunk(sound()), PAUSE];
 const cutEvent = chunk(sound().slice(0, 40));
-const broken = named({ type: "speech.audio.error", error });
+const broken = namedEvent({ type: "speech.audio.error", error });
 const AFTER = { parts: FIRST.length };
 const STALLED = { ...AFTER, deadlines: IMPATIENCE };
 const comments = Array.from({ length: 25 }, () => [": pi", "ng\n\n"]).flat()
@@ -111,7 +111,7 @@ const speech: Failures = {
     },
     {
       name: "an error event without a sound before",
-      reply: sse(named({ type: "error" })),
+      reply: sse(namedEvent({ type: "error" })),
     },
   ],
   invalid: [
@@ -180,13 +180,13 @@ const speech: Failures = {
   }],
 };
 
-const partial = named({
+const partial = namedEvent({
   type: "image_generation.partial_image",
   b64_json: FIRST.toBase64(),
 });
 const PARTLY = { change: { ...SSE, fields: { partial_images: 1 } } };
 const DRAWN = { ...PARTLY, parts: 1 };
-const drawn: Step[] = [streamHead(), chunk(partial), PAUSE];
+const firstSteps: Step[] = [streamHead(), chunk(partial), PAUSE];
 const json = (data: unknown) => jsonResponse({ created: 5, data });
 const unsafe = { message: "Unsafe", type: "invalid_request_error" };
 
@@ -203,7 +203,7 @@ const pictures: Failures = {
   server_error: [
     {
       name: "an error event after a picture",
-      reply: [...drawn, chunk(event({ error }))],
+      reply: [...firstSteps, chunk(event({ error }))],
       more: {
         ...DRAWN,
         ...NO_GPU,
@@ -252,8 +252,8 @@ const pictures: Failures = {
 };
 
 const SAID = { ...STREAM, parts: 1 };
-const said = (event: string) => [streamHead(), chunk(event), PAUSE];
-const delta = named({ type: "transcript.text.delta" });
+const stepsOf = (event: string) => [streamHead(), chunk(event), PAUSE];
+const delta = namedEvent({ type: "transcript.text.delta" });
 const ofVllm = event({ choices: [{ delta: { content: "H" } }] });
 
 const transcriptions: Failures = {
@@ -278,12 +278,12 @@ const transcriptions: Failures = {
   truncated: [
     {
       name: "events without a last one",
-      reply: [...said(delta), lastChunk],
+      reply: [...stepsOf(delta), lastChunk],
       more: SAID,
     },
     {
       name: "events of vLLM that are cut",
-      reply: [...said(ofVllm), CLOSE],
+      reply: [...stepsOf(ofVllm), CLOSE],
       more: SAID,
     },
   ],
@@ -301,17 +301,17 @@ interface Kind {
   kind: string;
   request: MediaRequest;
   /** What is charged for an answer that has begun. */
-  made: number;
+  units: number;
   failures: Failures;
 }
 
 const kinds: Kind[] = [
-  { kind: "speech", request: SPEECH, made: CHARACTERS, failures: speech },
-  { kind: "pictures", request: IMAGE, made: 0, failures: pictures },
+  { kind: "speech", request: SPEECH, units: CHARACTERS, failures: speech },
+  { kind: "pictures", request: IMAGE, units: 0, failures: pictures },
   {
     kind: "transcriptions",
     request: TRANSCRIPTION,
-    made: 2,
+    units: 2,
     failures: transcriptions,
   },
 ];
@@ -320,7 +320,7 @@ const files = [
   { field: "file", name: "a", type: "", content: Buffer.alloc(16_000) },
 ];
 
-for (const { kind, request, made, failures } of kinds) {
+for (const { kind, request, units, failures } of kinds) {
   for (const [fault, cases] of Object.entries(failures)) {
     for (const { name, reply, more = {} } of cases) {
       Deno.test(`${kind} fail with ${fault} for ${name}`, async () => {
@@ -329,10 +329,10 @@ for (const { kind, request, made, failures } of kinds) {
         });
         const { parts = 0, change } = more;
         const changed = { ...request, ...change };
-        const answer = await r.run(changed, recordCall({ files }));
+        const answer = await r.run(changed, recordContext({ files }));
         const failure = await assertFault(answer.error, fault, r);
         assert.match(failure.message, more.message ?? /./);
-        assert.equal(answer.made, parts === 0 ? 0 : made);
+        assert.equal(answer.units, parts === 0 ? 0 : units);
         if (changed.stream) {
           assert.equal(eventsIn(answer.text).length, parts);
         } else if (!isNaN(parts)) {

@@ -58,7 +58,7 @@ const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
 /** One attempt, and what is held of its answer. */
 interface ImageAttempt extends MediaAttempt<ImageRequest> {
-  held: HeldBytes;
+  heldBytes: HeldBytes;
   /** The end of the attempt, by the clock of the server. */
   endsAtMs: number;
 }
@@ -85,10 +85,14 @@ type Picture = Part & {
 export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const { request, server, memory, answer } = attempt;
   const { total_ms } = server.config.deadlines;
-  const held = memory.openAnswer();
-  const imageAttempt = { ...attempt, held, endsAtMs: server.now() + total_ms };
+  const heldBytes = memory.openAnswer();
+  const imageAttempt = {
+    ...attempt,
+    heldBytes,
+    endsAtMs: server.now() + total_ms,
+  };
   const parts: Part[] = [];
-  answer.started = request.count;
+  answer.unitsStarted = request.count;
   try {
     await ask(attempt, {
       ...encodeRequest(attempt),
@@ -101,10 +105,10 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
         // An event is passed on as it arrives, a document afterwards.
         if (request.stream && part.about === part.data) {
           const picture = await pictureOf(part, imageAttempt);
-          if (isLast) answer.made += 1;
+          if (isLast) answer.unitsMade += 1;
           await writeEvent(picture, imageAttempt);
         } else if (isLast) parts.push(part);
-        if (answer.made + parts.length === request.count) return;
+        if (answer.unitsMade + parts.length === request.count) return;
       }
     });
     const pictures: Picture[] = [];
@@ -112,12 +116,12 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
       // Fetched only now, when the connection of the answer is free again.
       pictures.push(await pictureOf(part, imageAttempt));
     }
-    answer.made += pictures.length;
-    if (answer.made === 0) throw errors.truncatedAnswer("No final image");
+    answer.unitsMade += pictures.length;
+    if (answer.unitsMade === 0) throw errors.truncatedAnswer("No final image");
     if (!request.stream) return await writeDocument(pictures, imageAttempt);
     for (const picture of pictures) await writeEvent(picture, imageAttempt);
   } finally {
-    held.release();
+    heldBytes.release();
   }
 }
 
@@ -141,7 +145,7 @@ function encodeRequest(
     model,
     prompt,
     response_format: isOurs ? inBase64 : format,
-    ...chosen(fields),
+    ...setFields(fields),
   };
   const isJson = task === "generate" || Array.isArray(fields.images);
   if (isJson) {
@@ -152,19 +156,19 @@ function encodeRequest(
     const to = task === "generate" ? "/images/generations" : "/images/edits";
     return { to, body };
   }
-  const { files } = answer.call;
+  const { files } = answer.context;
   const isOne = files.filter(({ field }) => field === "image").length === 1;
-  const named = files.map((file) => ({
+  const uploads = files.map((file) => ({
     ...file,
     field: file.field === "image" && !isOne ? "image[]" : file.field,
   }));
   // Model servers get a form, the model first, the files last.
   const members = { ...options, ...isPartly && { stream: "true" } };
-  return { to: "/images/edits", ...encodeForm(members, named) };
+  return { to: "/images/edits", ...encodeForm(members, uploads) };
 }
 
 /** The fields of a client, without those that mean the same as none. */
-function chosen(fields: ImageRequest["fields"]): json.JsonObject {
+function setFields(fields: ImageRequest["fields"]): json.JsonObject {
   const isChosen = ([name, value]: [string, unknown]) =>
     !(value === "auto" && MAY_BE_AUTO.has(name)) &&
     !(name === "partial_images" && Number(value) === 0);
@@ -200,7 +204,7 @@ async function* partsOfEvents(
   body: AnswerBody,
   attempt: ImageAttempt,
 ): AsyncGenerator<Part> {
-  const onHeld = (chars: number) => attempt.held.resize(chars);
+  const onHeld = (chars: number) => attempt.heldBytes.resize(chars);
   const { progress } = attempt.answer;
   const reading = { progress, bytesMax: BYTES_MAX, onHeld };
   for await (const { type, data } of eventsOf(body, reading)) {
@@ -221,8 +225,8 @@ async function passOther(
     return answer.progress.onOddity("event_skipped", 1);
   }
   const isShown = ([name]: [string, unknown]) => !HIDDEN_MEMBERS.has(name);
-  const shown = Object.fromEntries(Object.entries(data).filter(isShown));
-  await answer.writeEvent({ type, ...shown });
+  const members = Object.fromEntries(Object.entries(data).filter(isShown));
+  await answer.writeEvent({ type, ...members });
 }
 
 function partsIn(about: json.JsonObject): Part[] {
@@ -237,12 +241,12 @@ function partsIn(about: json.JsonObject): Part[] {
 /** A whole body, kept outside of the heap of JavaScript until it is complete. */
 async function readBytes(
   body: AnswerBody,
-  { held }: ImageAttempt,
+  { heldBytes }: ImageAttempt,
 ): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
   for await (const piece of piecesOf(body, BYTES_MAX)) {
     pieces.push(piece.slice());
-    await held.grow(piece.length);
+    await heldBytes.grow(piece.length);
   }
   return Buffer.concat(pieces);
 }
@@ -396,5 +400,5 @@ function secondsOf(
 ): number {
   const seconds = created_at ?? created;
   const isTime = typeof seconds === "number" && Number.isSafeInteger(seconds);
-  return isTime ? seconds : answer.call.created;
+  return isTime ? seconds : answer.context.created;
 }

@@ -12,13 +12,13 @@ import {
   head,
   jsonResponse,
 } from "../../tests/support/model_servers/model_answers.ts";
-import { recordCall } from "../../tests/support/model_servers/recorded_call.ts";
+import { recordContext } from "../../tests/support/model_servers/recorded_context.ts";
 import {
   codeOf,
   eventsIn,
   formOf,
   IMAGE,
-  named,
+  namedEvent,
   partly,
   SSE,
   sse,
@@ -50,9 +50,9 @@ const presets = {
 const COMPLETED = "image_generation.completed";
 const PARTIAL = "image_generation.partial_image";
 const completed = (more: object = {}) =>
-  named({ type: COMPLETED, b64_json, ...more });
+  namedEvent({ type: COMPLETED, b64_json, ...more });
 const partial = (index: number, more: object = {}) =>
-  named({ type: PARTIAL, b64_json, partial_image_index: index, ...more });
+  namedEvent({ type: PARTIAL, b64_json, partial_image_index: index, ...more });
 const json = (data: unknown, more: object = {}) =>
   jsonResponse({ created: 5, data, ...more });
 const one = [{ b64_json }];
@@ -127,7 +127,7 @@ Deno.test("a server is sent the pictures to edit in a form, the model first and 
     [["image"], ["image"]],
     [["image", "image", "mask"], ["image[]", "image[]", "mask"]],
   ];
-  for (const [fields, sent] of rows) {
+  for (const [fields, result] of rows) {
     await using r = startServer(() => json(one));
     const files = fields.map((field) => (
       { field, name: "a.png", type: "image/png", content: PNG }
@@ -139,10 +139,10 @@ Deno.test("a server is sent the pictures to edit in a form, the model first and 
       "tags[]": ["a", "b"],
     };
     const edit = { ...IMAGE, task: "edit", fields: chosen } as const;
-    await r.run(edit, recordCall({ files }));
-    const asked = await r.peer.request(1);
-    assert.equal(`${asked.method} ${asked.path}`, "POST /v1/images/edits");
-    assert.deepEqual(await formOf(asked), [
+    await r.run(edit, recordContext({ files }));
+    const request = await r.peer.request(1);
+    assert.equal(`${request.method} ${request.path}`, "POST /v1/images/edits");
+    assert.deepEqual(await formOf(request), [
       ["model", "theirs"],
       ["prompt", "A red fox"],
       ["response_format", "b64_json"],
@@ -150,7 +150,7 @@ Deno.test("a server is sent the pictures to edit in a form, the model first and 
       ["output_compression", "0"],
       ["tags[]", "a"],
       ["tags[]", "b"],
-      ...sent.map((name) => [name, "image/png", "a.png"]),
+      ...result.map((name) => [name, "image/png", "a.png"]),
     ]);
   }
 });
@@ -232,12 +232,12 @@ const documents: Document[] = [
 for (const { name, reply, members, n = 1 } of documents) {
   Deno.test(`a document is made of ${name}`, async () => {
     await using r = startServer(() => reply);
-    const drawn = { ...IMAGE, count: n };
-    const { error, type, text, made } = await r.run(drawn);
+    const request = { ...IMAGE, count: n };
+    const { error, type, text, units } = await r.run(request);
     assert.equal(error, null);
     assert.equal(type, "application/json");
     assert.deepEqual(JSON.parse(text), { created: 5, data: one, ...members });
-    assert.equal(made, n);
+    assert.equal(units, n);
   });
 }
 
@@ -315,8 +315,8 @@ const streams: Stream[] = [
   {
     name: "an edit",
     reply: sse(
-      named({ type: partlyEdited, b64_json, ...about }),
-      named({ type: edited, b64_json, ...about, usage }),
+      namedEvent({ type: partlyEdited, b64_json, ...about }),
+      namedEvent({ type: edited, b64_json, ...about, usage }),
     ),
     events: [{ type: partlyEdited, partial_image_index: 0 }, {
       type: edited,
@@ -341,7 +341,7 @@ for (const { name, reply, events, change } of streams) {
     assert.equal(answer.error, null);
     assert.equal(answer.type, "text/event-stream");
     assert.deepEqual(eventsIn(answer.text), events);
-    assert.equal(answer.made, 1);
+    assert.equal(answer.units, 1);
     assert.equal(r.memory.bytes, 0);
   });
 }
@@ -349,14 +349,14 @@ for (const { name, reply, events, change } of streams) {
 Deno.test("API4: pictures beyond the memory of the process wait for a second, then are refused", async () => {
   let nowMs = 0;
   const memory = new WorkerMemory(4 * (LARGE.length + MIB), () => nowMs);
-  const held = memory.openJob().openAnswer();
+  const heldBytes = memory.openJob().openAnswer();
   const large = [
     json([{ b64_json: LARGE }]),
     sse(completed({ b64_json: LARGE })),
   ];
   for (const reply of large) {
     await using r = startServer(() => reply, {}, memory);
-    void held.grow(2 * MIB);
+    void heldBytes.grow(2 * MIB);
     const run = r.run({ ...IMAGE, ...SSE });
     await until(() => memory.isFull);
     nowMs += 1_000;
@@ -364,7 +364,7 @@ Deno.test("API4: pictures beyond the memory of the process wait for a second, th
     const refused = await run;
     assert.equal(codeOf(refused.error), "overloaded");
     assert.equal(refused.body.length, 0);
-    held.release();
+    heldBytes.release();
     assert.equal(memory.bytes, 0);
     assert.equal((await r.run({ ...IMAGE, ...SSE })).error, null);
   }

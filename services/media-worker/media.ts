@@ -5,7 +5,7 @@ import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import {
   corruptedRequest,
-  type JobCall,
+  type JobContext,
   type JobCost,
 } from "@gateway/shared/worker/jobs/job";
 import type { Pool } from "@gateway/shared/worker/service";
@@ -51,27 +51,31 @@ function isMediaRequest(request: JobRequest): request is media.MediaRequest {
 /** Runs a request until its answer is complete. Rejects like `BackendPool.run`. */
 export async function runMedia(
   request: JobRequest,
-  call: JobCall,
+  context: JobContext,
   { pool, memory }: { pool: Pool<ModelServer>; memory: AnswerMemory },
 ): Promise<JobCost> {
   if (!isMediaRequest(request)) throw corruptedRequest();
-  const files = filesOf(request, call.files);
+  const files = filesOf(request, context.files);
   let last: AttemptAnswer | null = null;
   try {
-    const made = await pool.run(
-      { ...call, isOfRunningJob: isOfRunningJob(request) },
+    const tokens = await pool.run(
+      { ...context, isOfRunningJob: isOfRunningJob(request) },
       async (server, progress) => {
-        const answer = new AttemptAnswer({ ...call, files }, progress, request);
+        const answer = new AttemptAnswer(
+          { ...context, files },
+          progress,
+          request,
+        );
         last = answer;
         await passOn({ request, server, answer, memory });
-        return answer.made;
+        return answer.unitsMade;
       },
       ({ config: { name } }) =>
         !("backend" in request) || name === request.backend,
     );
-    return { usage: null, tokens: made };
+    return { usage: null, tokens };
   } catch (error) {
-    if (call.signal.aborted) reportStarted(call, last);
+    if (context.signal.aborted) reportStarted(context, last);
     throw error;
   }
 }
@@ -85,9 +89,12 @@ const isOfRunningJob = (request: media.MediaRequest): boolean =>
  * A server that was asked to stop may finish all the same what it makes as a whole, so
  * that counts.
  */
-function reportStarted(call: JobCall, answer: AttemptAnswer | null): void {
+function reportStarted(
+  context: JobContext,
+  answer: AttemptAnswer | null,
+): void {
   if (answer === null) return;
-  call.write("", Math.max(answer.made, answer.started));
+  context.write("", Math.max(answer.unitsMade, answer.unitsStarted));
 }
 
 /**
@@ -111,7 +118,7 @@ export function passOn({ request, ...attempt }: MediaAttempt): Promise<void> {
  * The files of a request, named by their content. Rejects a file that is not an image
  * where one is needed.
  */
-function filesOf(request: media.MediaRequest, uploaded: JobCall["files"]) {
+function filesOf(request: media.MediaRequest, uploaded: JobContext["files"]) {
   if (request.kind === "image" && request.task === "edit") {
     return pictureFiles(request, uploaded);
   }

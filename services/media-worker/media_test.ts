@@ -19,15 +19,15 @@ import {
   typed,
 } from "../../tests/support/model_servers/model_answers.ts";
 import {
-  recordCall,
-  slowCall,
-} from "../../tests/support/model_servers/recorded_call.ts";
+  recordContext,
+  slowContext,
+} from "../../tests/support/model_servers/recorded_context.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { runMedia } from "./media.ts";
 import {
   CHARACTERS,
   IMAGE,
-  named,
+  namedEvent,
   partly,
   read,
   SPEECH,
@@ -39,13 +39,13 @@ import {
 const MIB = 1024 * 1024;
 const SOUND = new Uint8Array(16 * 1024).fill(7);
 const b64_json = SOUND.toBase64();
-const delta = named({ type: "speech.audio.delta", audio: b64_json });
-const partial = named({
+const delta = namedEvent({ type: "speech.audio.delta", audio: b64_json });
+const partial = namedEvent({
   type: "image_generation.partial_image",
   b64_json,
 });
-const completed = named({ type: "image_generation.completed", b64_json });
-const drawn: MediaRequest = partly(3);
+const completed = namedEvent({ type: "image_generation.completed", b64_json });
+const request: MediaRequest = partly(3);
 const spoken: MediaRequest = { ...SPEECH, ...SSE };
 const elsewhere = jsonResponse({ data: [{ url: "/a" }] });
 
@@ -79,7 +79,7 @@ const moments: Moment[] = [
   },
   {
     name: "after a picture",
-    request: drawn,
+    request,
     reply: [streamHead(), chunk(partial)],
     hasBegun: true,
   },
@@ -101,14 +101,14 @@ for (const { name, request, reply, hasBegun } of moments) {
         : [...reply, STALL]
     );
     const controller = new AbortController();
-    const call = recordCall(controller);
-    const running = r.run(request, call);
-    const asked = await r.peer.request(reply === elsewhere ? 2 : 1);
-    await until(() => (call.bytes > SOUND.length) === hasBegun);
+    const context = recordContext(controller);
+    const running = r.run(request, context);
+    const serverRequest = await r.peer.request(reply === elsewhere ? 2 : 1);
+    await until(() => (context.bytes > SOUND.length) === hasBegun);
     using watch = startStopwatch();
     controller.abort(new Error("Client left"));
     assert.match(String((await running).error), /Client left/);
-    await asked.left;
+    await serverRequest.left;
     assert.ok(watch.ms < NOTICED_MS, `Noticed after ${watch.ms} ms`);
     await until(() => r.peer.openConnections === 0);
   });
@@ -131,7 +131,7 @@ const endless: {
   },
   {
     name: "pictures",
-    request: drawn,
+    request,
     reply: [streamHead(), chunk(partial), chunk(completed)],
   },
 ];
@@ -139,22 +139,25 @@ for (const { name, request, reply } of endless) {
   Deno.test(`${name} are read as fast as the client takes them, and no deadline but the total counts meanwhile`, async () => {
     const deadlines = { between_tokens_ms: 400 };
     await using r = startServer(() => many(...reply), { deadlines });
-    const { call, room } = slowCall();
-    const running = r.run(request, call);
-    const asked = await r.peer.request(1);
+    const { context, room } = slowContext();
+    const running = r.run(request, context);
+    const serverRequest = await r.peer.request(1);
     let before = -1;
     let stable = 0;
     await until(() => {
-      stable = asked.bytesSent === before ? stable + 1 : 0;
-      before = asked.bytesSent;
+      stable = serverRequest.bytesSent === before ? stable + 1 : 0;
+      before = serverRequest.bytesSent;
       return stable === 100;
     });
     // What the connections hold: none of it is in this process.
-    assert.ok(asked.bytesSent < 16 * MIB, `${asked.bytesSent}`);
-    assert.ok(call.bytes < 2 * MIB, `${call.bytes}`);
+    assert.ok(
+      serverRequest.bytesSent < 16 * MIB,
+      `${serverRequest.bytesSent}`,
+    );
+    assert.ok(context.bytes < 2 * MIB, `${context.bytes}`);
     room.resolve();
     assert.equal((await running).error, null);
-    assert.ok(call.bytes > 2_000 * SOUND.length);
+    assert.ok(context.bytes > 2_000 * SOUND.length);
   });
 }
 
@@ -163,9 +166,9 @@ Deno.test("a client that takes nothing and leaves ends the wait for it", async (
     many(typed("audio/mpeg"), chunk(SOUND), lastChunk)
   );
   const controller = new AbortController();
-  const { call, room } = slowCall(controller.signal);
-  const running = r.run(SPEECH, call);
-  await until(() => call.bytes > 0);
+  const { context, room } = slowContext(controller.signal);
+  const running = r.run(SPEECH, context);
+  await until(() => context.bytes > 0);
   controller.abort(new Error("Client left"));
   // As the job does.
   room.resolve();
@@ -186,8 +189,8 @@ function startPool(first: Step[], second: Step[]) {
     onOddity: () => {},
   });
   return {
-    run: (request: JobRequest, call = recordCall()) =>
-      runMedia(request, call, {
+    run: (request: JobRequest, context = recordContext()) =>
+      runMedia(request, context, {
         pool,
         memory: new WorkerMemory(1e9).openJob(),
       }),
@@ -209,7 +212,7 @@ interface Attempts {
   first: Step[];
   /** Null: nothing is repeated. */
   second: Step[] | null;
-  made: number;
+  units: number;
 }
 
 const attempts: Attempts[] = [
@@ -218,58 +221,58 @@ const attempts: Attempts[] = [
     request: SPEECH,
     first: [CLOSE],
     second: sound,
-    made: CHARACTERS,
+    units: CHARACTERS,
   },
   {
     name: "speech without sound",
     request: SPEECH,
     first: noSound,
     second: sound,
-    made: CHARACTERS,
+    units: CHARACTERS,
   },
   {
     name: "a cut document",
     request: IMAGE,
     first: [head("200 OK", "{"), CLOSE],
     second: document,
-    made: 1,
+    units: 1,
   },
   {
     name: "events without a picture",
-    request: drawn,
+    request,
     first: sse(),
     second: sse(completed),
-    made: 1,
+    units: 1,
   },
   {
     name: "sound that is cut",
     request: SPEECH,
     first: cutSound,
     second: null,
-    made: CHARACTERS,
+    units: CHARACTERS,
   },
   {
     name: "events that are cut after a picture",
-    request: drawn,
+    request,
     first: cutEvents,
     second: null,
-    made: 0,
+    units: 0,
   },
 ];
 
-for (const { name, request, first, second, made } of attempts) {
+for (const { name, request, first, second, units } of attempts) {
   const verb = second === null ? "not " : "";
   Deno.test(`an attempt is ${verb}repeated elsewhere after ${name}`, async () => {
     await using t = startPool(first, second ?? sound);
-    const call = recordCall();
-    const running = t.run(request, call);
+    const context = recordContext();
+    const running = t.run(request, context);
     if (second === null) {
       await assert.rejects(running, { code: "upstream_truncated" });
     } else {
-      assert.deepEqual(await running, { usage: null, tokens: made });
-      assert.notEqual(read(call).head, null);
+      assert.deepEqual(await running, { usage: null, tokens: units });
+      assert.notEqual(read(context).head, null);
     }
-    assert.equal(call.tokens, made);
+    assert.equal(context.tokens, units);
     assert.deepEqual(t.requests(), [1, second === null ? 0 : 1]);
   });
 }

@@ -15,13 +15,13 @@ import {
 } from "../../tests/support/model_servers/model_answers.ts";
 import {
   noProgress,
-  recordCall,
-} from "../../tests/support/model_servers/recorded_call.ts";
+  recordContext,
+} from "../../tests/support/model_servers/recorded_context.ts";
 import type { Step } from "../../tests/support/model_servers/scripted_server.ts";
 import {
   eventsIn,
   IMAGE,
-  named,
+  namedEvent,
   partly,
   SPEECH,
   SSE,
@@ -31,15 +31,19 @@ import {
 } from "./server_fixture.ts";
 
 const PNG = "iVBORw0KGgo=";
-const drawn = { data: [{ b64_json: PNG }] };
-const completed = named({
+const pictures = { data: [{ b64_json: PNG }] };
+const completed = namedEvent({
   type: "image_generation.completed",
   b64_json: PNG,
 });
-const step = named({ type: "image_generation.step", step: 3, url: "http://a" });
-const sound = named({ type: "speech.audio.delta", audio: "AAAA" });
-const spoken = named({ type: "speech.audio.done" });
-const heard = named({ type: "transcript.text.done", text: "Hi" });
+const step = namedEvent({
+  type: "image_generation.step",
+  step: 3,
+  url: "http://a",
+});
+const sound = namedEvent({ type: "speech.audio.delta", audio: "AAAA" });
+const spoken = namedEvent({ type: "speech.audio.done" });
+const heard = namedEvent({ type: "transcript.text.done", text: "Hi" });
 const compressed = gzipSync(JSON.stringify({ text: "Hi" }));
 const mp3: Step[] = [typed("audio/mpeg"), chunk("a"), lastChunk];
 
@@ -54,31 +58,31 @@ const CASES: Case[] = [
   {
     name: "an image",
     request: IMAGE,
-    reply: jsonResponse(drawn),
+    reply: jsonResponse(pictures),
     oddities: {},
   },
   {
     name: "a whole image where no partial one was asked for",
     request: { ...IMAGE, ...SSE },
-    reply: jsonResponse(drawn),
+    reply: jsonResponse(pictures),
     oddities: {},
   },
   {
     name: "a whole image in place of events",
     request: partly(1),
-    reply: jsonResponse(drawn),
+    reply: jsonResponse(pictures),
     oddities: { form_converted: 1 },
   },
   {
     name: "events and a ping for a client that asked for a document",
     request: IMAGE,
-    reply: sse(step, named({ type: "ping" }), completed),
+    reply: sse(step, namedEvent({ type: "ping" }), completed),
     oddities: { event_skipped: 2 },
   },
   {
     name: "a ping among the events of an image",
     request: partly(1),
-    reply: sse(named({ type: "ping" }), step, completed),
+    reply: sse(namedEvent({ type: "ping" }), step, completed),
     oddities: { event_skipped: 1 },
   },
   { name: "sound", request: SPEECH, reply: mp3, oddities: {} },
@@ -91,7 +95,7 @@ const CASES: Case[] = [
   {
     name: "events in place of sound",
     request: SPEECH,
-    reply: sse(sound, named({ type: "x" }), spoken),
+    reply: sse(sound, namedEvent({ type: "x" }), spoken),
     oddities: { form_converted: 1, event_skipped: 1 },
   },
   {
@@ -137,7 +141,7 @@ async function run(request: MediaRequest, reply: Iterable<Step>) {
   const files = [
     { field: "file", name: "a", type: "", content: Buffer.alloc(16_000) },
   ];
-  const answer = await r.run(request, recordCall({ files }), progress);
+  const answer = await r.run(request, recordContext({ files }), progress);
   return { ...answer, counted };
 }
 

@@ -31,9 +31,9 @@ import {
 } from "../../tests/support/model_servers/model_answers.ts";
 import {
   noProgress,
-  recordCall,
-  type RecordedCall,
-} from "../../tests/support/model_servers/recorded_call.ts";
+  recordContext,
+  type RecordedContext,
+} from "../../tests/support/model_servers/recorded_context.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { AttemptAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
@@ -88,7 +88,7 @@ export interface Passed {
   /** The body as a text. */
   text: string;
   /** What the call counts as made. */
-  made: number;
+  units: number;
 }
 
 /** A model server, and the worker's end of it. */
@@ -99,7 +99,7 @@ export interface Rig extends AsyncDisposable {
   /** Runs a request, and says what the client got and how it ended. */
   run(
     request: media.MediaRequest,
-    call?: RecordedCall,
+    context?: RecordedContext,
     progress?: AttemptProgress,
   ): Promise<Passed>;
 }
@@ -121,8 +121,8 @@ export function startServer(
     peer,
     server,
     memory,
-    async run(request, call = recordCall(), progress = noProgress()) {
-      const answer = new AttemptAnswer(call, progress, request);
+    async run(request, context = recordContext(), progress = noProgress()) {
+      const answer = new AttemptAnswer(context, progress, request);
       const error: unknown = await passOn({
         request,
         server,
@@ -130,11 +130,11 @@ export function startServer(
         memory: memory.openJob(),
       })
         .then(() => null, (thrown) => thrown);
-      if (error === null) assert.equal(answer.made, call.tokens);
-      const { head, body } = read(call);
+      if (error === null) assert.equal(answer.unitsMade, context.tokens);
+      const { head, body } = read(context);
       const type = head?.content_type ?? "";
       const text = body.toString();
-      return { error, head, type, body, text, made: call.tokens };
+      return { error, head, type, body, text, units: context.tokens };
     },
     async [Symbol.asyncDispose]() {
       server.close();
@@ -144,8 +144,8 @@ export function startServer(
 }
 
 /** The head and the body of what was passed on; a null head if there is none. */
-export function read(call: RecordedCall) {
-  const read = new MediaHeadReader().push(call.answer());
+export function read(context: RecordedContext) {
+  const read = new MediaHeadReader().push(context.answer());
   return read === null || read === "invalid"
     ? { head: null, body: Buffer.alloc(0) }
     : { head: read.head, body: Buffer.from(read.rest) };
@@ -155,7 +155,7 @@ export function read(call: RecordedCall) {
 export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
 
-/** A reply of events, each a text such as {@link named} makes. */
+/** A reply of events, each a text such as {@link namedEvent} makes. */
 export const sse = (...events: string[]): Step[] => [
   streamHead(),
   ...events.map(chunk),
@@ -163,7 +163,9 @@ export const sse = (...events: string[]): Step[] => [
 ];
 
 /** An event with its name, as OpenAI sends it. */
-export function named(data: { type: string; [name: string]: unknown }): string {
+export function namedEvent(
+  data: { type: string; [name: string]: unknown },
+): string {
   return `event: ${data.type}\n${event(data)}`;
 }
 
@@ -184,8 +186,8 @@ export function eventsIn(text: string): { [name: string]: unknown }[] {
  */
 export async function formOf({ body, headers }: WholeRequest) {
   const type = headers.get("content-type") ?? "";
-  const sent = new Response(body, { headers: { "content-type": type } });
-  return [...await sent.formData()].map(([name, value]) =>
+  const response = new Response(body, { headers: { "content-type": type } });
+  return [...await response.formData()].map(([name, value]) =>
     typeof value === "string" ? [name, value] : [name, value.type, value.name]
   );
 }
@@ -201,9 +203,9 @@ export async function assertFault(
 ): Promise<UpstreamError> {
   assert.ok(error instanceof UpstreamError, Deno.inspect(error));
   assert.equal(error.fault, fault, error.logText);
-  const told = JSON.stringify(error.toBody());
+  const text = JSON.stringify(error.toBody());
   for (const secret of [API_KEY, "127.0.0.1", String(peer.port), "theirs"]) {
-    assert.ok(!told.includes(secret), told);
+    assert.ok(!text.includes(secret), text);
   }
   assert.ok(!Deno.inspect(error, { depth: 10 }).includes(API_KEY));
   server.close();

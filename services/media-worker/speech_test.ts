@@ -12,11 +12,11 @@ import {
   lastChunk,
   typed,
 } from "../../tests/support/model_servers/model_answers.ts";
-import { recordCall } from "../../tests/support/model_servers/recorded_call.ts";
+import { recordContext } from "../../tests/support/model_servers/recorded_context.ts";
 import {
   CHARACTERS,
   eventsIn,
-  named,
+  namedEvent,
   SPEECH,
   SSE,
   sse,
@@ -26,9 +26,13 @@ import {
 const SOUND = Buffer.from([0, 255, 10, 13, 10, 200, 1, 2, 3]);
 const [FIRST, REST] = [SOUND.subarray(0, 4), SOUND.subarray(4)];
 const delta = (sound: Uint8Array) =>
-  named({ type: "speech.audio.delta", audio: sound.toBase64(), format: "pcm" });
+  namedEvent({
+    type: "speech.audio.delta",
+    audio: sound.toBase64(),
+    format: "pcm",
+  });
 const spokenDone = (more: object) =>
-  named({ type: "speech.audio.done", ...more });
+  namedEvent({ type: "speech.audio.done", ...more });
 const usage = { input_tokens: 5, output_tokens: 7, total_tokens: 12 };
 
 Deno.test("a server is sent what the client chose, and always the format", async () => {
@@ -80,7 +84,7 @@ for (const [name, reply] of sounds) {
     assert.equal(whole.error, null);
     assert.equal(whole.type, "audio/mpeg");
     assert.deepEqual(whole.body, SOUND);
-    assert.equal(whole.made, CHARACTERS);
+    assert.equal(whole.units, CHARACTERS);
     const stream = await r.run({ ...SPEECH, ...SSE });
     assert.equal(stream.error, null);
     assert.equal(stream.type, "text/event-stream");
@@ -90,7 +94,7 @@ for (const [name, reply] of sounds) {
       Buffer.from(String(audio), "base64")
     );
     assert.deepEqual(Buffer.concat(deltas), SOUND);
-    assert.equal(stream.made, CHARACTERS);
+    assert.equal(stream.units, CHARACTERS);
   });
 }
 
@@ -162,7 +166,7 @@ Deno.test("events that are no JSON are skipped between good ones, and counted", 
     onBegun: () => {},
     onOddity: (...oddity: unknown[]) => void counts.push(oddity),
   };
-  const { error, body } = await r.run(SPEECH, recordCall(), progress);
+  const { error, body } = await r.run(SPEECH, recordContext(), progress);
   assert.equal(error, null);
   assert.deepEqual(body, SOUND);
   assert.deepEqual(counts, [["form_converted", 1], ["event_skipped", 6]]);

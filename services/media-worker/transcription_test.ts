@@ -8,11 +8,11 @@ import {
   head,
   jsonResponse,
 } from "../../tests/support/model_servers/model_answers.ts";
-import { recordCall } from "../../tests/support/model_servers/recorded_call.ts";
+import { recordContext } from "../../tests/support/model_servers/recorded_context.ts";
 import {
   eventsIn,
   formOf,
-  named,
+  namedEvent,
   SSE,
   sse,
   startServer,
@@ -40,12 +40,12 @@ async function transcribe(
   content = FILE.content,
 ) {
   await using r = startServer(() => reply);
-  const call = recordCall({ files: [{ ...FILE, content }] });
-  const answer = await r.run({ ...TRANSCRIPTION, ...change }, call);
+  const context = recordContext({ files: [{ ...FILE, content }] });
+  const answer = await r.run({ ...TRANSCRIPTION, ...change }, context);
   assert.equal(answer.error, null);
-  const [asked] = r.peer.requests;
-  assert.ok(asked);
-  return { ...answer, asked };
+  const [request] = r.peer.requests;
+  assert.ok(request);
+  return { ...answer, request };
 }
 
 const text = (type: string, body: string): Step[] => [
@@ -57,8 +57,9 @@ const text = (type: string, body: string): Step[] => [
 const hi = jsonResponse({ text: "Hi" });
 const DELTA = "transcript.text.delta";
 const HI = ["H", "i"];
-const deltas = HI.map((delta) => named({ type: DELTA, delta }));
-const done = (more: object) => named({ type: "transcript.text.done", ...more });
+const deltas = HI.map((delta) => namedEvent({ type: DELTA, delta }));
+const done = (more: object) =>
+  namedEvent({ type: "transcript.text.done", ...more });
 const VERBOSE = { format: "verbose_json" };
 const TEXT = { format: "text" };
 const VTT = { format: "vtt" };
@@ -66,7 +67,7 @@ const two = { type: "duration", seconds: 2 };
 const five = { type: "duration", seconds: 5 };
 
 Deno.test("a server is sent a form with the model first and the file last; for events, JSON is requested", async () => {
-  const { asked } = await transcribe(hi, {
+  const { request } = await transcribe(hi, {
     task: "translate",
     fields: {
       prompt: "Grüße",
@@ -77,9 +78,12 @@ Deno.test("a server is sent a form with the model first and the file last; for e
     stream: true,
     ...VTT,
   });
-  assert.equal(`${asked.method} ${asked.path}`, "POST /v1/audio/translations");
-  assert.match(asked.body, new RegExp("\0{16000}"));
-  assert.deepEqual(await formOf(asked), [
+  assert.equal(
+    `${request.method} ${request.path}`,
+    "POST /v1/audio/translations",
+  );
+  assert.match(request.body, new RegExp("\0{16000}"));
+  assert.deepEqual(await formOf(request), [
     ["model", "theirs"],
     ["response_format", "json"],
     ["prompt", "Grüße"],
@@ -91,7 +95,10 @@ Deno.test("a server is sent a form with the model first and the file last; for e
     ["file", "audio/mpeg", "a%22b.mp3"],
   ]);
   const plain = await transcribe(hi, VTT);
-  assert.deepEqual((await formOf(plain.asked))[1], ["response_format", "vtt"]);
+  assert.deepEqual((await formOf(plain.request))[1], [
+    "response_format",
+    "vtt",
+  ]);
 });
 
 const JSON_TYPE = "application/json";
@@ -193,7 +200,7 @@ for (const { name, reply, change, type, body } of documents) {
     assert.equal(answer.type, `${type}; charset=utf-8`);
     const isJson = type.endsWith("json");
     assert.deepEqual(isJson ? JSON.parse(answer.text) : answer.text, body);
-    assert.equal(answer.made, change === VERBOSE ? 5 : 2);
+    assert.equal(answer.units, change === VERBOSE ? 5 : 2);
   });
 }
 
@@ -253,7 +260,7 @@ for (const { name, reply, usage, deltas } of streams) {
     ]);
     const whole = await transcribe(reply);
     assert.deepEqual(JSON.parse(whole.text), { text: "Hi", usage });
-    assert.equal(whole.made, 2);
+    assert.equal(whole.units, 2);
   });
 }
 
@@ -274,8 +281,8 @@ const lengths: { says: object; seconds: number }[] = [
 
 Deno.test("a recording is charged the largest length that its answer states", async () => {
   for (const { says, seconds } of lengths) {
-    const { made } = await transcribe(jsonResponse({ text: "Hi", ...says }));
-    assert.equal(made, seconds, JSON.stringify(says));
+    const { units } = await transcribe(jsonResponse({ text: "Hi", ...says }));
+    assert.equal(units, seconds, JSON.stringify(says));
   }
 });
 
@@ -289,7 +296,7 @@ Deno.test("a WAV file says how long it is", async () => {
   raw[44] = 1;
   const all = new Map([[WAV, 1], [long, 11], [raw, 11], [junk, 21], [mp3, 21]]);
   for (const [content, seconds] of all) {
-    const { made } = await transcribe(hi, {}, new Uint8Array(content));
-    assert.equal(made, seconds);
+    const { units } = await transcribe(hi, {}, new Uint8Array(content));
+    assert.equal(units, seconds);
   }
 });

@@ -68,12 +68,12 @@ async function jobOf(attempt: VideoAttempt): Promise<media.EngineVideo | null> {
     const members = { model, prompt, ...fields };
     // Every model server takes a form, with the model first; but no form names an
     // address of an image.
-    const sent = json.isJsonObject(fields.input_reference)
+    const payload = json.isJsonObject(fields.input_reference)
       ? { body: JSON.stringify(members) }
-      : encodeForm(members, answer.call.files);
+      : encodeForm(members, answer.context.files);
     return await ask(
       attempt,
-      { to: "/videos", statuses: MADE, ...sent },
+      { to: "/videos", statuses: MADE, ...payload },
       begin,
     );
   }

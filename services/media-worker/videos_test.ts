@@ -8,7 +8,7 @@ import {
   type Step,
 } from "../../tests/support/model_servers/scripted_server.ts";
 import * as modelAnswers from "../../tests/support/model_servers/model_answers.ts";
-import { recordCall } from "../../tests/support/model_servers/recorded_call.ts";
+import { recordContext } from "../../tests/support/model_servers/recorded_context.ts";
 import { codeOf, formOf, startServer } from "./server_fixture.ts";
 
 const ABOUT = { kind: "video", model: "ours", stream: false } as const;
@@ -46,17 +46,17 @@ const film = (lines = "200 OK") => [
 ];
 
 Deno.test("a job is started with a form, and asked about under its escaped name", async () => {
-  const said = { id: "v/1?", status: "queued", seconds: 8, extra: [1] };
+  const state = { id: "v/1?", status: "queued", seconds: 8, extra: [1] };
   await using r = startServer(({ method }) =>
-    json(said, method === "POST" ? 201 : 200)
+    json(state, method === "POST" ? 201 : 200)
   );
   const image = { field: "input_reference", name: "a.png", type: "image/png" };
-  const made = await r.run(
+  const outcome = await r.run(
     { ...create, fields: { seconds: "8", size: "64x64", fps: "24" } },
-    recordCall({ files: [{ ...image, content: FILM }] }),
+    recordContext({ files: [{ ...image, content: FILM }] }),
   );
-  assert.equal(made.error, null);
-  assert.deepEqual(JSON.parse(made.text), {
+  assert.equal(outcome.error, null);
+  assert.deepEqual(JSON.parse(outcome.text), {
     backend: "openai-1",
     id: "v/1?",
     status: "queued",
@@ -118,11 +118,11 @@ const states: [said: object, told: object][] = [
 ];
 
 Deno.test("the states of a video are converted to one form", async () => {
-  for (const [said, told] of states) {
-    await using r = startServer(() => json({ id: "v", ...said }));
+  for (const [state, result] of states) {
+    await using r = startServer(() => json({ id: "v", ...state }));
     const { error, text } = await r.run(retrieve);
-    assert.equal(error, null, Deno.inspect(said));
-    assert.partialDeepStrictEqual(JSON.parse(text), told);
+    assert.equal(error, null, Deno.inspect(state));
+    assert.partialDeepStrictEqual(JSON.parse(text), result);
   }
 });
 

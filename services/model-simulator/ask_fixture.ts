@@ -16,7 +16,7 @@ export interface AskedSimulator extends AsyncDisposable {
   /** The base URL of its API. */
   readonly url: string;
   /** Every request for generated content. */
-  readonly seen: SeenRequest[];
+  readonly requests: SeenRequest[];
   /** Posts a chat request; a `prompt` becomes its only message. */
   chat(body: Body): Promise<Response>;
   /** A whole answer, checked against the schema that the gateway promises. */
@@ -35,10 +35,10 @@ export interface AskedSimulator extends AsyncDisposable {
 
 /** Starts a simulator on a free port. */
 export function startAsked(options: SimulatorOptions = {}): AskedSimulator {
-  const seen: SeenRequest[] = [];
+  const requests: SeenRequest[] = [];
   const simulator = serveSimulator({
     ...options,
-    onRequest: (request) => seen.push(request),
+    onRequest: (request) => requests.push(request),
   });
   const { url } = simulator;
   const chat = ({ prompt = "ping", ...body }: Body) =>
@@ -49,7 +49,7 @@ export function startAsked(options: SimulatorOptions = {}): AskedSimulator {
     chatCompletionSchema.parse(await (await chat(body)).json());
   return {
     url,
-    seen,
+    requests,
     chat,
     ask,
     post: (path, fields, init = {}) => {

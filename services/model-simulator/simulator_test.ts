@@ -42,13 +42,13 @@ Deno.test("the same body and seed get the same answer, from every process", asyn
   await using one = startAsked();
   await using other = startAsked();
   const body = { seed: 42, temperature: 1.5, n: 3 };
-  const said = async (simulator: typeof one, change: object) =>
+  const textFor = async (simulator: typeof one, change: object) =>
     (await simulator.ask({ ...body, ...change })).choices;
-  assert.deepEqual(await said(one, {}), await said(other, {}));
-  assert.notDeepEqual(await said(one, {}), await said(one, { seed: 43 }));
+  assert.deepEqual(await textFor(one, {}), await textFor(other, {}));
+  assert.notDeepEqual(await textFor(one, {}), await textFor(one, { seed: 43 }));
   const unseeded = { seed: null };
-  const choices = await said(one, unseeded);
-  assert.notDeepEqual(choices, await said(one, unseeded));
+  const choices = await textFor(one, unseeded);
+  assert.notDeepEqual(choices, await textFor(one, unseeded));
   const texts = choices.map(({ message }) => message.content);
   assert.equal(new Set(texts).size, 3);
 });

@@ -28,13 +28,13 @@ export async function followOverrides(
 ): Promise<Overrides> {
   const overrides = new Overrides();
   const take = ({ data }: Pick<BusMessage, "data">) => {
-    const told = decodeOverrides(data);
-    if (told !== null) overrides.take(told);
+    const list = decodeOverrides(data);
+    if (list !== null) overrides.take(list);
   };
   bus.subscribe(subjects.overrides, take);
   try {
-    const asked = { timeoutMs: ASK_MS };
-    take(await bus.request(subjects.overridesWanted, EMPTY, asked));
+    const options = { timeoutMs: ASK_MS };
+    take(await bus.request(subjects.overridesWanted, EMPTY, options));
   } catch (error) {
     log.info("overrides_unknown", {
       error,

@@ -103,10 +103,10 @@ export class Overrides {
       if (each.what === "disable") disabled.add(each.model);
       else {
         const key = keyOf(each.model, each.backend);
-        const known = backends.get(key) ?? { isDrained: false };
-        if (each.what === "drain") known.isDrained = true;
-        else known.weight = each.weight;
-        backends.set(key, known);
+        const override = backends.get(key) ?? { isDrained: false };
+        if (each.what === "drain") override.isDrained = true;
+        else override.weight = each.weight;
+        backends.set(key, override);
       }
     }
     this.#backends = backends;
@@ -114,7 +114,7 @@ export class Overrides {
   }
 
   /** How a backend of a model differs from the list; undefined: it does not. */
-  of(model: string, backend: string): BackendOverride | undefined {
+  forBackend(model: string, backend: string): BackendOverride | undefined {
     if (this.#backends.size === 0) return undefined;
     return this.#backends.get(keyOf(model, backend));
   }

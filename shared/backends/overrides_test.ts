@@ -15,11 +15,14 @@ const DISABLE: Override = { what: "disable", model: "n" };
 Deno.test("overrides hold for their model and backend until they are gone", () => {
   const overrides = new Overrides();
   overrides.take([DRAIN, WEIGHT, DISABLE]);
-  assert.deepEqual(overrides.of("m", "gpu"), { isDrained: true, weight: 7 });
-  assert.equal(overrides.of("n", "gpu"), undefined);
+  assert.deepEqual(overrides.forBackend("m", "gpu"), {
+    isDrained: true,
+    weight: 7,
+  });
+  assert.equal(overrides.forBackend("n", "gpu"), undefined);
   assert.ok(overrides.disabled.has("n") && !overrides.disabled.has("m"));
   overrides.take([]);
-  assert.equal(overrides.of("m", "gpu"), undefined);
+  assert.equal(overrides.forBackend("m", "gpu"), undefined);
   assert.equal(overrides.disabled.size, 0);
 });
 

@@ -44,7 +44,7 @@ export interface BackendView {
 }
 
 /** A row, and when it came. */
-interface Told {
+interface TimedRow {
   row: BackendRow;
   atMs: number;
 }
@@ -53,7 +53,7 @@ interface Told {
 export class BackendReports {
   readonly #now: MonotonicNow;
   /** By worker, then by model and backend. */
-  readonly #told = new Map<string, Map<string, Told>>();
+  readonly #rowsByWorker = new Map<string, Map<string, TimedRow>>();
 
   constructor(now: MonotonicNow) {
     this.#now = now;
@@ -61,35 +61,36 @@ export class BackendReports {
 
   /** The workers that have told something. */
   get workers(): number {
-    return this.#told.size;
+    return this.#rowsByWorker.size;
   }
 
   /** A worker has told some of its backends. */
-  told(workerId: string, { rows }: BackendReport): void {
-    const known = this.#told.get(workerId) ?? new Map<string, Told>();
-    this.#told.set(workerId, known);
+  take(workerId: string, { rows }: BackendReport): void {
+    const rowsByKey = this.#rowsByWorker.get(workerId) ??
+      new Map<string, TimedRow>();
+    this.#rowsByWorker.set(workerId, rowsByKey);
     const atMs = this.#now();
-    for (const row of rows) known.set(keyOf(row), { row, atMs });
-    for (const [key, told] of known) {
-      if (atMs - told.atMs >= BACKEND_LIMITS.rowMs) known.delete(key);
+    for (const row of rows) rowsByKey.set(keyOf(row), { row, atMs });
+    for (const [key, timed] of rowsByKey) {
+      if (atMs - timed.atMs >= BACKEND_LIMITS.rowMs) rowsByKey.delete(key);
     }
   }
 
   /** A worker is gone. */
   lost(workerId: string): void {
-    this.#told.delete(workerId);
+    this.#rowsByWorker.delete(workerId);
   }
 
   /** Every backend that a worker has, in the order of the first that told it. */
   read(): BackendView[] {
     const nowMs = this.#now();
-    const groups = new Map<string, Told[]>();
-    for (const known of this.#told.values()) {
-      for (const [key, told] of known) {
-        if (nowMs - told.atMs >= BACKEND_LIMITS.rowMs) continue;
+    const groups = new Map<string, TimedRow[]>();
+    for (const rows of this.#rowsByWorker.values()) {
+      for (const [key, timed] of rows) {
+        if (nowMs - timed.atMs >= BACKEND_LIMITS.rowMs) continue;
         const group = groups.get(key);
-        if (group === undefined) groups.set(key, [told]);
-        else group.push(told);
+        if (group === undefined) groups.set(key, [timed]);
+        else group.push(timed);
       }
     }
     return [...groups.values()].map((group) => merged(group, nowMs));
@@ -99,14 +100,14 @@ export class BackendReports {
 /** A control character is in no name. */
 const keyOf = ({ model, backend }: BackendRow) => `${model}\n${backend}`;
 
-function merged(group: readonly Told[], nowMs: number): BackendView {
+function merged(group: readonly TimedRow[], nowMs: number): BackendView {
   const rows = group.map(({ row, atMs }) => aged(row, nowMs - atMs));
   const newest = group.reduce((a, b) => b.atMs >= a.atMs ? b : a).row;
   const state =
     BREAKER_STATES.find((each) => rows.some((row) => row.state === each)) ??
       "closed";
-  const sum = (of: (row: BackendRow) => number) =>
-    rows.reduce((total, row) => total + of(row), 0);
+  const sum = (valueOf: (row: BackendRow) => number) =>
+    rows.reduce((total, row) => total + valueOf(row), 0);
   const errors = rows.flatMap(({ error }) => error ?? [])
     .sort((a, b) => a.ageMs - b.ageMs);
   return {

@@ -24,7 +24,7 @@ function rig() {
       for (const message of encodeReports("chat", all)) {
         const report = decodeReport(message);
         assert.ok(report !== null);
-        reports.told(workerId, report);
+        reports.take(workerId, report);
       }
     },
     only() {

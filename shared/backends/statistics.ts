@@ -179,19 +179,19 @@ export class BackendTable {
   /** An attempt at a backend begins. */
   begin(model: string, backend: string): void {
     this.#revision += 1;
-    this.#of(model, backend).begin();
+    this.#statisticsOf(model, backend).begin();
   }
 
   /** An attempt at a backend has ended. */
   end(model: string, backend: string, attempt: EndedAttempt): void {
     this.#revision += 1;
-    this.#of(model, backend).end(attempt);
+    this.#statisticsOf(model, backend).end(attempt);
   }
 
   /** An error that was no request's. */
   note(model: string, backend: string, error: string): void {
     this.#revision += 1;
-    this.#of(model, backend).note(error);
+    this.#statisticsOf(model, backend).note(error);
   }
 
   /** What is known of a backend; undefined: it was never used, or long ago. */
@@ -199,7 +199,7 @@ export class BackendTable {
     return this.#models.get(model)?.get(backend);
   }
 
-  #of(model: string, backend: string): BackendStatistics {
+  #statisticsOf(model: string, backend: string): BackendStatistics {
     let backends = this.#models.get(model);
     if (backends === undefined) {
       backends = new Map();

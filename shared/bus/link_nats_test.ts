@@ -16,7 +16,7 @@ Deno.test("publish() delivers in order, to wildcards, to one of a queue group, a
   await using nats = await startNatsServer();
   await using alice = await connectTestLink([nats.server]);
   await using bob = await connectTestLink([nats.server]);
-  const seen: unknown[] = [];
+  const messages: unknown[] = [];
   const jobs: string[] = [];
   const queue = "workers";
   for (const { link } of [alice, bob]) {
@@ -24,7 +24,7 @@ Deno.test("publish() delivers in order, to wildcards, to one of a queue group, a
   }
   alice.link.subscribe("s.*", (message) => {
     const { subject, data, reply } = message;
-    seen.push([subject, text(data), reply, isNoResponders(message)]);
+    messages.push([subject, text(data), reply, isNoResponders(message)]);
   });
   await bob.link.flush();
   await alice.link.flush();
@@ -35,8 +35,8 @@ Deno.test("publish() delivers in order, to wildcards, to one of a queue group, a
   for (let job = 0; job < 20; job++) {
     alice.link.publish("jobs", bytes(`${job}`));
   }
-  await until(() => seen.length >= 3 && jobs.length >= 20);
-  assert.deepEqual(seen, [
+  await until(() => messages.length >= 3 && jobs.length >= 20);
+  assert.deepEqual(messages, [
     ["s.a", "1", "", false],
     ["s.b", "", "r", false],
     ["s.c", "", "", true],
@@ -48,11 +48,11 @@ Deno.test("neither a handler that throws nor a payload over max_payload harms an
   await using nats = await startNatsServer({ config: "max_payload: 1024" });
   await using test = await connectTestLink([nats.server]);
   const { link } = test;
-  const seen: number[] = [];
+  const numbers: number[] = [];
   link.subscribe("bad", () => {
     throw new Error("a bug");
   });
-  link.subscribe("good", (message) => seen.push(message.data.length));
+  link.subscribe("good", (message) => numbers.push(message.data.length));
 
   const tooLarge = new Uint8Array(1025);
   assert.throws(() => link.publish("good", tooLarge), /max_payload/);
@@ -60,8 +60,8 @@ Deno.test("neither a handler that throws nor a payload over max_payload harms an
   await assert.rejects(request, /max_payload/);
   link.publish("bad", NOTHING);
   link.publish("good", new Uint8Array(1024));
-  await until(() => seen.length > 0);
-  assert.deepEqual(seen, [1024]);
+  await until(() => numbers.length > 0);
+  assert.deepEqual(numbers, [1024]);
   await isReady(link);
   const line = test.log.find("bus_handler_failed");
   assert.equal(line?.["subject"], "bad");
@@ -72,11 +72,11 @@ Deno.test("request() resolves with the reply to its own message, and fails at on
   await using nats = await startNatsServer();
   await using asker = await connectTestLink([nats.server]);
   await using answerer = await connectTestLink([nats.server]);
-  const asked: [question: string, reply: string][] = [];
+  const exchanges: [question: string, reply: string][] = [];
   answerer.link.subscribe("echo", ({ data, reply = "" }) => {
     // The last question is answered first.
-    if (asked.unshift([text(data), reply]) < 20) return;
-    for (const [data, to] of asked) answerer.link.publish(to, bytes(data));
+    if (exchanges.unshift([text(data), reply]) < 20) return;
+    for (const [data, to] of exchanges) answerer.link.publish(to, bytes(data));
   });
   await answerer.link.flush();
   const timeoutMs = 60_000;
@@ -149,12 +149,12 @@ Deno.test("a killed server: everything fails at once, and works again when it is
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server]);
   const { link } = test;
-  const seen: string[] = [];
-  link.subscribe("s", (message) => seen.push(text(message.data)));
+  const states: string[] = [];
+  link.subscribe("s", (message) => states.push(text(message.data)));
   link.subscribe("silent", () => {});
   await link.flush();
-  const asked = link.request("silent", NOTHING, { timeoutMs: 60_000 });
-  const cut = assert.rejects(asked, BusUnavailableError);
+  const reply = link.request("silent", NOTHING, { timeoutMs: 60_000 });
+  const cut = assert.rejects(reply, BusUnavailableError);
 
   await nats.kill();
   await cut;
@@ -164,7 +164,7 @@ Deno.test("a killed server: everything fails at once, and works again when it is
   await assert.rejects(request, BusUnavailableError);
   await assert.rejects(link.flush(), BusUnavailableError);
   assert.equal(link.isReady, false);
-  link.subscribe("later", (message) => seen.push(text(message.data)));
+  link.subscribe("later", (message) => states.push(text(message.data)));
 
   await nats.restart();
   using watch = startStopwatch();
@@ -174,8 +174,8 @@ Deno.test("a killed server: everything fails at once, and works again when it is
   await isReady(link);
   link.publish("s", bytes("again"));
   link.publish("later", bytes("new"));
-  await until(() => seen.length === 2);
-  assert.deepEqual(seen, ["again", "new"]);
+  await until(() => states.length === 2);
+  assert.deepEqual(states, ["again", "new"]);
   assert.deepEqual(test.events, ["disconnected", "reconnected"]);
 });
 
@@ -186,9 +186,9 @@ Deno.test("a frozen server is noticed, calls fail, and the link reconnects when 
   link.subscribe("silent", () => {});
   await link.flush();
   await nats.freeze();
-  const asked = link.request("silent", NOTHING, { timeoutMs: 60_000 });
+  const reply = link.request("silent", NOTHING, { timeoutMs: 60_000 });
   await Promise.all([
-    assert.rejects(asked, BusUnavailableError),
+    assert.rejects(reply, BusUnavailableError),
     assert.rejects(link.flush(), /no answer within 200 ms/),
   ]);
   assert.equal(link.isConnected, false);
@@ -204,19 +204,19 @@ Deno.test("a server that reads nothing is left in spite of a backlog", async () 
     timing: QUICK,
   });
   const { link } = test;
-  const seen: string[] = [];
-  link.subscribe("s", (message) => seen.push(text(message.data)));
+  const states: string[] = [];
+  link.subscribe("s", (message) => states.push(text(message.data)));
   await link.flush();
 
   await first.freeze();
   // More than the kernel buffers of a connection to a frozen server hold.
   const piece = new Uint8Array(512 * 1024);
-  for (let sent = 0; sent < 48; sent++) link.publish("bulk", piece);
+  for (let count = 0; count < 48; count++) link.publish("bulk", piece);
   assert.ok(link.pendingBytes > 8 * 1024 * 1024);
   assert.equal(link.isReady, false, "not ready with such a backlog");
   assert.equal((await test.reconnected()).server, second.server);
   link.publish("s", bytes("here"));
-  await until(() => seen.length === 1);
+  await until(() => states.length === 1);
   assert.equal(link.pendingBytes, 0);
 });
 

@@ -172,11 +172,11 @@ function readCompletionsEvent(notes: EventNotes, event: EventPlace): void {
   noteCounts(notes, isJsonObject(data) ? data.usage : null);
 }
 
-function noteCounts(notes: EventNotes, stated: unknown): void {
-  const usage = responseUsage(stated);
+function noteCounts(notes: EventNotes, value: unknown): void {
+  const usage = responseUsage(value);
   if (usage === null) return;
   notes.usage = usage;
-  notes.isRepaired = !addsUp(stated);
+  notes.isRepaired = !addsUp(usage);
 }
 
 /** A server that has said so is done, if it has made anything. */

@@ -70,7 +70,7 @@ export class EventTap {
   /** Tokens so far: the largest of what is stated and what the text shows. */
   get tokens(): number {
     const tokens = this.usage?.completion_tokens ?? 0;
-    return Math.max(tokens, this.#text.shown);
+    return Math.max(tokens, this.#text.leastTokens);
   }
 
   /** Tokens of the answer by its text, for a server that states none. */

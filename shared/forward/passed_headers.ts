@@ -23,17 +23,17 @@ const CHARS_MAX = 8 * 1024;
 export function requestHeaders(
   headers: { readonly [name: string]: string | string[] | undefined },
 ): Record<string, string> {
-  return passed(Object.entries(headers), OF_REQUESTS);
+  return headersOf(Object.entries(headers), OF_REQUESTS);
 }
 
 /** The headers of a model server that go to the client, by name in lower case. */
 export function answerHeaders(
   headers: Iterable<readonly [name: string, value: string]>,
 ): Record<string, string> {
-  return passed(headers, OF_ANSWERS);
+  return headersOf(headers, OF_ANSWERS);
 }
 
-function passed(
+function headersOf(
   headers: Iterable<readonly [string, string | string[] | undefined]>,
   form: RegExp,
 ): Record<string, string> {

@@ -13,7 +13,7 @@ Deno.test("requestHeaders() passes versions and sessions, and no credential", ()
     "thread-id": "2",
     "x-client-request-id": "3",
   };
-  const given = {
+  const headers = {
     ...passed,
     authorization: "Bearer sk-Cg",
     "x-api-key": "sk-Cg",
@@ -26,14 +26,14 @@ Deno.test("requestHeaders() passes versions and sessions, and no credential", ()
     "x-stainless-ctl": "a\u0000b",
     "x-forwarded-for": "10.0.0.1",
   };
-  assert.deepEqual(requestHeaders(given), passed);
+  assert.deepEqual(requestHeaders(headers), passed);
 });
 
 Deno.test("requestHeaders() passes 8 KiB of headers at most", () => {
-  const given = Object.fromEntries(
+  const headers = Object.fromEntries(
     Array.from({ length: 20 }, (_, n) => [`x-codex-${n}`, "x".repeat(1_000)]),
   );
-  assert.equal(Object.keys(requestHeaders(given)).length, 8);
+  assert.equal(Object.keys(requestHeaders(headers)).length, 8);
 });
 
 Deno.test("answerHeaders() passes ids and limits of the server, and nothing of its account", () => {
@@ -44,7 +44,7 @@ Deno.test("answerHeaders() passes ids and limits of the server, and nothing of i
     "x-ratelimit-limit-requests": "5",
     "openai-processing-ms": "12",
   };
-  const given = new Map(Object.entries({
+  const headers = new Map(Object.entries({
     ...passed,
     "set-cookie": "a=b",
     "anthropic-organization-id": "org",
@@ -52,5 +52,5 @@ Deno.test("answerHeaders() passes ids and limits of the server, and nothing of i
     server: "uvicorn",
     "transfer-encoding": "chunked",
   }));
-  assert.deepEqual(answerHeaders(given), passed);
+  assert.deepEqual(answerHeaders(headers), passed);
 });

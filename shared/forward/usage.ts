@@ -209,9 +209,9 @@ export function addsUp(value: unknown): boolean {
     (total === null || total === usage.total_tokens);
 }
 
-const cacheDetails = (cached: number, written: number) => ({
+const cacheDetails = (cached: number, writtenTokens: number) => ({
   cached_tokens: cached,
-  ...written > 0 && { cache_write_tokens: written },
+  ...writtenTokens > 0 && { cache_write_tokens: writtenTokens },
 });
 
 /**

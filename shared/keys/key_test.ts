@@ -30,14 +30,14 @@ function seeded(seed: number) {
 }
 
 Deno.test("ASVS 6.5.2, 11.5.1: mintKey() gives 51 characters that isWellFormedKey() accepts", () => {
-  const seen = new Set<string>();
+  const values = new Set<string>();
   for (let round = 0; round < 5_000; round++) {
     const key = mintKey(randomBytes);
     assert.match(key, FORM);
     assert.ok(isWellFormedKey(key), key);
-    seen.add(key);
+    values.add(key);
   }
-  assert.equal(seen.size, 5_000);
+  assert.equal(values.size, 5_000);
 });
 
 Deno.test("the last six characters are the CRC32 of the rest, most significant first", () => {

@@ -150,14 +150,15 @@ export const usageSuffix = ({ model = "", endpoint }: UsageSubject) =>
 /** The parts of what follows the counter in a usage field. */
 export function parseUsageSuffix(suffix: string) {
   const { endpoint, model } = parseUsageField(`:${suffix}`);
-  const known = USAGE_ENDPOINTS.find((each) => each === endpoint) ?? null;
-  return { endpoint: known, model };
+  const knownEndpoint = USAGE_ENDPOINTS.find((each) => each === endpoint) ??
+    null;
+  return { endpoint: knownEndpoint, model };
 }
 
 /** The parts of a usage field. Counter and endpoint may be of a later version. */
 export function parseUsageField(field: string) {
-  const [hour = "", counted = "", ...model] = field.split(":");
-  const [counter = "", endpoint = ""] = counted.split("@");
+  const [hour = "", count = "", ...model] = field.split(":");
+  const [counter = "", endpoint = ""] = count.split("@");
   return { hour, counter, endpoint, model: model.join(":") };
 }
 

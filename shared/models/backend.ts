@@ -146,19 +146,19 @@ const boundsOf = (
 });
 
 /** The keys of a server, and what bounds their use. */
-interface GivenKeys {
+interface KeyVariables {
   api_key_env?: string | undefined;
   api_key_envs?: string[] | undefined;
   key_limits?: Record<string, z.output<typeof keyLimits>> | undefined;
 }
 
 const variablesOf = (
-  { api_key_env, api_key_envs = [] }: GivenKeys,
+  { api_key_env, api_key_envs = [] }: KeyVariables,
 ): string[] => api_key_env === undefined ? api_key_envs : [api_key_env];
 
 /** Reports what is wrong with the keys of a server as a whole. */
-export function checkKeys(given: GivenKeys, context: z.RefinementCtx): void {
-  const { api_key_env, api_key_envs = [], key_limits = {} } = given;
+export function checkKeys(keys: KeyVariables, context: z.RefinementCtx): void {
+  const { api_key_env, api_key_envs = [], key_limits = {} } = keys;
   const refuse = (message: string, ...path: (string | number)[]) =>
     context.addIssue(mistake(message, path));
   if (api_key_env !== undefined && api_key_envs.length > 0) {
@@ -168,7 +168,7 @@ export function checkKeys(given: GivenKeys, context: z.RefinementCtx): void {
     if (api_key_envs.indexOf(name) === index) continue;
     refuse(`'${name}' is in the list twice`, "api_key_envs", index);
   }
-  const variables = variablesOf(given);
+  const variables = variablesOf(keys);
   for (const name of Object.keys(key_limits)) {
     if (variables.includes(name)) continue;
     if (name === ANY_KEY && variables.length > 0) continue;
@@ -237,32 +237,32 @@ export const backend = members({
 }).describe("Any server with OpenAI's API.").superRefine(checkKeys);
 
 /** A server of a model, as the file has it. */
-export type GivenBackend = z.output<typeof backend>;
+export type BackendEntry = z.output<typeof backend>;
 
 /** A server with all defaults, but for its model. */
 export const namedBackend = (
-  given: Omit<GivenBackend, "model">,
+  backend: Omit<BackendEntry, "model">,
   name: string,
   /** Whether its limits are those of one model there, or of all together. */
   limits_of: "model" | "server" = "model",
 ) => ({
-  ...given,
+  ...backend,
   name,
   limits_of,
-  dialect: dialectOf(given),
+  dialect: dialectOf(backend),
   /** The name of the dialect, for messages to operators. */
-  dialect_name: given.dialect ?? DIALECT_DEFAULT,
+  dialect_name: backend.dialect ?? DIALECT_DEFAULT,
   /** What all its keys together may do. */
-  bounds: boundsOf(given),
+  bounds: boundsOf(backend),
   /** Its keys, by their variables; none: it wants no key. */
-  keys: variablesOf(given).map((variable) => ({
+  keys: variablesOf(backend).map((variable) => ({
     variable,
     bounds: boundsOf(
-      given.key_limits?.[variable] ?? given.key_limits?.[ANY_KEY] ?? {},
+      backend.key_limits?.[variable] ?? backend.key_limits?.[ANY_KEY] ?? {},
     ),
   })),
-  drop_tool_types: given.drop_tool_types ?? [],
-  forward_paths: given.forward_paths ?? [],
+  drop_tool_types: backend.drop_tool_types ?? [],
+  forward_paths: backend.forward_paths ?? [],
 });
 
 /**
@@ -270,7 +270,7 @@ export const namedBackend = (
  * there it reaches nothing of theirs.
  */
 export const isHosted = (
-  { base_url: url, dialect }: Pick<GivenBackend, "base_url" | "dialect">,
+  { base_url: url, dialect }: Pick<BackendEntry, "base_url" | "dialect">,
 ): boolean =>
   url.startsWith("https:") &&
   /^(openai|dashscope|anthropic)$/.test(dialect ?? "");

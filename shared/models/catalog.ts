@@ -166,13 +166,13 @@ export function listedModels(
   for (const server of servers) {
     for (const id of lists[server.name] ?? []) {
       const kind = kindIn(server, id);
-      const known = models.get(id);
-      if (kind === null || (known !== undefined && known.kind !== kind)) {
+      const model = models.get(id);
+      if (kind === null || (model !== undefined && model.kind !== kind)) {
         continue;
       }
-      const { owned_by } = known ?? { owned_by: server.name };
-      const backends = [...known?.backends ?? [], ...backendsOf(server, id)];
-      const prices = known?.prices ?? pricesIn(server, { id, kind });
+      const { owned_by } = model ?? { owned_by: server.name };
+      const backends = [...model?.backends ?? [], ...backendsOf(server, id)];
+      const prices = model?.prices ?? pricesIn(server, { id, kind });
       models.set(id, {
         id,
         aliases: [],
@@ -246,6 +246,6 @@ function describeIssue(issue: z.core.$ZodIssue): string {
   if (code === "invalid_type") {
     return `expected ${expected}, got ${nameOfType(input)}`;
   }
-  const known = code === "invalid_value" ? issue.values.map(String) : [];
-  return `expected ${expected}${didYouMean(String(input), known)}`;
+  const names = code === "invalid_value" ? issue.values.map(String) : [];
+  return `expected ${expected}${didYouMean(String(input), names)}`;
 }

@@ -60,7 +60,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
 
 Deno.test("parseCatalog() keeps what is given, and overrides members of a dialect", () => {
   const dialect = { repetition_penalty_field: "none" } as const;
-  const given = {
+  const file = {
     ...openai,
     name: "a.b",
     api_key_env: "KEY",
@@ -78,7 +78,7 @@ Deno.test("parseCatalog() keeps what is given, and overrides members of a dialec
     models: [{
       ...model,
       backends: [{
-        ...given,
+        ...file,
         base_url: "https://a.b:8443/x/v1//",
         deadlines: { total_ms: 1 },
         dialect: "llama.cpp",
@@ -89,7 +89,7 @@ Deno.test("parseCatalog() keeps what is given, and overrides members of a dialec
   assert.partialDeepStrictEqual(catalog.get(model.id), {
     ...model,
     backends: [{
-      ...given,
+      ...file,
       base_url: "https://a.b:8443/x/v1",
       deadlines: { connect_ms: 5_000, total_ms: 1 },
       dialect: { ...DIALECTS["llama.cpp"], ...dialect },

@@ -15,8 +15,8 @@ function modelsOf(env: Env, readFile = noFiles, hasUpstreamKey = false) {
 }
 
 function upstream(env: Env, hasKey = false): BackendConfig | undefined {
-  const given = { UPSTREAM_BASE_URL: BASE_URL, ...env };
-  const [model, ...others] = modelsOf(given, noFiles, hasKey);
+  const variables = { UPSTREAM_BASE_URL: BASE_URL, ...env };
+  const [model, ...others] = modelsOf(variables, noFiles, hasKey);
   assert.equal(model?.id, DEFAULT_MODEL_ID);
   assert.deepEqual(others, []);
   return model.backends[0];
@@ -28,7 +28,7 @@ Deno.test("catalogOf() offers a model server under the gateway's name", () => {
   assert.equal(plain.base_url, BASE_URL);
   assert.equal(plain.api_key_env, undefined);
   assert.equal(plain.deadlines.first_token_ms, 300_000);
-  const told = upstream({
+  const message = upstream({
     UPSTREAM_BASE_URL: `${BASE_URL}/`,
     UPSTREAM_MODEL: "qwen3:8b",
     UPSTREAM_DIALECT: "ollama",
@@ -36,13 +36,13 @@ Deno.test("catalogOf() offers a model server under the gateway's name", () => {
     UPSTREAM_BETWEEN_TOKENS_SECONDS: "7",
     UPSTREAM_TOTAL_SECONDS: "900",
   }, true);
-  assert.equal(told?.model, "qwen3:8b");
-  assert.equal(told.base_url, BASE_URL);
-  assert.equal(told.api_key_env, "UPSTREAM_API_KEY");
-  assert.deepEqual(told.dialect, DIALECTS.ollama);
-  assert.equal(told.deadlines.first_token_ms, 30_000);
-  assert.equal(told.deadlines.between_tokens_ms, 7_000);
-  assert.equal(told.deadlines.total_ms, 900_000);
+  assert.equal(message?.model, "qwen3:8b");
+  assert.equal(message.base_url, BASE_URL);
+  assert.equal(message.api_key_env, "UPSTREAM_API_KEY");
+  assert.deepEqual(message.dialect, DIALECTS.ollama);
+  assert.equal(message.deadlines.first_token_ms, 30_000);
+  assert.equal(message.deadlines.between_tokens_ms, 7_000);
+  assert.equal(message.deadlines.total_ms, 900_000);
 });
 
 Deno.test("catalogOf() asks a model server for its models, unless it is told not to", () => {

@@ -20,9 +20,9 @@ type Ids = Map<string, number | null>;
  */
 export class ListedModels {
   readonly #options: ListedModelsOptions;
-  readonly #told = new Map<string, ServerLists>();
+  readonly #listsByWorker = new Map<string, ServerLists>();
   /** By the name of the server, in the order of its list. */
-  readonly #known = new Map<string, Ids>();
+  readonly #ids = new Map<string, Ids>();
   #nextSweepMs = Infinity;
 
   constructor(options: ListedModelsOptions) {
@@ -30,9 +30,9 @@ export class ListedModels {
   }
 
   /** A worker has told what its servers list. */
-  told(workerId: string, lists: ServerLists): void {
-    const before = this.#told.get(workerId);
-    this.#told.set(workerId, lists);
+  take(workerId: string, lists: ServerLists): void {
+    const before = this.#listsByWorker.get(workerId);
+    this.#listsByWorker.set(workerId, lists);
     if (before !== undefined && isSame(before, lists)) return;
     this.#forget(before ?? {});
     this.#update();
@@ -42,16 +42,18 @@ export class ListedModels {
   #forget(before: ServerLists): void {
     for (const [server, ids] of Object.entries(before)) {
       const isListed = (id: string) =>
-        this.#told.values().some((lists) => lists[server]?.includes(id));
+        this.#listsByWorker.values().some((lists) =>
+          lists[server]?.includes(id)
+        );
       for (const id of ids) {
-        if (!isListed(id)) this.#known.get(server)?.delete(id);
+        if (!isListed(id)) this.#ids.get(server)?.delete(id);
       }
     }
   }
 
   /** A worker is gone, or was told to stop. */
   lost(workerId: string): void {
-    if (this.#told.delete(workerId)) this.#update();
+    if (this.#listsByWorker.delete(workerId)) this.#update();
   }
 
   /** Advances time: forgets models that no worker has had for long. */
@@ -61,26 +63,26 @@ export class ListedModels {
 
   #update(): void {
     const nowMs = this.#options.now();
-    for (const ids of this.#known.values()) {
+    for (const ids of this.#ids.values()) {
       for (const [id, lostAtMs] of ids) ids.set(id, lostAtMs ?? nowMs);
     }
-    for (const lists of this.#told.values()) {
+    for (const lists of this.#listsByWorker.values()) {
       for (const [server, listed] of Object.entries(lists)) {
-        const ids: Ids = this.#known.get(server) ?? new Map();
-        this.#known.set(server, ids);
+        const ids: Ids = this.#ids.get(server) ?? new Map();
+        this.#ids.set(server, ids);
         for (const id of listed) ids.set(id, null);
       }
     }
     this.#sweep(nowMs);
     const lists = Object.fromEntries(
-      [...this.#known].map(([server, ids]) => [server, [...ids.keys()]]),
+      [...this.#ids].map(([server, ids]) => [server, [...ids.keys()]]),
     );
     this.#options.catalog.list(lists, this.#away());
   }
 
   #sweep(nowMs: number): void {
     this.#nextSweepMs = Infinity;
-    for (const ids of this.#known.values()) {
+    for (const ids of this.#ids.values()) {
       for (const [id, lostAtMs] of ids) {
         if (lostAtMs === null) continue;
         const endsMs = lostAtMs + DISCOVERY_LIMITS.awayMs;
@@ -92,7 +94,7 @@ export class ListedModels {
 
   /** What no server has any more for any worker. */
   #away(): Set<string> {
-    const all = this.#known.values().flatMap((ids) => [...ids]).toArray();
+    const all = this.#ids.values().flatMap((ids) => [...ids]).toArray();
     const here = new Set(
       all.filter(([, lostAtMs]) => lostAtMs === null).map(([id]) => id),
     );

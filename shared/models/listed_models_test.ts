@@ -29,8 +29,8 @@ function setup() {
 Deno.test("an edge knows what any worker has told, and nothing before", () => {
   const { listed, catalog, offered } = setup();
   assert.ok(catalog.isPending);
-  listed.told("w1", { a: ["x"], b: [] });
-  listed.told("w2", { a: ["x", "y"] });
+  listed.take("w1", { a: ["x"], b: [] });
+  listed.take("w2", { a: ["x", "y"] });
   assert.ok(!catalog.isPending);
   assert.equal(offered(), "x y");
   listed.lost("w2");
@@ -39,18 +39,18 @@ Deno.test("an edge knows what any worker has told, and nothing before", () => {
 
 Deno.test("what servers have stopped to list is unknown at once, unless another worker lists it", () => {
   const { listed, offered } = setup();
-  listed.told("w1", { a: ["x"], b: ["x", "y", "z"] });
-  listed.told("w2", { b: ["z"] });
-  listed.told("w1", { a: [], b: ["x"] });
+  listed.take("w1", { a: ["x"], b: ["x", "y", "z"] });
+  listed.take("w2", { b: ["z"] });
+  listed.take("w1", { a: [], b: ["x"] });
   assert.equal(offered(), "x z");
-  listed.told("w2", { b: [] });
+  listed.take("w2", { b: [] });
   assert.equal(offered(), "x");
 });
 
 Deno.test("what no worker has is away for a minute, then unknown", () => {
   const { listed, offered, wait } = setup();
-  listed.told("w1", { a: ["x"] });
-  listed.told("w2", { a: ["x"], b: ["y"] });
+  listed.take("w1", { a: ["x"] });
+  listed.take("w2", { a: ["x"], b: ["y"] });
   listed.lost("w2");
   assert.equal(offered(), "x (y)");
   wait(DISCOVERY_LIMITS.awayMs - 1);
@@ -59,7 +59,7 @@ Deno.test("what no worker has is away for a minute, then unknown", () => {
   assert.equal(offered(), "x");
   listed.lost("w1");
   assert.equal(offered(), "(x)");
-  listed.told("w2", { a: ["x"] });
+  listed.take("w2", { a: ["x"] });
   assert.equal(offered(), "x");
   wait(2 * DISCOVERY_LIMITS.awayMs);
   assert.equal(offered(), "x");
@@ -67,9 +67,9 @@ Deno.test("what no worker has is away for a minute, then unknown", () => {
 
 Deno.test("a model that a second server lists gets that server, too", () => {
   const { listed, catalog } = setup();
-  listed.told("w1", { a: ["x"] });
+  listed.take("w1", { a: ["x"] });
   assert.equal(catalog.get("x")?.backends.length, 1);
-  listed.told("w1", { a: ["x"], b: ["x"] });
+  listed.take("w1", { a: ["x"], b: ["x"] });
   assert.deepEqual(
     catalog.get("x")?.backends.map(({ name }) => name),
     ["a", "b"],

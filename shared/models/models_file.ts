@@ -163,8 +163,8 @@ const model = members({
     for (const name of Object.keys(members)) {
       const kinds = KINDS_OF_MEMBER.get(name) ?? [kind];
       if (kinds.includes(kind)) continue;
-      const named = KINDS.format(kinds.map((each) => `"${each}"`));
-      const message = `only for models of the kind ${named}`;
+      const kindList = KINDS.format(kinds.map((each) => `"${each}"`));
+      const message = `only for models of the kind ${kindList}`;
       context.addIssue(mistake(message, [...path, name]));
     }
   };

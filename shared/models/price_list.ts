@@ -55,19 +55,19 @@ export const pricesSchema = members({
     fail('missing: say "0" if input costs nothing', ["input"]);
   }
 }).transform(({ input, ...prices }): Prices => {
-  if (input === undefined) return given(prices);
-  return given({
+  if (input === undefined) return definedPrices(prices);
+  return definedPrices({
     cached_input: input,
     cache_write: input,
     input,
-    ...given(prices),
+    ...definedPrices(prices),
   });
 }).describe(
   "What requests cost, in the currency of CURRENCY. If absent, the model has no price, and its requests count as 0.",
 );
 
 /** Without members that are undefined. */
-function given(
+function definedPrices(
   prices: { [name in PriceName]?: number | undefined },
 ): Prices {
   const entries = PRICE_NAMES.map((name) => [name, prices[name]] as const)
@@ -155,7 +155,7 @@ export function priceTable(
   const rows = [
     ...models.map(({ id, prices }) => ["model", id, prices]),
     ...servers.flatMap(({ name, prices }) =>
-      Object.entries(prices).map(([of, each]) => ["server", name, of, each])
+      Object.entries(prices).map((entry) => ["server", name, ...entry])
     ),
   ].filter((row) => row.at(-1) !== undefined)
     .map((row) => JSON.stringify(row)).sort();

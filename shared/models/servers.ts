@@ -93,8 +93,8 @@ export function kindIn(
   id: string,
 ): ModelKind | null {
   const name = id.slice(prefix.length);
-  const given = entryFor(kinds, name);
-  if (given !== undefined) return given === "none" ? null : given;
+  const kind = entryFor(kinds, name);
+  if (kind !== undefined) return kind === "none" ? null : kind;
   return NAMES.find(([form]) => form.test(name))?.[1] ?? "chat";
 }
 
@@ -106,11 +106,11 @@ export function pricesIn(
   { prefix, prices }: Pick<ServerConfig, "prefix" | "prices">,
   { id, kind }: { id: string; kind: ModelKind },
 ): Prices | undefined {
-  const given = entryFor(prices, id.slice(prefix.length));
-  if (given === undefined || priceMistakes(kind, given).length > 0) {
+  const price = entryFor(prices, id.slice(prefix.length));
+  if (price === undefined || priceMistakes(kind, price).length > 0) {
     return undefined;
   }
-  return given;
+  return price;
 }
 
 /** The id under which a model of a server is offered; null if it cannot be one. */

@@ -45,12 +45,12 @@ Deno.test("kindIn() follows the file, then well-known names", () => {
 });
 
 Deno.test("idOf() takes names with slashes and colons, and leaves out what needs quoting", () => {
-  const of = (prefix: string, name: string) => idOf({ prefix }, name);
-  assert.equal(of("", "org/model:7b@2+x"), "org/model:7b@2+x");
-  assert.equal(of("local/", "llama3"), "local/llama3");
+  const idWith = (prefix: string, name: string) => idOf({ prefix }, name);
+  assert.equal(idWith("", "org/model:7b@2+x"), "org/model:7b@2+x");
+  assert.equal(idWith("local/", "llama3"), "local/llama3");
   const bad = ["", "a b", "a\n", "a*", "é", "../a", "/a", "a".repeat(201)];
-  assert.deepEqual(bad.filter((name) => of("", name) !== null), []);
-  assert.equal(of("a".repeat(64), "b".repeat(137)), null);
+  assert.deepEqual(bad.filter((name) => idWith("", name) !== null), []);
+  assert.equal(idWith("a".repeat(64), "b".repeat(137)), null);
 });
 
 Deno.test("models that two servers list have both, and names of the file come first", () => {

@@ -40,16 +40,16 @@ type QuantityName = typeof QUANTITY_NAMES[number];
 
 /** The quantity of each price, and to how many of it the price applies. */
 const TERMS: Readonly<
-  Record<PriceName, { of: QuantityName; per: number }>
+  Record<PriceName, { quantity: QuantityName; per: number }>
 > = {
-  input: { of: "inputTokens", per: 1_000_000 },
-  cached_input: { of: "cachedTokens", per: 1_000_000 },
-  cache_write: { of: "cacheWriteTokens", per: 1_000_000 },
-  output: { of: "outputTokens", per: 1_000_000 },
-  request: { of: "requests", per: 1 },
-  image: { of: "images", per: 1 },
-  second: { of: "seconds", per: 1 },
-  million_characters: { of: "characters", per: 1_000_000 },
+  input: { quantity: "inputTokens", per: 1_000_000 },
+  cached_input: { quantity: "cachedTokens", per: 1_000_000 },
+  cache_write: { quantity: "cacheWriteTokens", per: 1_000_000 },
+  output: { quantity: "outputTokens", per: 1_000_000 },
+  request: { quantity: "requests", per: 1 },
+  image: { quantity: "images", per: 1 },
+  second: { quantity: "seconds", per: 1 },
+  million_characters: { quantity: "characters", per: 1_000_000 },
 };
 
 /** Parts of a billionth in which is calculated, because prices are for a million. */
@@ -92,16 +92,16 @@ function partsOf(
   { [name]: price = 0 }: Prices,
   quantities: Quantities,
 ): number {
-  const { of, per } = TERMS[name];
-  return price * (quantities[of] ?? 0) * (PARTS / per);
+  const { quantity, per } = TERMS[name];
+  return price * (quantities[quantity] ?? 0) * (PARTS / per);
 }
 
 /** The same where doubles do not suffice. */
 function exactCost(prices: Prices, quantities: Quantities): number {
   let parts = BigInt(PARTS / 2);
   for (const name of PRICE_NAMES) {
-    const { of, per } = TERMS[name];
-    parts += BigInt(prices[name] ?? 0) * BigInt(quantities[of] ?? 0) *
+    const { quantity, per } = TERMS[name];
+    parts += BigInt(prices[name] ?? 0) * BigInt(quantities[quantity] ?? 0) *
       BigInt(PARTS / per);
   }
   return Number(parts / BigInt(PARTS));

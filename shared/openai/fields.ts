@@ -156,22 +156,22 @@ const typed = z.looseObject({ type: z.string().min(1) });
  * are: the model server decides about them.
  */
 export function openUnion<Value extends { type: string }>(
-  known: { readonly [type: string]: z.ZodType<Value> },
+  schemas: { readonly [type: string]: z.ZodType<Value> },
 ) {
   const other = typed.pipe(z.custom<Value>());
   return z.unknown().transform((value, context): Value => {
     const type = isJsonObject(value) ? value.type : undefined;
-    const isKnown = typeof type === "string" && Object.hasOwn(known, type);
-    const schema = isKnown ? known[type] : undefined;
+    const isKnown = typeof type === "string" && Object.hasOwn(schemas, type);
+    const schema = isKnown ? schemas[type] : undefined;
     return checked(schema ?? other, value, { context, path: [] });
-  }).register(TAKES, { schema: describedUnion(known) });
+  }).register(TAKES, { schema: describedUnion(schemas) });
 }
 
 /** {@link openUnion} as the reference describes it: what it takes, type by type. */
-function describedUnion(known: { readonly [type: string]: z.ZodType }) {
-  const names = Object.keys(known).join("|");
+function describedUnion(schemas: { readonly [type: string]: z.ZodType }) {
+  const names = Object.keys(schemas).join("|");
   const other = z.looseObject({
     type: z.string().min(1).regex(new RegExp(`^(?!(?:${names})$)`)),
   });
-  return z.union([...Object.values(known), other]);
+  return z.union([...Object.values(schemas), other]);
 }

@@ -35,8 +35,9 @@ export function requestFault(
   const issue = error?.issues[0];
   const path = issue?.path ?? [];
   if (issue === undefined || path.length === 0) {
-    const got = nameOfType(body);
-    const message = `Invalid request body: expected an object, but got ${got}.`;
+    const actual = nameOfType(body);
+    const message =
+      `Invalid request body: expected an object, but got ${actual}.`;
     return new ApiError("invalid_type", message);
   }
   const param = formatPath(path);
@@ -48,8 +49,12 @@ export function requestFault(
   if (issue.code === "custom") {
     return fieldError("invalid_value", param, issue.message);
   }
-  const { code, expected, got = shown(value) } = expectationOf(issue, value);
-  const message = `Invalid '${param}': expected ${expected}, but got ${got}.`;
+  const { code, expected, actual = describeValue(value) } = expectationOf(
+    issue,
+    value,
+  );
+  const message =
+    `Invalid '${param}': expected ${expected}, but got ${actual}.`;
   return fieldError(code, param, message);
 }
 
@@ -59,7 +64,7 @@ export interface Description {
   /** As in "expected …". */
   expected: string;
   /** As in "but got …"; absent where the value itself may be shown. */
-  got?: string;
+  actual?: string;
 }
 
 /** What was expected: by the kind of the issue, or in the schema's words. */
@@ -91,7 +96,7 @@ const LIST = new Intl.ListFormat("en", { type: "disjunction" });
 function oneOf(supported: readonly unknown[], value: unknown): Description {
   const expected = LIST.format(supported.map((each) => `'${each}'`));
   return typeof value === "string"
-    ? { code: "invalid_value", expected, got: `'${clip(value)}'` }
+    ? { code: "invalid_value", expected, actual: `'${clip(value)}'` }
     : { code: "invalid_type", expected };
 }
 
@@ -120,7 +125,7 @@ function bounds(
   };
 }
 
-function shown(value: unknown): string {
+function describeValue(value: unknown): string {
   if (typeof value === "number") return String(value);
   return typeof value === "string" || Array.isArray(value)
     ? `${nameOfType(value)} of length ${value.length}`

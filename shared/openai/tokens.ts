@@ -29,7 +29,7 @@ export class TextTokens {
   /** How many pieces there were. */
   pieces = 0;
   /** At least so many tokens are in the text. */
-  shown = 0;
+  leastTokens = 0;
   #estimate = 0;
 
   /** Counts a piece that is likely to have this many tokens. */
@@ -37,7 +37,7 @@ export class TextTokens {
     this.pieces += 1;
     this.#estimate += tokens;
     // Servers send a token at a time, and few tokens are long.
-    this.shown += tokens <= ONE_TOKEN_MAX ? 1 : Math.floor(tokens);
+    this.leastTokens += tokens <= ONE_TOKEN_MAX ? 1 : Math.floor(tokens);
   }
 
   /** The tokens that the text is likely to have: at least one for each piece. */

@@ -152,8 +152,8 @@ export function secretUrls(
 }
 
 /** Makes a variable a secret: never shown, and optionally read from a file. */
-export function hidden<T>(shown: Variable<T>): Variable<T> {
-  return variable(shown, { ...aboutOf(shown), isSecret: true });
+export function hidden<T>(visible: Variable<T>): Variable<T> {
+  return variable(visible, { ...aboutOf(visible), isSecret: true });
 }
 
 /**
@@ -252,7 +252,7 @@ function readVariable(
   source: Source,
 ): unknown {
   const about = aboutOf(schema);
-  const { text, shown, reread } = textOf(name, about, source);
+  const { text, label, reread } = textOf(name, about, source);
   const parsed = schema.safeParse(text === "" ? undefined : text);
   if (parsed.success) {
     return about.isReread && reread !== null
@@ -261,7 +261,7 @@ function readVariable(
   }
   const { expects, words = [] } = about;
   const expected = `expected ${expects}${didYouMean(text, words)}`;
-  throw new Error(`${shown}\n${expected} (${schema.description})`);
+  throw new Error(`${label}\n${expected} (${schema.description})`);
 }
 
 /** The text of a variable. */
@@ -269,7 +269,7 @@ interface VariableText {
   /** Empty if the variable is absent. */
   text: string;
   /** The variable as messages show it: without secrets. */
-  shown: string;
+  label: string;
   /** Reads the file with the text again; null if the text is not from a file. */
   reread: (() => string) | null;
 }
@@ -287,26 +287,26 @@ function textOf(
   const fileName = isFile ? name : `${name}_FILE`;
   const path = isFile || isSecret ? env[fileName]?.trim() ?? "" : "";
   if (path === "") {
-    let shown = `${name}=${quoted(hideUserinfo(value))}`;
-    if (isSecret) shown = `${name} (value not shown)`;
-    if (value === "") shown = `${name} is missing`;
-    return { text: value, shown, reread: null };
+    let label = `${name}=${quoted(hideUserinfo(value))}`;
+    if (isSecret) label = `${name} (value not shown)`;
+    if (value === "") label = `${name} is missing`;
+    return { text: value, label, reread: null };
   }
   if (!isFile && value !== "") {
     throw new Error(`${name} and ${fileName} are both set: remove one of them`);
   }
-  const shown = `${fileName}=${quoted(path)}`;
+  const label = `${fileName}=${quoted(path)}`;
   const reread = () => readFile(path).trim();
   let text;
   try {
     text = reread();
   } catch (error) {
-    throw new Error(`${shown}\ncannot read it: ${errorMessage(error)}`);
+    throw new Error(`${label}\ncannot read it: ${errorMessage(error)}`);
   }
   if (text === "") {
-    throw new Error(`${shown}\nthe file is empty: write the value into it`);
+    throw new Error(`${label}\nthe file is empty: write the value into it`);
   }
-  return { text, shown: `${shown} (content not shown)`, reread };
+  return { text, label: `${label} (content not shown)`, reread };
 }
 
 /** Reads a rotated secret; keeps the last one while that fails. */

@@ -179,10 +179,10 @@ Deno.test("a changing secret is read again, and the last one is kept", () => {
   let content: string | null = "first\n";
   const readFile = (path: string) => content ?? NO_FILES(path);
   const { IT } = env.parseEnv(variables, { IT_FILE: "/s" }, readFile);
-  const seen = ["first\n", "second\n", "\n", null, "third"].map((text) => {
+  const values = ["first\n", "second\n", "\n", null, "third"].map((text) => {
     content = text;
     return IT();
   });
-  assert.deepEqual(seen, ["first", "second", "second", "second", "third"]);
+  assert.deepEqual(values, ["first", "second", "second", "second", "third"]);
   assert.equal(valueOf(env.changingSecret(), "fixed")(), "fixed");
 });

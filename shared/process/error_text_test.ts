@@ -58,7 +58,7 @@ Deno.test("nameOfType() names each kind of JSON value", () => {
 });
 
 Deno.test("didYouMean() names the nearest word, if one is near", () => {
-  const known = ["vllm", "llama.cpp", "Neutral-3.7-plus", "connect_ms"];
+  const words = ["vllm", "llama.cpp", "Neutral-3.7-plus", "connect_ms"];
   const rows: [word: string, named: string | null][] = [
     ["vlm", "vllm"],
     ["VLLM", "vllm"],
@@ -71,9 +71,9 @@ Deno.test("didYouMean() names the nearest word, if one is near", () => {
     ["", null],
     ["x".repeat(10_000), null],
   ];
-  for (const [word, named] of rows) {
-    const expected = named === null ? "" : `, did you mean '${named}'?`;
-    assert.equal(didYouMean(word, known), expected, word.slice(0, 30));
+  for (const [word, text] of rows) {
+    const expected = text === null ? "" : `, did you mean '${text}'?`;
+    assert.equal(didYouMean(word, words), expected, word.slice(0, 30));
   }
   assert.equal(didYouMean("vllm", []), "");
 });

@@ -69,10 +69,10 @@ function recordingSink(bytesPerWrite = Infinity) {
     text: "",
     writes: 0,
     write(bytes: Uint8Array) {
-      const taken = bytes.subarray(0, Math.min(bytes.length, bytesPerWrite));
-      this.text += decoder.decode(taken, { stream: true });
+      const part = bytes.subarray(0, Math.min(bytes.length, bytesPerWrite));
+      this.text += decoder.decode(part, { stream: true });
       this.writes += 1;
-      return Promise.resolve(taken.length);
+      return Promise.resolve(part.length);
     },
   };
 }

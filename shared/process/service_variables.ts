@@ -226,6 +226,6 @@ export function redisAccess(
 
 /** Throws a `ConfigError` with the mistakes whose condition is true. */
 function refuse(mistakes: { readonly [text: string]: unknown }): void {
-  const made = Object.keys(mistakes).filter((text) => mistakes[text]);
-  if (made.length > 0) throw new env.ConfigError("the environment", made);
+  const texts = Object.keys(mistakes).filter((text) => mistakes[text]);
+  if (texts.length > 0) throw new env.ConfigError("the environment", texts);
 }

@@ -267,13 +267,13 @@ function tlsOptions({ tlsCa, tlsCert, tlsKey }: Partial<ServerAddress>) {
 export function agreed(answers: readonly Promise<string>[]): Promise<string> {
   const votes = new Map<string, number>();
   const { promise, resolve } = Promise.withResolvers<string>();
-  const counted = answers.map(async (answer) => {
+  const counts = answers.map(async (answer) => {
     const url = await answer;
     const count = (votes.get(url) ?? 0) + 1;
     votes.set(url, count);
     if (count > answers.length / 2) resolve(url);
   });
-  void Promise.allSettled(counted).then(() => {
+  void Promise.allSettled(counts).then(() => {
     const [most] = [...votes].toSorted(([, a], [, b]) => b - a);
     resolve(most?.[0] ?? Promise.any(answers));
   });

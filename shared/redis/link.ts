@@ -159,7 +159,7 @@ class ReconnectingLink implements RedisLink {
   readonly #calls: Calls;
   readonly #heartbeat: ReturnType<typeof setInterval>;
   /** Settles when the server has replied for the first time. */
-  readonly #answered = Promise.withResolvers<void>();
+  readonly #firstReply = Promise.withResolvers<void>();
   #state: RedisLinkState = "connecting";
   #silentCalls = 0;
   #isProbing = false;
@@ -231,7 +231,7 @@ class ReconnectingLink implements RedisLink {
   }
 
   async ready(timeoutMs: number): Promise<void> {
-    if (await settlesWithin(this.#answered.promise, timeoutMs)) return;
+    if (await settlesWithin(this.#firstReply.promise, timeoutMs)) return;
     const detail = `not ready after ${timeoutMs} ms`;
     const cause = this.#downCause;
     throw new errors.RedisUnavailableError("offline", detail, cause);
@@ -257,7 +257,7 @@ class ReconnectingLink implements RedisLink {
     const isExpected = next === "ready" || next === "closed";
     if (isExpected) this.#log.info("redis_state", change);
     else this.#log.warn("redis_state", change);
-    if (next === "ready" || next === "refusing") this.#answered.resolve();
+    if (next === "ready" || next === "refusing") this.#firstReply.resolve();
   }
 
   #connected(): void {

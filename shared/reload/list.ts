@@ -5,8 +5,8 @@ import type { LogFields } from "../process/log.ts";
 import type { Reading } from "./reading.ts";
 import { type Reloading, startReloading } from "./watch.ts";
 
-/** The catalog that was read first: it has what the list says from now on. */
-export function followList(
+/** Returns the catalog that was read first, which follows the list from now on. */
+export function startCatalog(
   reading: Reading<ModelCatalog>,
   tools: ServiceTools,
 ): { catalog: ModelCatalog; reloading: Reloading } {

@@ -22,12 +22,12 @@ export type Fields = ReadonlyMap<string, string>;
  */
 export function refusalWaitMs(fields: Fields): number | null {
   const after = fields.get("retry-after") ?? "";
-  const stated = [
+  const waitMs = [
     numberOf(fields.get("retry-after-ms")),
     numberOf(after) * MS_PER_SECOND,
     untilDate(after, fields),
   ].find((ms) => ms > 0);
-  return bounded(stated) ?? usedUpMs(fields);
+  return bounded(waitMs) ?? usedUpMs(fields);
 }
 
 /**

@@ -2,7 +2,7 @@
 import type { MonotonicNow } from "../process/clock.ts";
 import { SlidingMinute } from "./minute.ts";
 import type { OthersUse, OtherWorkers } from "./others.ts";
-import type { ToldUse } from "./report.ts";
+import type { UseEntry } from "./report.ts";
 import { type Bounds, LOOK_AGAIN_MS, SETTLE_MS, waitOf } from "./rule.ts";
 
 /** What a request is taken to cost before any has ended: a short conversation. */
@@ -17,7 +17,7 @@ const COOL_MS_MAX = 30_000;
 export const DEAD_MS = 60_000;
 
 /** A request that was counted. */
-export interface Taken {
+export interface CountedRequest {
   readonly atMs: number;
   readonly second: number;
   readonly expected: number;
@@ -39,7 +39,7 @@ export class KeyUse {
   readonly #options: KeyUseOptions;
   readonly #minute = new SlidingMinute();
   /** What was taken within {@link SETTLE_MS}, the oldest first. */
-  readonly #justTaken: Taken[] = [];
+  readonly #justTaken: CountedRequest[] = [];
   #inFlight = 0;
   #expected = TOKENS_AT_FIRST;
   #coolUntilMs = -Infinity;
@@ -97,23 +97,26 @@ export class KeyUse {
   }
 
   /** Counts a request that is sent now. */
-  take(): Taken {
+  take(): CountedRequest {
     const nowMs = this.#options.now();
     this.#minute.advance(nowMs);
     const expected = Math.round(this.#expected);
     const isProbe = this.#probe === "due";
     if (isProbe) this.#probe = "running";
     const second = this.#minute.add(expected);
-    const taken = { atMs: nowMs, second, expected, isProbe };
+    const request = { atMs: nowMs, second, expected, isProbe };
     this.#inFlight += 1;
     this.#forgetTold(nowMs);
-    this.#justTaken.push(taken);
+    this.#justTaken.push(request);
     this.#options.onChange();
-    return taken;
+    return request;
   }
 
   /** The request has ended, and has cost these tokens; null: nobody knows. */
-  end({ second, expected, isProbe }: Taken, tokens: number | null): void {
+  end(
+    { second, expected, isProbe }: CountedRequest,
+    tokens: number | null,
+  ): void {
     this.#inFlight -= 1;
     if (isProbe && this.#probe === "running") this.#probe = "due";
     if (tokens !== null) {
@@ -172,7 +175,7 @@ export class KeyUse {
   }
 
   /** What the others must know; null: nothing. */
-  told(nowMs: number): ToldUse | null {
+  report(nowMs: number): UseEntry | null {
     this.#minute.advance(nowMs);
     const { requests, tokens } = this.#minute;
     const coolingMs = Math.max(0, this.#coolUntilMs - nowMs);
@@ -228,7 +231,7 @@ export class KeyUse {
 
   #forgetTold(nowMs: number): void {
     const just = this.#justTaken;
-    const kept = just.findIndex(({ atMs }) => nowMs - atMs < SETTLE_MS);
-    just.splice(0, kept < 0 ? just.length : kept);
+    const firstRecent = just.findIndex(({ atMs }) => nowMs - atMs < SETTLE_MS);
+    just.splice(0, firstRecent < 0 ? just.length : firstRecent);
   }
 }

@@ -1,7 +1,7 @@
 /** The keys of one model server, of which each request gets one. */
 import { distanceOf, seedOf } from "../models/affinity.ts";
 import { type Fields, refusalWaitMs, usedUpMs } from "./cooling.ts";
-import { DEAD_MS, type KeyUse, type Taken } from "./key_use.ts";
+import { type CountedRequest, DEAD_MS, type KeyUse } from "./key_use.ts";
 import type { Bounds } from "./rule.ts";
 
 const TOO_MANY_REQUESTS = 429;
@@ -53,14 +53,14 @@ export interface LeaseEnd {
 /** A request that was counted for a server and one of its keys. */
 export class Lease<Backend> {
   readonly key: RingKey<Backend>;
-  readonly #taken: Taken;
+  readonly #keyUse: CountedRequest;
   readonly #server: KeyUse | null;
-  readonly #serverTaken: Taken | null;
+  readonly #serverTaken: CountedRequest | null;
 
   /** Counts it. `server` is null if it has no bounds. */
   constructor(key: RingKey<Backend>, server: KeyUse | null) {
     this.key = key;
-    this.#taken = key.use.take();
+    this.#keyUse = key.use.take();
     this.#server = server;
     this.#serverTaken = server?.take() ?? null;
   }
@@ -69,7 +69,7 @@ export class Lease<Backend> {
   end({ usage, hasSent }: LeaseEnd, hasFailed: boolean): void {
     const isCut = hasFailed && hasSent;
     const tokens = usage?.total_tokens ?? (isCut ? null : 0);
-    this.key.use.end(this.#taken, tokens);
+    this.key.use.end(this.#keyUse, tokens);
     if (this.#serverTaken !== null) {
       this.#server?.end(this.#serverTaken, tokens);
     }

@@ -20,15 +20,15 @@ export class SlidingMinute {
   /** Moves on to this time. */
   advance(nowMs: number): void {
     const second = Math.floor(nowMs / MS_PER_SECOND);
-    const passed = Math.min(second - this.#second, PLACES);
-    for (let each = 1; each <= passed; each += 1) {
-      const place = (second - passed + each) % PLACES;
+    const seconds = Math.min(second - this.#second, PLACES);
+    for (let each = 1; each <= seconds; each += 1) {
+      const place = (second - seconds + each) % PLACES;
       this.#requestsSum -= this.#requests[place] ?? 0;
       this.#tokensSum -= this.#tokens[place] ?? 0;
       this.#requests[place] = 0;
       this.#tokens[place] = 0;
     }
-    if (passed > 0) this.#second = second;
+    if (seconds > 0) this.#second = second;
   }
 
   /** How many requests there were. */

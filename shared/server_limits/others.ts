@@ -1,5 +1,5 @@
 /** What the other workers have told of their use of limited servers and keys. */
-import type { ToldUse, UseReport } from "./report.ts";
+import type { UseEntry, UseReport } from "./report.ts";
 import type { Use } from "./rule.ts";
 
 /** A worker tells at least this often. */
@@ -9,14 +9,14 @@ export const SILENT_MS = 2_000;
 /** Its requests and tokens count for the rest of the minute. */
 const KEEP_MS = 61_000;
 
-interface Told extends ToldUse {
+interface HeardUse extends UseEntry {
   readonly heardAtMs: number;
 }
 
 interface Other {
   heardAtMs: number;
   isLeaving: boolean;
-  uses: ReadonlyMap<string, Told>;
+  uses: ReadonlyMap<string, HeardUse>;
 }
 
 /** What all others together use, and what their servers have told them. */
@@ -44,9 +44,9 @@ export class OtherWorkers {
   /** Takes what a worker tells. Returns whether it was unknown. */
   hear(workerId: string, report: UseReport, nowMs: number): boolean {
     const before = this.#others.get(workerId);
-    const { isLeaving, uses: told } = report;
+    const { isLeaving, uses: list } = report;
     const uses = new Map(
-      told.map((each) => [each.id, { ...each, heardAtMs: nowMs }]),
+      list.map((each) => [each.id, { ...each, heardAtMs: nowMs }]),
     );
     this.#others.set(workerId, { heardAtMs: nowMs, isLeaving, uses });
     return before === undefined || !isAlive(before, nowMs);
@@ -74,24 +74,24 @@ export class OtherWorkers {
       deadMs: 0,
     };
     for (const other of this.#others.values()) {
-      const told = other.uses.get(id);
-      if (told === undefined) continue;
-      const ageMs = nowMs - told.heardAtMs;
-      if (isAlive(other, nowMs)) sum.inFlight += told.inFlight;
+      const use = other.uses.get(id);
+      if (use === undefined) continue;
+      const ageMs = nowMs - use.heardAtMs;
+      if (isAlive(other, nowMs)) sum.inFlight += use.inFlight;
       if (ageMs < KEEP_MS) {
-        sum.requests += told.requests;
-        sum.tokens += told.tokens;
-        if (told.requests + told.tokens > 0) {
-          const freeMs = Math.max(0, told.nextFreeMs - ageMs);
+        sum.requests += use.requests;
+        sum.tokens += use.tokens;
+        if (use.requests + use.tokens > 0) {
+          const freeMs = Math.max(0, use.nextFreeMs - ageMs);
           sum.nextFreeMs = Math.min(sum.nextFreeMs, freeMs);
         }
       }
-      const coolingMs = told.coolingMs - ageMs;
+      const coolingMs = use.coolingMs - ageMs;
       if (coolingMs > sum.coolingMs) {
         sum.coolingMs = coolingMs;
-        sum.isRefused = told.isRefused;
+        sum.isRefused = use.isRefused;
       }
-      sum.deadMs = Math.max(sum.deadMs, told.deadMs - ageMs);
+      sum.deadMs = Math.max(sum.deadMs, use.deadMs - ageMs);
     }
     return sum;
   }

@@ -38,7 +38,7 @@ const reportSchema = z.object({
 });
 
 /** The use of one server or key, as a worker tells it. */
-export type ToldUse = z.infer<typeof toldUse>;
+export type UseEntry = z.infer<typeof toldUse>;
 
 /** What a worker tells. */
 export type UseReport = Omit<z.infer<typeof reportSchema>, "version">;

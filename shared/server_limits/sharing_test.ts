@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { amountOf } from "../../tests/support/amount.ts";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
-import type { Taken } from "./key_use.ts";
+import type { CountedRequest } from "./key_use.ts";
 import { TELL_MS } from "./others.ts";
 import { decodeReport, encodeReport } from "./report.ts";
 import type { Bounds, Measure } from "./rule.ts";
@@ -143,7 +143,7 @@ class World {
   }
 
   #run(peer: Peer): void {
-    const taken = peer.use.take();
+    const request = peer.use.take();
     const { tokens, lastsMs } = this.demand;
     this.inFlight += 1;
     const { starts, highest } = this;
@@ -154,12 +154,12 @@ class World {
     highest.requests = Math.max(highest.requests, recent);
     highest.tokens = Math.max(highest.tokens, recent * tokens);
     const endMs = this.time.nowMs + lastsMs * (0.5 + this.random());
-    this.time.at(endMs, () => this.#end(peer, taken));
+    this.time.at(endMs, () => this.#end(peer, request));
   }
 
-  #end(peer: Peer, taken: Taken): void {
+  #end(peer: Peer, request: CountedRequest): void {
     this.inFlight -= 1;
-    peer.use.end(taken, this.demand.tokens);
+    peer.use.end(request, this.demand.tokens);
   }
 }
 

@@ -52,8 +52,8 @@ export class UseTable {
   /** The use of a server or a key, the same one at every call. */
   useOf(limited: Limited): KeyUse {
     const id = idOf(limited);
-    const known = this.#uses.get(id);
-    if (known !== undefined) return known;
+    const existing = this.#uses.get(id);
+    if (existing !== undefined) return existing;
     const use = new KeyUse({
       id,
       now: this.#now,
@@ -67,8 +67,8 @@ export class UseTable {
   /** What the others must know. */
   uses(): UseReport["uses"] {
     const nowMs = this.#now();
-    return [...this.#uses.values()].map((use) => use.told(nowMs))
-      .filter((told) => told !== null);
+    return [...this.#uses.values()].map((use) => use.report(nowMs))
+      .filter((use) => use !== null);
   }
 
   /** Takes what another worker tells. Returns whether it was unknown. */

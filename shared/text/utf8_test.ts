@@ -28,7 +28,7 @@ for (const { name, text } of texts) {
 }
 
 Deno.test("UTF-8 that may be kept survives the next text", () => {
-  const kept = encodeUtf8("first");
+  const bytes = encodeUtf8("first");
   encodeUtf8("other");
-  assert.equal(new TextDecoder().decode(kept), "first");
+  assert.equal(new TextDecoder().decode(bytes), "first");
 });

@@ -17,7 +17,7 @@ export interface BodyStart {
   /** Null if the body is empty; valid until the next read. */
   bytes: Uint8Array | null;
   /** What the bytes show; null if they do not, as those of a picture. */
-  shown: BodyForm | null;
+  formOfBytes: BodyForm | null;
   /** What they show, else what the content type says, else JSON. */
   form: BodyForm;
 }
@@ -55,17 +55,21 @@ export async function readStart(
   betweenMs?: number,
 ): Promise<BodyStart> {
   let bytes = await connection.read();
-  let shown = shownBy(bytes, contentType);
-  while (bytes !== null && shown === null && mayBeText(bytes)) {
+  let formOfBytes = shownBy(bytes, contentType);
+  while (bytes !== null && formOfBytes === null && mayBeText(bytes)) {
     // A copy, since the next read takes the buffer.
     const before = new Uint8Array(bytes);
     if (betweenMs !== undefined) deadlines.arm("betweenTokens", betweenMs);
     const piece = await connection.read();
     bytes = piece === null ? before : Buffer.concat([before, piece]);
-    shown = shownBy(bytes, contentType);
+    formOfBytes = shownBy(bytes, contentType);
     if (piece === null) break;
   }
-  return { bytes, shown, form: shown ?? LABELS[contentType] ?? "json" };
+  return {
+    bytes,
+    formOfBytes,
+    form: formOfBytes ?? LABELS[contentType] ?? "json",
+  };
 }
 
 /** Counts the oddities that show before the body is read. */

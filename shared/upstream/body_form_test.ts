@@ -64,7 +64,7 @@ for (const { bytes, contentType = "", shown, form } of BODIES) {
   const name = `${JSON.stringify(bytes)} of "${contentType}"`;
   Deno.test(`readStart() knows ${name} as ${shown}`, async () => {
     const start = await startOf([Buffer.from(bytes, "latin1")], contentType);
-    assert.equal(start.shown, shown);
+    assert.equal(start.formOfBytes, shown);
     assert.equal(start.form, shown ?? form ?? "json");
   });
 }
@@ -75,7 +75,7 @@ Deno.test("readStart() knows a body however it is cut, as far as its pieces show
     if (shown === null) continue;
     for (const pieces of everySplit(Buffer.from(bytes, "latin1"))) {
       const start = await startOf(pieces, contentType);
-      assert.equal(start.shown, shown, JSON.stringify(bytes));
+      assert.equal(start.formOfBytes, shown, JSON.stringify(bytes));
     }
   }
 });

@@ -16,7 +16,7 @@ function openAi(error: { [name: string]: unknown } = {}): unknown {
 }
 
 /** `fault status code param: message` */
-function told(error: UpstreamError): string {
+function textOf(error: UpstreamError): string {
   const { message, code, param } = error.toBody().error;
   assert.ok(!JSON.stringify(error.toBody()).includes(KEY));
   const where = param ? ` ${param}` : "";
@@ -188,7 +188,7 @@ const refusals: Row[] = [
 Deno.test("errorOfResponse() goes by the status and the body of a refusal", () => {
   for (const { status, body, expected } of refusals) {
     const error = errorOfResponse({ status, body }, clean);
-    assert.equal(told(error), expected, `${status} ${JSON.stringify(body)}`);
+    assert.equal(textOf(error), expected, `${status} ${JSON.stringify(body)}`);
   }
 });
 
@@ -206,7 +206,7 @@ Deno.test("the name of an unknown model appears in the log only", () => {
   for (const message of UNKNOWN_MODELS) {
     const body = openAi({ message: `${message} (${KEY})` });
     const error = errorOfResponse({ status: 404, body }, clean);
-    assert.equal(told(error), UNKNOWN_MODEL);
+    assert.equal(textOf(error), UNKNOWN_MODEL);
     const logged = Deno.inspect(error.cause);
     assert.ok(logged.includes(`${message} ([redacted])`), logged);
   }
@@ -235,7 +235,7 @@ const OTHERS = [
 
 Deno.test("a prompt that is too long has its own code", () => {
   const toldOf = (message: string) =>
-    told(errorOfResponse({ status: 400, body: openAi({ message }) }, clean));
+    textOf(errorOfResponse({ status: 400, body: openAi({ message }) }, clean));
   for (const message of CONTEXT_TOO_LONG) {
     assert.equal(toldOf(message), request(message, TOO_LONG_CODE));
   }
@@ -269,7 +269,11 @@ const frames: [data: unknown, told: string][] = [
 
 Deno.test("frameError() goes by what an error within an answer says", () => {
   for (const [data, expected] of frames) {
-    assert.equal(told(frameError(data, clean)), expected, JSON.stringify(data));
+    assert.equal(
+      textOf(frameError(data, clean)),
+      expected,
+      JSON.stringify(data),
+    );
   }
 });
 

@@ -8,7 +8,7 @@ import { AttemptDeadlines } from "./http/attempt_deadlines.ts";
 import { type Connect, createConnect } from "./http/connect.ts";
 import { HttpClient, type HttpConnection } from "./http/client.ts";
 import type { ResponseHead } from "./http/framing.ts";
-import type { BackendCall } from "./pool.ts";
+import type { PoolContext } from "./pool.ts";
 import { proxyOf, type ProxyVariables } from "./http/proxy.ts";
 import {
   createRedact,
@@ -65,14 +65,14 @@ export type RequestBody = string | readonly Uint8Array[];
 /** Encodes requests of one kind; returns the pieces to send. */
 export type RequestEncoder = (
   body: RequestBody,
-  call: Omit<BackendCall, "signal">,
+  context: Omit<PoolContext, "signal">,
 ) => readonly Uint8Array[];
 
 /** One request to a model server, encoded but for its body. */
 export interface ServerRequest {
   encode: RequestEncoder;
   body: RequestBody;
-  call: BackendCall;
+  context: PoolContext;
   /** Ends the request when it aborts. Default: that of the call. */
   signal?: AbortSignal;
   /**
@@ -166,10 +166,10 @@ export class ModelServer {
       ...inLowerCase(this.config.headers),
       ...headers,
     };
-    const sent = Object.entries(all)
+    const headerLines = Object.entries(all)
       .map(([name, value]) => `${name}: ${value}\r\n`);
     const fixed = `${method} ${url.pathname}${url.search} HTTP/1.1\r\n` +
-      `${sent.join("")}content-length: `;
+      `${headerLines.join("")}content-length: `;
     return (body, { requestId, traceparent, headers: more = {} }) => {
       const bytes = typeof body === "string"
         ? Buffer.byteLength(body)
@@ -206,7 +206,7 @@ export class ModelServer {
     request: ServerRequest,
     read: (response: ServerResponse) => Promise<Result>,
   ): Promise<Result> {
-    const { encode, body, call, signal = call.signal } = request;
+    const { encode, body, context, signal = context.signal } = request;
     const { connect_ms, first_token_ms, total_ms } = this.config.deadlines;
     const { totalMs = total_ms, statuses = ANSWERED } = request;
     const deadlines = new AttemptDeadlines({
@@ -226,7 +226,7 @@ export class ModelServer {
         connection = await this.#client.connection(deadlines, connection);
         if (request.mustBeginSoon) deadlines.arm("firstToken", first_token_ms);
         else deadlines.rest();
-        head = await connection.exchange(encode(body, call), deadlines);
+        head = await connection.exchange(encode(body, context), deadlines);
       }
       this.#onHead?.(head);
       if (statuses !== "all" && !statuses.includes(head.status)) {

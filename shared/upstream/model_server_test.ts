@@ -6,14 +6,14 @@ import { ModelServer, type RequestOptions } from "./model_server.ts";
 
 const TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-interface Sent extends RequestOptions {
+interface SentRequest extends RequestOptions {
   apiKey?: string;
   body?: string;
-  call?: { requestId?: string; traceparent?: string };
+  context?: { requestId?: string; traceparent?: string };
 }
 
 function encode(
-  { apiKey, body = "", call, headers = {}, ...options }: Sent,
+  { apiKey, body = "", context, headers = {}, ...options }: SentRequest,
 ): string[] {
   const config = backendAt("http://gpu:8000/v1", { headers });
   const server = new ModelServer({
@@ -23,7 +23,7 @@ function encode(
     now: () => 0,
   });
   const encodeRequest = server.encoder("/x?api-version=1", options);
-  const pieces = encodeRequest(body, { requestId: "r1", ...call });
+  const pieces = encodeRequest(body, { requestId: "r1", ...context });
   return Buffer.concat(pieces).toString().split("\r\n");
 }
 
@@ -36,8 +36,8 @@ const host = (accept: string) => [
 
 Deno.test("ModelServer writes head, credential, configured headers, trace and body", () => {
   const post = { apiKey: "k", headers: { "X-Team": "a b" }, body: '"é😀"' };
-  const call = { traceparent: TRACEPARENT };
-  assert.deepEqual(encode({ ...post, call }), [
+  const context = { traceparent: TRACEPARENT };
+  assert.deepEqual(encode({ ...post, context }), [
     "POST /v1/x?api-version=1 HTTP/1.1",
     ...host("application/json"),
     "content-type: application/json",

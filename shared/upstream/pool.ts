@@ -50,7 +50,7 @@ export interface PoolBackend {
 }
 
 /** What identifies and ends a request on its way to a model server. */
-export interface BackendCall {
+export interface PoolContext {
   /**
    * 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only
    * UUIDs.
@@ -147,7 +147,7 @@ class Trial<Backend, Result> {
   wasLimited = false;
 
   constructor(
-    readonly call: BackendCall,
+    readonly context: PoolContext,
     readonly attempt: (
       backend: Backend,
       progress: AttemptProgress,
@@ -216,30 +216,30 @@ export class BackendPool<Backend extends PoolBackend> {
    * are fit, by default all. Throws an `UpstreamError`, or what aborted it.
    */
   async run<Result>(
-    call: BackendCall,
+    context: PoolContext,
     attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
     isFit: (backend: Backend) => boolean = () => true,
   ): Promise<Result> {
     const { now, random, sleep } = this.options;
-    call.signal.throwIfAborted();
+    context.signal.throwIfAborted();
     const retries = this.#retriesLeft + RETRIES_PER_REQUEST;
     this.#retriesLeft = Math.min(RETRIES_MAX, retries);
-    const trial = new Trial<Backend, Result>(call, attempt);
+    const trial = new Trial<Backend, Result>(context, attempt);
     const { failures } = trial;
-    const { session } = call;
+    const { session } = context;
     const startedAtMs = now();
     const fit = this.#slots.filter(({ backend }) => isFit(backend));
-    let left = inService(fit, this.options.overrideOf, call);
+    let left = inService(fit, this.options.overrideOf, context);
     if (left.length === 0 && fit.length > 0) throw allDrained();
     // Those that wait already come first.
-    if (this.#waiting > 0) await this.#wait(LOOK_AGAIN_MS, call);
+    if (this.#waiting > 0) await this.#wait(LOOK_AGAIN_MS, context);
     for (;;) {
       let failed: Slot<Backend> | null = null;
       for (const slot of inOrder(left, { session, nowMs: now(), random })) {
         if (failures.length === ATTEMPTS_MAX) break;
         const before = failures.length;
-        const done = await this.#tryWithKeys(slot, trial);
-        if (done !== null) return done.result;
+        const success = await this.#tryWithKeys(slot, trial);
+        if (success !== null) return success.result;
         if (failures.length === 1) failed ??= slot;
         if (failures.length > before) left = left.filter((one) => one !== slot);
       }
@@ -248,9 +248,9 @@ export class BackendPool<Backend extends PoolBackend> {
         this.#retriesLeft -= 1;
         // Jitter: requests that failed together must not be retried together.
         const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
-        await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
-        const done = await this.#tryWithKeys(failed, trial);
-        if (done !== null) return done.result;
+        await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, context.signal);
+        const success = await this.#tryWithKeys(failed, trial);
+        if (success !== null) return success.result;
       }
       const waitMs = waitAfter(left, trial.wasLimited);
       if (waitMs === 0) throw this.#errorOf(trial);
@@ -258,13 +258,13 @@ export class BackendPool<Backend extends PoolBackend> {
       if (untilMs > DISPATCH_LIMITS.queueWaitMs) {
         throw new SaturatedError(waitMs);
       }
-      await this.#wait(waitMs, call);
+      await this.#wait(waitMs, context);
       trial.keyFailures = [];
       trial.wasLimited = false;
     }
   }
 
-  async #wait(ms: number, { signal }: BackendCall): Promise<void> {
+  async #wait(ms: number, { signal }: PoolContext): Promise<void> {
     this.#waiting += 1;
     try {
       await this.options.sleep(ms, signal);
@@ -303,7 +303,7 @@ export class BackendPool<Backend extends PoolBackend> {
     const tried = new Set<RingKey<Backend>>();
     for (;;) {
       if (slot.breaker.waitMs > 0) return null;
-      const lease = keyring.take(trial.call.session, tried);
+      const lease = keyring.take(trial.context.session, tried);
       if (lease === null) {
         trial.wasLimited ||= keyring.hasUntried(tried) ||
           trial.keyFailures.some(isOfLimit);
@@ -311,8 +311,10 @@ export class BackendPool<Backend extends PoolBackend> {
       }
       tried.add(lease.key);
       const before = trial.keyFailures.length;
-      const done = await this.#attempt(slot, lease, trial);
-      if (done !== null || trial.keyFailures.length === before) return done;
+      const success = await this.#attempt(slot, lease, trial);
+      if (success !== null || trial.keyFailures.length === before) {
+        return success;
+      }
     }
   }
 
@@ -325,7 +327,7 @@ export class BackendPool<Backend extends PoolBackend> {
   async #attempt<Result>(
     slot: Slot<Backend>,
     lease: Lease<Backend> | null,
-    { call, attempt, failures, keyFailures }: Trial<Backend, Result>,
+    { context, attempt, failures, keyFailures }: Trial<Backend, Result>,
   ): Promise<{ result: Result } | null> {
     const { breaker, keyring } = slot;
     const backend = lease?.key.backend ?? slot.backend;
@@ -347,13 +349,13 @@ export class BackendPool<Backend extends PoolBackend> {
     let isOfKey = false;
     slot.running += 1;
     onStart?.(backend.config.name);
-    call.onBackend?.(backend.config.name);
+    context.onBackend?.(backend.config.name);
     try {
       return { result: await attempt(backend, progress) };
     } catch (thrown) {
       error = thrown;
-      outcome = call.signal.aborted ? "aborted" : "internal";
-      if (call.signal.aborted || !(thrown instanceof UpstreamError)) {
+      outcome = context.signal.aborted ? "aborted" : "internal";
+      if (context.signal.aborted || !(thrown instanceof UpstreamError)) {
         throw thrown;
       }
       outcome = thrown.fault;
@@ -371,7 +373,7 @@ export class BackendPool<Backend extends PoolBackend> {
       breaker.end(enteredAtMs, isOfKey ? "rate_limited" : outcome);
       const durationMs = roundMs(now() - enteredAtMs);
       onAttempt({
-        requestId: call.requestId,
+        requestId: context.requestId,
         backend: backend.config.name,
         ...lease && { key: lease.key.variable },
         outcome,

@@ -39,7 +39,7 @@ class Rig {
   /** How much time passes whenever somebody looks at the clock. */
   msPerLook = 0;
   readonly acts: Acts = new Map();
-  readonly asked: string[] = [];
+  readonly keys: string[] = [];
   readonly events: [key: string, event: KeyEvent["what"]][] = [];
   readonly reports: AttemptReport[] = [];
   readonly sleeps: number[] = [];
@@ -71,12 +71,12 @@ class Rig {
   }
 
   /** Runs a request; `held` keeps it from ending. */
-  run(held?: Promise<void>): Promise<string> {
+  run(gate?: Promise<void>): Promise<string> {
     const { signal } = new AbortController();
-    const call = { requestId: "r", signal };
-    return this.pool.run(call, async ({ key }, progress) => {
-      this.asked.push(key);
-      await held;
+    const context = { requestId: "r", signal };
+    return this.pool.run(context, async ({ key }, progress) => {
+      this.keys.push(key);
+      await gate;
       const fault = this.acts.get(key);
       if (fault !== undefined) throw new UpstreamError(fault);
       progress.usage = {
@@ -121,7 +121,7 @@ Deno.test("a key that meets a limit rests, and the next one answers the same req
   for (let each = 0; each < 20; each += 1) {
     assert.notEqual(await t.run(), "one");
   }
-  assert.deepEqual(t.asked.filter((key) => key === "one"), ["one"]);
+  assert.deepEqual(t.keys.filter((key) => key === "one"), ["one"]);
   assert.deepEqual(t.events, [["one", "limit"]]);
   assert.deepEqual(t.sleeps, []);
   assert.equal(t.pool.breakerStates().get("a"), "closed");
@@ -140,9 +140,9 @@ Deno.test("refusals of keys open no breaker and use up no retry", async () => {
   }
   assert.equal(t.pool.breakerStates().get("a"), "closed");
   t.acts.set("one", "server_error");
-  t.asked.splice(0);
+  t.keys.splice(0);
   await assert.rejects(t.run(), UpstreamError);
-  assert.deepEqual(t.asked, ["one", "one"], "there is still a retry");
+  assert.deepEqual(t.keys, ["one", "one"], "there is still a retry");
 });
 
 Deno.test("a limit that ends while a request is looking for a key is waited for", async () => {
@@ -161,13 +161,13 @@ Deno.test("a key that its server does not know is left alone while others serve"
   const t = new Rig({ name: "a", keys: ["dead", "good"] });
   t.acts.set("dead", "credentials");
   for (let each = 0; each < 50; each += 1) assert.equal(await t.run(), "good");
-  assert.equal(t.asked.filter((key) => key === "dead").length, 1);
+  assert.equal(t.keys.filter((key) => key === "dead").length, 1);
   assert.deepEqual(t.events, [["dead", "dead"]]);
   assert.equal(t.pool.breakerStates().get("a"), "closed");
   t.nowMs += 60_001;
   t.acts.delete("dead");
   for (let each = 0; each < 5; each += 1) await t.run();
-  assert.ok(t.asked.slice(-5).includes("dead"), "it is tried again");
+  assert.ok(t.keys.slice(-5).includes("dead"), "it is tried again");
 });
 
 Deno.test("if a server knows none of its keys, each request says so at once", async () => {
@@ -180,7 +180,7 @@ Deno.test("if a server knows none of its keys, each request says so at once", as
         error instanceof UpstreamError && error.fault === "credentials",
     );
   }
-  assert.equal(t.asked.length, 6);
+  assert.equal(t.keys.length, 6);
   assert.deepEqual(t.sleeps, []);
 });
 
@@ -189,14 +189,14 @@ Deno.test("a server at its limit is followed by the next server, then by a wait"
     { name: "a", keys: ["a"], bounds: { inFlight: 1 } },
     { name: "b", keys: ["b"], bounds: { inFlight: 1 }, preference: 1 },
   );
-  const { promise: held, resolve: end } = Promise.withResolvers<void>();
-  const running = [t.run(held), t.run(held)];
-  assert.deepEqual(t.asked, ["a", "b"]);
+  const { promise: gate, resolve: end } = Promise.withResolvers<void>();
+  const running = [t.run(gate), t.run(gate)];
+  assert.deepEqual(t.keys, ["a", "b"]);
   assert.ok(t.waitMs > 0);
   const waiting = t.run();
   end();
   await Promise.all([...running, waiting]);
-  assert.equal(t.asked.length, 3);
+  assert.equal(t.keys.length, 3);
   assert.ok(t.sleeps.length > 0 && t.sleeps.length < 10, `${t.sleeps}`);
   assert.equal(t.waitMs, 0);
 });
@@ -207,8 +207,8 @@ Deno.test("a limit that is free again while a request looks for another server i
     { name: "b", keys: ["b"], preference: 1 },
   );
   t.acts.set("b", "credentials");
-  const { promise: held, resolve: end } = Promise.withResolvers<void>();
-  const running = t.run(held);
+  const { promise: gate, resolve: end } = Promise.withResolvers<void>();
+  const running = t.run(gate);
   const waiting = t.run(running.then(() => {}));
   // "b" fails only after "a" has become free.
   end();
@@ -233,8 +233,8 @@ Deno.test("who must wait for longer than for a worker is told when to come again
 Deno.test("tokens count as soon as a request begins, and as stated when it has ended", async () => {
   const t = new Rig({ name: "a", keys: ["one"], keyBounds: { tokens: 1_000 } });
   // Before any has ended, each is expected to cost 1,000.
-  const { promise: held, resolve: end } = Promise.withResolvers<void>();
-  const first = t.run(held);
+  const { promise: gate, resolve: end } = Promise.withResolvers<void>();
+  const first = t.run(gate);
   assert.ok(t.waitMs > 0);
   end();
   await first;

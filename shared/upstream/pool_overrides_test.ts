@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { type Override, Overrides } from "../backends/overrides.ts";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { UpstreamError } from "./http/errors.ts";
-import { type BackendCall, BackendPool } from "./pool.ts";
+import { BackendPool, type PoolContext } from "./pool.ts";
 
 function rig() {
   const overrides = new Overrides();
-  const asked: string[] = [];
+  const servers: string[] = [];
   const pool = new BackendPool({
     backends: ["a", "b"].map((name) => ({
       config: { name, preference: 0, weight: 1 },
@@ -16,21 +16,21 @@ function rig() {
     now: () => 0,
     random: seededRandom(1),
     sleep: () => Promise.resolve(),
-    overrideOf: (backend) => overrides.of("m", backend),
+    overrideOf: (backend) => overrides.forBackend("m", backend),
     onAttempt() {},
     onOddity() {},
   });
   return {
     overrides,
-    asked,
+    servers,
     pool,
-    run: (call: Partial<BackendCall> = {}) =>
+    run: (context: Partial<PoolContext> = {}) =>
       pool.run({
         requestId: "0".repeat(32),
         signal: new AbortController().signal,
-        ...call,
+        ...context,
       }, (backend) => {
-        asked.push(backend.config.name);
+        servers.push(backend.config.name);
         return Promise.resolve();
       }),
   };
@@ -43,17 +43,17 @@ const drain = (backend: string): Override => ({
 });
 
 Deno.test("a drained backend gets no new requests, and is taken back", async () => {
-  const { overrides, asked, run, pool } = rig();
+  const { overrides, servers, run, pool } = rig();
   overrides.take([drain("a")]);
   for (let n = 0; n < 20; n++) await run();
-  assert.deepEqual([...new Set(asked)], ["b"]);
+  assert.deepEqual([...new Set(servers)], ["b"]);
   assert.deepEqual(pool.states().map(({ isDrained }) => isDrained), [
     true,
     false,
   ]);
   overrides.take([]);
   for (let n = 0; n < 20; n++) await run();
-  assert.deepEqual([...new Set(asked)].sort(), ["a", "b"]);
+  assert.deepEqual([...new Set(servers)].sort(), ["a", "b"]);
 });
 
 Deno.test("with all backends drained, a request gets 503 with a clear text", async () => {
@@ -68,15 +68,15 @@ Deno.test("with all backends drained, a request gets 503 with a clear text", asy
 });
 
 Deno.test("a request about a job that runs on a drained backend reaches it", async () => {
-  const { overrides, run, asked } = rig();
+  const { overrides, run, servers } = rig();
   overrides.take([drain("a"), drain("b")]);
   await run({ isOfRunningJob: true });
-  assert.equal(asked.length, 1);
+  assert.equal(servers.length, 1);
 });
 
 Deno.test("a weight that an operator has set counts from the next request on", async () => {
-  const { overrides, asked, run } = rig();
+  const { overrides, servers, run } = rig();
   overrides.take([{ what: "weight", model: "m", backend: "a", weight: 99 }]);
   for (let n = 0; n < 200; n++) await run();
-  assert.ok(asked.filter((name) => name === "a").length > 180);
+  assert.ok(servers.filter((name) => name === "a").length > 180);
 });

@@ -30,7 +30,11 @@ class Fake implements PoolBackend {
   }
 
   /** Says two words to `said`. */
-  async answer(said: string[], progress: AttemptProgress, signal: AbortSignal) {
+  async answer(
+    output: string[],
+    progress: AttemptProgress,
+    signal: AbortSignal,
+  ) {
     const { acts, config: { name } } = this;
     const act = acts[Math.min(this.calls++, acts.length - 1)] ?? "ok";
     if (act instanceof UpstreamError) throw act;
@@ -44,9 +48,9 @@ class Fake implements PoolBackend {
     }
     progress.onBegun();
     progress.hasSent = true;
-    said.push(`${name}1`);
+    output.push(`${name}1`);
     if (typeof act === "object") throw new UpstreamError(act.after);
-    said.push(`${name}2`);
+    output.push(`${name}2`);
   }
 
   close() {}
@@ -82,12 +86,12 @@ async function ask(
   pool: BackendPool<Fake>,
   signal = new AbortController().signal,
 ): Promise<{ text: string; error: unknown }> {
-  const said: string[] = [];
+  const output: string[] = [];
   const error = await pool.run(
     { requestId: "req1", signal },
-    (backend, progress) => backend.answer(said, progress, signal),
+    (backend, progress) => backend.answer(output, progress, signal),
   ).then(() => null, (error: unknown) => error);
-  return { text: said.join(" "), error };
+  return { text: output.join(" "), error };
 }
 
 /**
@@ -190,8 +194,10 @@ for (const [promise, cases] of Object.entries(CASES)) {
       const { text, error } = await ask(r.pool);
       const code = error instanceof ApiError ? error.code : Object(error).name;
       assert.equal([text, code].filter(Boolean).join(" "), end, attempts);
-      const made = r.reports.map((x) => `${x.backend} ${x.outcome}`).join(", ");
-      assert.equal(made, attempts);
+      const reports = r.reports.map((x) => `${x.backend} ${x.outcome}`).join(
+        ", ",
+      );
+      assert.equal(reports, attempts);
       const isRepeated = attempts.includes(", a ");
       assert.deepEqual(r.sleeps, isRepeated ? [100] : []);
       for (const { outcome, error } of r.reports) {

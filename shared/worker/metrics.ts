@@ -142,10 +142,10 @@ export class WorkerMetrics {
     jobs.with(model, outcome, errorCode).add();
     jobSeconds.with(model).observeMs(report.durationMs);
     const unit = UNIT_OF_KIND[this.#catalog.get(model)?.kind ?? "chat"];
-    const made = unit === null
+    const recorder = unit === null
       ? jobTokens.with(model)
       : jobUnits.with(model, unitLabel(unit));
-    made.add(report.completionTokens);
+    recorder.add(report.completionTokens);
   }
 
   /** An answer was forgotten, which took this many frames. */

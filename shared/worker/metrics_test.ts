@@ -72,8 +72,8 @@ Deno.test("the output of models without tokens is counted in their units", () =>
   const models = MODEL_KINDS.map((kind) => ({ id: kind, kind, backends }));
   const metrics = new WorkerMetrics(registry, parseCatalog({ models }));
   for (const model of MODEL_KINDS) metrics.ended({ ...COMPLETE, model });
-  const made = samples(registry);
-  assert.deepEqual(made.filter((line) => /^job_(tokens|units)/.test(line)), [
+  const lines = samples(registry);
+  assert.deepEqual(lines.filter((line) => /^job_(tokens|units)/.test(line)), [
     'job_tokens_total{model="chat"} 5',
     'job_tokens_total{model="embedding"} 5',
     'job_tokens_total{model="rerank"} 5',

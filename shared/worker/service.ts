@@ -100,7 +100,7 @@ async function startWorker<Backend extends PoolBackend>(
   const parts = { catalog, config, createBackend, log, counters };
   const models = createModels(family, parts);
   const { pools } = models;
-  const reloading = await followList(models, config.list, tools);
+  const reloading = await startFollowing(models, config.list, tools);
   const worker = new Worker({
     bus,
     family,
@@ -193,8 +193,8 @@ function runnersOf<Backend extends PoolBackend>(
     get(id) {
       const pool = pools.get(id);
       if (pool === undefined) return undefined;
-      return (request, call, memory: JobMemory) =>
-        run(request, call, { pool, memory });
+      return (request, context, memory: JobMemory) =>
+        run(request, context, { pool, memory });
     },
   };
 }
@@ -235,27 +235,25 @@ function startTicking(parts: readonly { tick(): void }[]) {
   );
 }
 
-/** Has the models of a list as it is, and as it changes. */
-async function followList(
+/**
+ * Lets models follow the list of a worker, as it is and as it changes. Resolves when
+ * its servers have said which models they have, or could have.
+ */
+async function startFollowing(
   models: WorkerModels<PoolBackend>,
   reading: WorkerConfig["list"],
   tools: ServiceTools,
 ): Promise<Reloading> {
-  const { log } = tools;
-  const follow = async (list: WorkerList) => {
+  const follow = (list: WorkerList) => {
     const { length } = [...list.file.models, ...list.file.servers];
     const why = "MODELS_FILE has no models for this service";
-    if (length === 0) log.warn("no_models", { why });
-    await models.follow(list);
+    if (length === 0) tools.log.warn("no_models", { why });
+    models.follow(list);
+    return countsOf(list.file);
   };
-  await follow(reading.value);
-  return startReloading({
-    reading,
-    onValue(list) {
-      void follow(list);
-      return countsOf(list.file);
-    },
-  }, tools);
+  follow(reading.value);
+  await models.firstAnswers();
+  return startReloading({ reading, onValue: follow }, tools);
 }
 
 /** What beats say of a list that has mistakes: the first of them. */
@@ -304,7 +302,7 @@ function createModels<Backend extends PoolBackend>(
             return createBackend({ ...access, config: server }, config);
           },
         }),
-        overrideOf: (backend) => overrides.of(id, backend),
+        overrideOf: (backend) => overrides.forBackend(id, backend),
         onStart: (backend) => statistics.begin(id, backend),
         onAttempt: (report) => {
           countAttempt(statistics, id, report);

@@ -360,10 +360,10 @@ export class Worker implements JobHost {
     this.#lastBeatMs = now;
     const { workerId, family, slots, models, lists } = this.#dependencies;
     const isDue = now - this.#toldAtMs >= DISCOVERY_LIMITS.tellMs;
-    const told = isDue ? lists : undefined;
-    if (told !== undefined) {
+    const listsDue = isDue ? lists : undefined;
+    if (listsDue !== undefined) {
       this.#toldAtMs = now;
-      this.#toldRevision = told.revision;
+      this.#toldRevision = listsDue.revision;
     }
     const beat = {
       family,
@@ -371,7 +371,7 @@ export class Worker implements JobHost {
       inFlight: this.#inFlight,
       draining: this.#isDraining,
       models: [...models?.() ?? this.#dependencies.runners.keys()],
-      ...told && { listed: told.current },
+      ...listsDue && { listed: listsDue.current },
       ...this.#dependencies.listState?.(),
     };
     this.#publish(subjects.workerBeat(workerId), encodeWorkerBeat(beat));

@@ -18,7 +18,7 @@ import type { BusHandler } from "../bus/link.ts";
 import { subjects } from "../bus/subjects.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
-import type { JobCall, RunRequest } from "./jobs/job.ts";
+import type { JobContext, RunRequest } from "./jobs/job.ts";
 import { WorkerMemory } from "./jobs/memory.ts";
 import { WorkerMetrics } from "./metrics.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
@@ -38,15 +38,15 @@ export const turns = () => new Promise<void>((resolve) => setTimeout(resolve));
 
 /** A backend that sends one line, and ends when it is stopped and released. */
 export class SilentBackend {
-  readonly calls: JobCall[] = [];
+  readonly calls: JobContext[] = [];
   readonly run: RunRequest;
 
   /** `released`: when it ends once it was stopped. Default: at once. */
   constructor(released: Promise<void> = Promise.resolve()) {
-    this.run = async (_request, call) => {
-      this.calls.push(call);
-      void call.write("a\n", 1);
-      await abortOf(call.signal);
+    this.run = async (_request, context) => {
+      this.calls.push(context);
+      void context.write("a\n", 1);
+      await abortOf(context.signal);
       await released;
       throw new Error("stopped");
     };
@@ -54,7 +54,7 @@ export class SilentBackend {
 
   /** Which calls were stopped. */
   aborted(): boolean[] {
-    return this.calls.map((call) => call.signal.aborted);
+    return this.calls.map((context) => context.signal.aborted);
   }
 }
 
@@ -79,8 +79,8 @@ class FakeBus {
     if (subject === PIECE_REPLY) this.acknowledged += 1;
     // Anything else is a beat.
     if (subject !== subjects.edgeFrames(EDGE)) return;
-    const sent = decodeFrames(payload) ?? [];
-    this.frames.push(...sent.map(([, frame]) => frame));
+    const frames = decodeFrames(payload) ?? [];
+    this.frames.push(...frames.map(([, frame]) => frame));
   }
 
   subscribe(subject: string, handler: BusHandler) {

@@ -86,8 +86,8 @@ export class Edge extends Process implements FrameTaker {
   }
 
   /** Takes the frames of one message from a worker. */
-  onFrames(sent: Uint8Array): void {
-    const message = Buffer.from(sent); // As NATS delivers it.
+  onFrames(bytes: Uint8Array): void {
+    const message = Buffer.from(bytes); // As NATS delivers it.
     const frames = decodeFrames(message);
     assert(frames !== null);
     for (const [requestId, frame] of frames) this.#onFrame(requestId, frame);
@@ -258,8 +258,8 @@ export class Request {
         const { tokens } = receiver;
         const isGot = ({ endByte }: { endByte: number }) =>
           endByte <= this.#deliveredBytes;
-        const got = script.steps.findLast(isGot)?.tokens ?? 0;
-        assert(tokens >= got, `${name}: ${tokens} tokens`);
+        const tokensGot = script.steps.findLast(isGot)?.tokens ?? 0;
+        assert(tokens >= tokensGot, `${name}: ${tokens} tokens`);
         assert(tokens <= record.saidTokens, `${name}: ${tokens} tokens`);
         if (weather !== "rough") {
           assert.deepEqual([weather, event.reason], ["gentle", "not_accepted"]);
@@ -298,9 +298,9 @@ export class Request {
     this.#deliveredBytes += payload.length;
     if (record.script.isForwarded) this.#readHead(record, payload);
     else this.#readLines(record, payload);
-    const kept = this.receiver?.undeliveredBytes ?? 0;
-    const isBounded = kept <= this.world.limits.windowBytes;
-    assert(isBounded, `${record.name}: edge keeps ${kept} bytes`);
+    const bytes = this.receiver?.undeliveredBytes ?? 0;
+    const isBounded = bytes <= this.world.limits.windowBytes;
+    assert(isBounded, `${record.name}: edge keeps ${bytes} bytes`);
     this.#untakenSequence = sequence;
     if (this.#clientMs === 0) return this.#delivered();
     if (this.#isClientBusy) return;

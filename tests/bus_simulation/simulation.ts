@@ -122,16 +122,16 @@ export function playSeeds(first: number, count: number): void {
     }
     const played = seed - first + 1;
     if (played % PROGRESS_SEEDS === 0) {
-      const seen = JSON.stringify(Object.fromEntries(total));
-      print(`${played} of ${count} seeds: ${seen}`);
+      const text = JSON.stringify(Object.fromEntries(total));
+      print(`${played} of ${count} seeds: ${text}`);
     }
   }
   if (count < VARIED_SEEDS_MIN) return;
-  for (const [name, seen] of total) assert(seen > 0, `no seed saw: ${name}`);
+  for (const [name, count] of total) assert(count > 0, `no seed saw: ${name}`);
 }
 
 function addCounts(total: Map<string, number>, counts: Counts): void {
-  for (const [name, seen] of Object.entries(counts)) {
-    total.set(name, (total.get(name) ?? 0) + seen);
+  for (const [name, count] of Object.entries(counts)) {
+    total.set(name, (total.get(name) ?? 0) + count);
   }
 }

@@ -202,8 +202,11 @@ class Run {
     const { windowBytes, framePayloadBytesMax } = world.limits;
     const headers = Math.ceil(bytes.length / framePayloadBytesMax);
     const most = windowBytes + bytes.length + headers * FRAME_HEADER_BYTES;
-    const kept = sender.bufferedBytes;
-    assert(kept <= most, `${record.name}: sender keeps ${kept} bytes`);
+    const { bufferedBytes } = sender;
+    assert(
+      bufferedBytes <= most,
+      `${record.name}: sender keeps ${bufferedBytes} bytes`,
+    );
     this.#planStep();
   }
 

@@ -232,8 +232,8 @@ export class OfferRecord {
   assertSaid(offset: number, bytes: Uint8Array): void {
     const end = offset + bytes.length;
     if (end > this.saidBytes) assert.fail(`${this.name}: more than was said`);
-    const said = this.script.bytes.subarray(offset, end);
-    if (Buffer.compare(said, bytes) !== 0) {
+    const part = this.script.bytes.subarray(offset, end);
+    if (Buffer.compare(part, bytes) !== 0) {
       assert.fail(
         `${this.name}: other bytes than said from ${offset} to ${end}`,
       );

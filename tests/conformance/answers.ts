@@ -248,8 +248,8 @@ export const toolCases: Cases = {
   async "D40 a named tool is called, none calls none"({ answer }) {
     const tools = [WEATHER, tool("f")];
     const chosen = { type: "function", function: { name: "f" } };
-    const { choices: [named] } = await answer({ tools, tool_choice: chosen });
-    assert.equal(named?.message.tool_calls?.[0]?.function.name, "f");
+    const { choices: [choice] } = await answer({ tools, tool_choice: chosen });
+    assert.equal(choice?.message.tool_calls?.[0]?.function.name, "f");
     const change = { messages: [QUESTION], tools, tool_choice: "none" };
     const { choices: [none] } = await answer(change);
     assert.ok(none && !("tool_calls" in none.message));

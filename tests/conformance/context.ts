@@ -30,7 +30,7 @@ export interface Exchange {
   method: string;
   url: URL;
   /** Undefined without a body, null for one that is not text. */
-  sent: BodyInit | null | undefined;
+  requestBody: BodyInit | null | undefined;
   response: Response;
   /** The body; empty for a stream whose end nobody waited for. */
   received: Promise<string>;
@@ -85,8 +85,14 @@ export function createContext(gateway: LaunchedGateway): Context {
     const received = type.startsWith("text/event-stream")
       ? Promise.resolve("")
       : response.clone().text();
-    const { method = "GET", body: sent } = init;
-    exchanges.push({ method, url: new URL(to), sent, response, received });
+    const { method = "GET", body: requestBody } = init;
+    exchanges.push({
+      method,
+      url: new URL(to),
+      requestBody,
+      response,
+      received,
+    });
     return response;
   };
   const call = (path: string, init: RequestInit = {}) =>

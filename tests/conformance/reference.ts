@@ -126,10 +126,10 @@ function checkBody(mediaType: string, body: string, what: string): void {
   }
 }
 
-function checkRequest({ sent, response }: Exchange, body: string): void {
+function checkRequest({ requestBody, response }: Exchange, body: string): void {
   let request: unknown;
   try {
-    request = JSON.parse(String(sent));
+    request = JSON.parse(String(requestBody));
   } catch {
     return; // Bytes, or text that is no JSON on purpose.
   }
@@ -213,13 +213,13 @@ export const referenceCases: Cases = {
   async "H62 videos"({ gateway, call }) {
     const { key } = await gateway.createKey("--scopes=video");
     const headers = { authorization: `Bearer ${key}` };
-    const asked = { model: "simulated-video-1", prompt: "A kite" };
-    const made = await call("/videos", {
+    const fields = { model: "simulated-video-1", prompt: "A kite" };
+    const response = await call("/videos", {
       method: "POST",
-      body: JSON.stringify(asked),
+      body: JSON.stringify(fields),
       headers: { ...headers, "content-type": "application/json" },
     });
-    const { id } = await made.json();
+    const { id } = await response.json();
     for (const path of ["", `/${id}`, `/${id}/content`, "/none"]) {
       const { status } = await call(`/videos${path}`, { headers });
       assert.equal(status, ["", `/${id}`].includes(path) ? 200 : 404, path);
@@ -238,18 +238,18 @@ export const referenceCases: Cases = {
     for (const exchange of exchanges) await checkExchange(exchange);
   },
   "H64 every described header was seen"({ exchanges }) {
-    const seen = new Set(
+    const codes = new Set(
       exchanges.flatMap(({ response }) => [...response.headers.keys()]),
     );
     const names = Object.keys(allHeaders);
-    assert.deepEqual(names.filter((name) => !seen.has(name)), []);
+    assert.deepEqual(names.filter((name) => !codes.has(name)), []);
   },
   async "H65 every described code was seen here or has a test"({ exchanges }) {
-    const seen = new Set<string>();
+    const names = new Set<string>();
     for (const exchange of exchanges) {
-      for (const code of await codesOf(exchange)) seen.add(code);
+      for (const code of await codesOf(exchange)) names.add(code);
     }
-    const unseen = Object.keys(examples).filter((code) => !seen.has(code));
+    const unseen = Object.keys(examples).filter((code) => !names.has(code));
     assert.deepEqual(unseen.sort(), Object.keys(SEEN_ELSEWHERE).sort());
     for (const [code, path] of Object.entries(SEEN_ELSEWHERE)) {
       const text = Deno.readTextFileSync(new URL(path, ROOT));

@@ -64,13 +64,13 @@ function addCalls(message: Json, fragments: Json[]): void {
   const calls = listOf(message.tool_calls);
   message.tool_calls = calls;
   for (const { index, function: called, ...rest } of fragments) {
-    const { arguments: more = "", ...named } = objectOf(called);
-    const known = calls[Number(index)] ?? {};
-    calls[Number(index)] = known;
-    const before = objectOf(known.function);
+    const { arguments: more = "", ...members } = objectOf(called);
+    const call = calls[Number(index)] ?? {};
+    calls[Number(index)] = call;
+    const before = objectOf(call.function);
     const text = String(before.arguments ?? "") + String(more);
-    Object.assign(known, rest);
-    known.function = { ...before, ...named, arguments: text };
+    Object.assign(call, rest);
+    call.function = { ...before, ...members, arguments: text };
   }
 }
 

@@ -81,22 +81,22 @@ Deno.test("every case of the corpus is read through the gateway", async (t) => {
   assert.ok(files.length > 0);
   for (const { path, text } of files) {
     const name = path.replace(/^.*\/|\.txt$/g, "");
-    const given = parseCase(text);
+    const parsedCase = parseCase(text);
     for (const [how, stepsOf] of Object.entries(DELIVERIES)) {
-      server.reply = () => stepsOf(given.response ?? new Uint8Array());
+      server.reply = () => stepsOf(parsedCase.response ?? new Uint8Array());
       const where = { gateway, server };
-      await t.step(`${name} ${how}`, () => check(given, where));
+      await t.step(`${name} ${how}`, () => check(parsedCase, where));
     }
   }
 });
 
 async function check(
-  given: CorpusCase,
+  corpusCase: CorpusCase,
   { gateway, server }: { gateway: OpenGateway; server: ScriptedServer },
 ): Promise<void> {
-  const { request, response, status, answer, forwarded } = given;
+  const { request, response, status, answer, forwarded } = corpusCase;
   const before = server.requests.length;
-  await using place = await placeFor(given, { gateway, server });
+  await using place = await placeFor(corpusCase, { gateway, server });
   const reply = await chat(place.edge, { model: place.model, ...request });
   const text = await reply.text();
   assert.equal(reply.status, status, text.slice(0, 500));

@@ -42,26 +42,31 @@ Deno.test("every case about forwarded answers is read through the gateway", asyn
   }
 });
 
-async function check(given: CaseFile, rig: ForwardRig): Promise<void> {
+async function check(corpusCase: CaseFile, rig: ForwardRig): Promise<void> {
   const [server = assert.fail()] = rig.servers;
-  const response = given.response() ?? new Uint8Array();
+  const response = corpusCase.response() ?? new Uint8Array();
   server.reply = () => [{ send: response }, CLOSE];
-  const [asked, settled] = [server.requests.length, rig.settlements().length];
-  const path = given.text("path").trim();
-  const body = { ...ASKED[path], ...given.json("request") };
+  const [requestCount, settled] = [
+    server.requests.length,
+    rig.settlements().length,
+  ];
+  const path = corpusCase.text("path").trim();
+  const body = { ...ASKED[path], ...corpusCase.json("request") };
   const reply = await rig.post(path.slice(1), JSON.stringify(body));
   const text = Buffer.from(await reply.arrayBuffer()).toString();
-  const { status, answer } = given.answer();
+  const { status, answer } = corpusCase.answer();
   const { same, ends = "", has = "", usage }: Expected = answer;
   assert.equal(reply.status, status, text);
   if (same !== undefined) {
-    const sent = given.text("response").split("\n\n").slice(1).join("\n\n");
-    assert.equal(text === sent, same, `${JSON.stringify(text)}\n${sent}`);
+    const body = corpusCase.text("response").split("\n\n").slice(1).join(
+      "\n\n",
+    );
+    assert.equal(text === body, same, `${JSON.stringify(text)}\n${body}`);
   }
   assert.ok(text.endsWith(ends), text);
   assert.ok(text.includes(has), text);
   // More than one would cost the work of the model twice.
-  assert.equal(server.requests.length, asked + 1);
+  assert.equal(server.requests.length, requestCount + 1);
   const [outcome] = await until(() => {
     const all = rig.settlements().slice(settled);
     return all.length > 0 ? all : undefined;

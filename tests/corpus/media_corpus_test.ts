@@ -21,7 +21,7 @@ import { CLOSE } from "../support/model_servers/model_answers.ts";
 import { type OpenGateway, TEST_KEY } from "../support/gateway/open.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { startFamily } from "../support/gateway/in_process_worker.ts";
-import { poolOf } from "../support/model_servers/recorded_call.ts";
+import { poolOf } from "../support/model_servers/recorded_context.ts";
 import { readSources } from "../support/repository/source_files.ts";
 import {
   encodeParts,
@@ -103,16 +103,16 @@ Deno.test("every case about media is read through the gateway", async (t) => {
 });
 
 async function check(
-  given: MediaCase,
+  mediaCase: MediaCase,
   { gateway, server }: { gateway: OpenGateway; server: ScriptedServer },
 ): Promise<void> {
-  const { response, status, answer, forwarded } = given;
+  const { response, status, answer, forwarded } = mediaCase;
   const before = server.requests.length;
   server.reply = () => [{ send: response ?? "" }, CLOSE];
-  const catalog = catalogOf(given);
+  const catalog = catalogOf(mediaCase);
   const door = { catalog, videos: videosOf(catalog) };
   await using edge = await gateway.addEdge({ door, slower: SLOWER });
-  const reply = await send(given, edge.baseUrl);
+  const reply = await send(mediaCase, edge.baseUrl);
   const received = await readAnswer(reply);
   const shown = JSON.stringify(received).slice(0, 500);
   assert.equal(reply.status, status, shown);
@@ -120,14 +120,14 @@ async function check(
   const requests = server.requests.slice(before);
   // More than one would cost the work of the model twice.
   assert.equal(requests.length, response === null ? 0 : 1);
-  const [asked] = requests;
-  if (asked === undefined) return;
-  assert.equal(asked.path, `/v1${given.path}`);
+  const [request] = requests;
+  if (request === undefined) return;
+  assert.equal(request.path, `/v1${mediaCase.path}`);
   if (!Array.isArray(forwarded)) {
-    return assert.partialDeepStrictEqual(asked.json(), forwarded);
+    return assert.partialDeepStrictEqual(request.json(), forwarded);
   }
-  const type = asked.headers.get("content-type") ?? "";
-  assert.deepEqual(await readParts(asked.body, type), forwarded);
+  const type = request.headers.get("content-type") ?? "";
+  assert.deepEqual(await readParts(request.body, type), forwarded);
 }
 
 function send(

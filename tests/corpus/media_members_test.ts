@@ -11,7 +11,7 @@ import {
 import { startServer } from "../../services/media-worker/server_fixture.ts";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { jsonResponse } from "../support/model_servers/model_answers.ts";
-import { recordCall } from "../support/model_servers/recorded_call.ts";
+import { recordContext } from "../support/model_servers/recorded_context.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 
 const CATALOG = catalogFromSimulator("http://127.0.0.1:9/v1");
@@ -99,8 +99,8 @@ for (const seed of seedsOr([1, 2])) {
       });
       const image = { ...body, model: "simulated-image-1" };
       await server.run(readImage(image, CATALOG));
-      const asked = await server.peer.request(round);
-      assert.deepEqual(asked.json(), {
+      const request = await server.peer.request(round);
+      assert.deepEqual(request.json(), {
         ...members,
         input: ours.input,
         prompt: ours.prompt,
@@ -119,10 +119,12 @@ for (const seed of seedsOr([1, 2])) {
       await server.run(readTranscription(form, CATALOG, "transcribe"));
       const { body, headers } = await server.peer.request(round);
       const type = headers.get("content-type") ?? "";
-      const sent = new Response(body, { headers: { "content-type": type } });
+      const response = new Response(body, {
+        headers: { "content-type": type },
+      });
       const expected = Object.entries({ response_format: "json", ...fields })
         .flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
-      const [model, ...rest] = [...await sent.formData()];
+      const [model, ...rest] = [...await response.formData()];
       assert.deepEqual(model, ["model", "theirs"]);
       assert.deepEqual(rest, expected);
     }
@@ -137,7 +139,7 @@ for (const seed of seedsOr([1, 2])) {
     const usage = { type: "tokens", total_tokens: 3 };
     for (let round = 1; round <= ROUNDS; round += 1) {
       answer = { ...make.members(), text: "Hi", usage };
-      const { text } = await server.run(request, recordCall());
+      const { text } = await server.run(request, recordContext());
       assert.deepEqual(JSON.parse(text), answer);
     }
   });

@@ -60,7 +60,7 @@ export class Planter {
   }
 
   /** The object with some members more, at its start or at its end. */
-  in(known: Json): Json {
+  in(object: Json): Json {
     const members: Json = {};
     for (let left = this.#below(MEMBERS_MAX + 1); left > 0; left -= 1) {
       const name = `${this.#pick(NAMES)}${this.planted.size}`;
@@ -69,8 +69,8 @@ export class Planter {
       this.planted.set(name, value);
     }
     return this.#below(2) === 0
-      ? { ...members, ...known }
-      : { ...known, ...members };
+      ? { ...members, ...object }
+      : { ...object, ...members };
   }
 
   /** Never null at the top: a null in a delta says nothing, and is left out. */

@@ -25,17 +25,17 @@ const SLOWER = 20;
 interface Case {
   request: Json;
   answer: Json[];
-  sent: Planter;
+  inRequest: Planter;
   answered: Planter;
 }
 
 function caseOf(number: number, seed: number): Case {
   const random = seededRandom(seed * 1_000_000 + number);
-  const [sent, answered] = [new Planter(random), new Planter(random)];
+  const [inRequest, answered] = [new Planter(random), new Planter(random)];
   const stream = random() < 0.5;
-  const request = requestOf(sent, { number, stream });
+  const request = requestOf(inRequest, { number, stream });
   const answer = stream ? chunksOf(answered) : [bodyOf(answered)];
-  return { request, answer, sent, answered };
+  return { request, answer, inRequest, answered };
 }
 
 function requestOf(
@@ -139,8 +139,8 @@ for (const seed of seedsOr([1])) {
       { length: CASES },
       (_, number) => caseOf(number, seed),
     );
-    const reply = (asked: WholeRequest) => {
-      const body: Json = JSON.parse(asked.body);
+    const reply = (request: WholeRequest) => {
+      const body: Json = JSON.parse(request.body);
       const number = Number(body.case_number);
       received.set(number, body);
       const answer = cases[number]?.answer ?? [];
@@ -163,7 +163,7 @@ for (const seed of seedsOr([1])) {
 }
 
 async function check(
-  { request, sent, answered }: Case,
+  { request, inRequest, answered }: Case,
   { gateway, what, body }: {
     gateway: OpenGateway;
     what: string;
@@ -173,7 +173,7 @@ async function check(
   const response = await chat(gateway.edge, request);
   const text = await response.text();
   assert.equal(response.status, 200, `${what}: ${text}`);
-  assertArrived(sent.planted, body(), `${what}, request`);
+  assertArrived(inRequest.planted, body(), `${what}, request`);
   const parts = request.stream === true
     ? text.split("\n\n").filter((line) => line.startsWith("data: {"))
       .map((line) => JSON.parse(line.slice("data: ".length)))

@@ -34,8 +34,8 @@ type Send = (
 async function chats(send: Send): Promise<void> {
   for (const content of ["hello", LARGE]) {
     const messages = [{ role: "user", content }];
-    const asked = { model: "neutral-3.7-plus", messages };
-    const answer = await send("POST", "chat/completions", asked);
+    const fields = { model: "neutral-3.7-plus", messages };
+    const answer = await send("POST", "chat/completions", fields);
     assert.equal((await answer.json()).object, "chat.completion");
   }
 }

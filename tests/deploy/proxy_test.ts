@@ -73,7 +73,7 @@ class FrontDoor {
     { path, host = "localhost", from = "127.0.0.1", headers, body }:
       ProxyRequest,
   ) {
-    const sent = request({
+    const outgoing = request({
       path,
       method: body === undefined ? "GET" : "POST",
       host: PROXY_ADDRESS,
@@ -84,8 +84,8 @@ class FrontDoor {
       agent: false,
       headers: { host: `${host}:${this.httpsPort}`, ...headers },
     });
-    sent.end(body);
-    const response: IncomingMessage = (await once(sent, "response"))[0];
+    outgoing.end(body);
+    const response: IncomingMessage = (await once(outgoing, "response"))[0];
     const { statusCode: status = 0 } = response;
     return { status, headers: response.headers, text: await text(response) };
   }
@@ -262,9 +262,9 @@ async function makeCertificate(folder: string) {
   const key = `${folder}/key.pem`;
   const names = `subjectAltName=DNS:localhost,DNS:${CONSOLE}`;
   const kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"];
-  const named = ["-subj", "/CN=localhost", "-addext", names];
+  const subjectArgs = ["-subj", "/CN=localhost", "-addext", names];
   const files = ["-keyout", key, "-out", certificate];
-  await runProcess("openssl", ["req", ...kind, ...named, ...files]);
+  await runProcess("openssl", ["req", ...kind, ...subjectArgs, ...files]);
   return { certificate, key };
 }
 

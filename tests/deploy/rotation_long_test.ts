@@ -55,9 +55,9 @@ class Load {
 
   /** Waits until it goes on. */
   async goesOn(): Promise<void> {
-    const wanted = this.#complete + PROOF_ANSWERS;
+    const target = this.#complete + PROOF_ANSWERS;
     const what = () => `answers; so far ${this.failures.join("\n")}`;
-    await waitFor(() => this.#complete >= wanted, { what });
+    await waitFor(() => this.#complete >= target, { what });
   }
 
   /** Failures, and retries for another reason than a slow Redis. */

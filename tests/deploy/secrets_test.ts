@@ -11,8 +11,8 @@ Deno.test("all servers load a rotated password, also the operator's", async () =
   await using redis = await startDeployedRedis(secrets);
   const load = () => loadUsers({ secrets, redis });
   await secrets.run("rotate", "redis-operator");
-  const said = "kill -s HUP nats,kill -s HUP nats-2,redis,OK,redis-2,OK,";
-  assert.equal((await load()).split(/\n+/).join(), said);
+  const expected = "kill -s HUP nats,kill -s HUP nats-2,redis,OK,redis-2,OK,";
+  assert.equal((await load()).split(/\n+/).join(), expected);
   await secrets.run("retire");
   await load();
   // After two changes, nobody has the password that the server knows.

@@ -62,9 +62,9 @@ Deno.test("systemd accepts the unit, where there is one", async () => {
     assert.ok(error instanceof Deno.errors.NotFound, String(error));
     return;
   }
-  const said = new TextDecoder().decode(result.stderr).split("\n")
+  const lines = new TextDecoder().decode(result.stderr).split("\n")
     .filter((line) => line.includes("gateway.service"));
-  assert.deepEqual(said, []);
+  assert.deepEqual(lines, []);
 });
 
 Deno.test("up accepts what the unit gives it, and has the directories that the unit makes", () => {

@@ -77,11 +77,11 @@ for (
   Deno.test(`wrong URLs end ${program.name} with status 78 and a sentence`, async () => {
     const cwd = await Deno.makeTempDir({ prefix: "url-variables-" });
     try {
-      const given = program.variables.map((name) => [name, "foo"]);
+      const variables = program.variables.map((name) => [name, "foo"]);
       const { code, text } = await runIn(
         cwd,
         program,
-        Object.fromEntries(given),
+        Object.fromEntries(variables),
       );
       assert.equal(code, 78, text);
       for (const name of program.variables) {

@@ -34,13 +34,13 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
 
   for (const { state, controls, stream = true, isBegun } of STATES) {
     const leaveOnce = async (prompt: string) => {
-      const number = server.asked.length + 1;
+      const number = server.requests.length + 1;
       const client = send(`${prompt} [simulator: ${controls}]`, stream);
       const request = await server.request(number);
       if (isBegun) await client.answered;
       using watch = startStopwatch();
       client.leave();
-      assert.equal(await request.ended, "left");
+      assert.equal(await request.outcome, "left");
       return watch.ms;
     };
     await t.step(state, async () => {
@@ -56,7 +56,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
   }
 
   await t.step("queued, behind one that holds the only slot", async () => {
-    const calls = server.asked.length;
+    const calls = server.requests.length;
     assert.equal(edge.settlements().length, calls);
     const holder = send("[simulator: stall after 1 token]");
     await server.request(calls + 1);
@@ -68,7 +68,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
     }
     holder.leave();
     await gateway.idle();
-    assert.equal(server.asked.length, calls + 1);
+    assert.equal(server.requests.length, calls + 1);
     assert.equal(edge.settlements().length, calls + PROMPTS.length + 1);
   });
 });

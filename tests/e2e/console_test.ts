@@ -68,8 +68,8 @@ function complete(gateway: LaunchedGateway, value: string): Promise<Usage[]> {
     });
     const text = await response.text();
     assert.equal(response.status, 200, text);
-    const count = (of: string) =>
-      Number(matchIn(text, new RegExp(`"${of}_tokens":(\\d+)`)));
+    const count = (name: string) =>
+      Number(matchIn(text, new RegExp(`"${name}_tokens":(\\d+)`)));
     assert.ok(count("completion") > number);
     return [1, 0, 0, count("prompt"), count("completion")];
   }));
@@ -172,12 +172,12 @@ async function showsReasons(
   path: string,
   counts: Record<string, number>,
 ): Promise<void> {
-  const wanted = Object.values(counts);
+  const expected = Object.values(counts);
   const read = await until(async () => {
     const sums = Object.keys(counts).map(await sumsOf(browser, path));
-    return sums.every((sum, at) => sum >= (wanted[at] ?? 0)) && sums;
+    return sums.every((sum, at) => sum >= (expected[at] ?? 0)) && sums;
   });
-  assert.deepEqual(read, wanted, path);
+  assert.deepEqual(read, expected, path);
 }
 
 const FILM = { prompt: "A kite", seconds: "4", size: "720x1280" };

@@ -53,7 +53,7 @@ function startModelServer(models: string[]) {
   return {
     baseUrl: server.baseUrl,
     /** The models of the requests, but those for the list. */
-    asked: () =>
+    requestCount: () =>
       server.requests.filter(({ body }) => body !== "")
         .map(({ body }) => JSON.parse(body).model),
     lists: (names: string[]) => void models.splice(0, models.length, ...names),
@@ -101,7 +101,7 @@ Deno.test("UPSTREAM_BASE_URL alone offers every model of its server, and ours as
   }
   assert.equal(await statusOf(gateway, key, "org/qwen3:8b"), "200");
   assert.equal(await statusOf(gateway, key, "neutral-3.7-plus"), "200");
-  assert.deepEqual(server.asked().slice(-2), [
+  assert.deepEqual(server.requestCount().slice(-2), [
     "org/qwen3:8b",
     "llama3.2:latest",
   ]);
@@ -216,9 +216,9 @@ Deno.test("lists of several servers are followed, also when one fails or has 10,
   );
   assert.equal(ids.length, 2 + 112);
   assert.equal(await statusOf(gateway, key, "many/model-9999"), "200");
-  assert.deepEqual(many.asked(), ["model-9999"]);
+  assert.deepEqual(many.requestCount(), ["model-9999"]);
   await askMany(gateway, key);
-  assert.ok(one.asked().length >= 3 && two.asked().length >= 3);
+  assert.ok(one.requestCount().length >= 3 && two.requestCount().length >= 3);
   one.lists(["both", "new:1"]);
   await until(lists("new:1"), PATIENT_MS);
   await until(async () => !await lists("old")(), PATIENT_MS);

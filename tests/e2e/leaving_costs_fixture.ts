@@ -41,7 +41,7 @@ export const MOMENTS = [
 export type Moment = (typeof MOMENTS)[number];
 
 /** What was charged: tokens of prompt and answer, or of the unit of the endpoint. */
-export type Charged = Partial<
+export type Charge = Partial<
   Record<"promptTokens" | "completionTokens" | UsageUnit, number>
 >;
 
@@ -57,10 +57,10 @@ export interface Endpoint {
   readonly end: readonly Step[];
   /** Whether a client has so many parts; absent: it gets nothing before the end. */
   hasParts?(received: string, parts: number): boolean;
-  charged(moment: Moment): Charged;
+  charged(moment: Moment): Charge;
 }
 
-const named = (data: { type: string; [name: string]: unknown }) =>
+const namedEvent = (data: { type: string; [name: string]: unknown }) =>
   chunk(`event: ${data.type}\n${event(data)}`);
 const hasEvents = (received: string, parts: number) =>
   received.split("\n\n").length > parts;
@@ -79,7 +79,7 @@ const form = (fields: Record<string, string>): Endpoint["send"] =>
 };
 
 /** A chat is charged what was said so far, and at its end what was stated. */
-function chatCharged({ parts }: Moment): Charged {
+function chatCharged({ parts }: Moment): Charge {
   if (parts === "all") {
     const { prompt, completion } = STATED;
     return { promptTokens: prompt, completionTokens: completion };
@@ -144,9 +144,9 @@ export const ENDPOINTS: readonly Endpoint[] = [
     }),
     head: streamHead(),
     parts: [
-      named({ type: "image_generation.partial_image", b64_json }),
-      named({ type: "image_generation.partial_image", b64_json }),
-      named({ type: "image_generation.completed", b64_json }),
+      namedEvent({ type: "image_generation.partial_image", b64_json }),
+      namedEvent({ type: "image_generation.partial_image", b64_json }),
+      namedEvent({ type: "image_generation.completed", b64_json }),
     ],
     end: [lastChunk],
     hasParts: hasEvents,
@@ -184,9 +184,9 @@ export const ENDPOINTS: readonly Endpoint[] = [
     send: form({ model: "simulated-transcription-1", stream: "true" }),
     head: streamHead(),
     parts: [
-      named({ type: "transcript.text.delta", delta: "Good " }),
-      named({ type: "transcript.text.delta", delta: "morning." }),
-      named({ type: "transcript.text.done", text: "Good morning." }),
+      namedEvent({ type: "transcript.text.delta", delta: "Good " }),
+      namedEvent({ type: "transcript.text.delta", delta: "morning." }),
+      namedEvent({ type: "transcript.text.done", text: "Good morning." }),
     ],
     end: [lastChunk],
     hasParts: hasEvents,

@@ -45,7 +45,7 @@ import {
   lastChunk,
   STALL,
 } from "../support/model_servers/model_answers.ts";
-import { poolOf } from "../support/model_servers/recorded_call.ts";
+import { poolOf } from "../support/model_servers/recorded_context.ts";
 import {
   startScriptedServer,
   type Step,
@@ -53,7 +53,7 @@ import {
 import { startNatsServer } from "../support/servers/nats_server.ts";
 import { until } from "../support/wait_for.ts";
 import {
-  type Charged,
+  type Charge,
   type Endpoint,
   ENDPOINTS,
   type Moment,
@@ -75,7 +75,7 @@ class Script {
   #isSent = Promise.withResolvers<void>();
 
   /** Resolves when all steps were sent. */
-  get sent(): Promise<void> {
+  get arrival(): Promise<void> {
     return this.#isSent.promise;
   }
 
@@ -88,10 +88,10 @@ class Script {
     if (method === "GET") {
       return yield* jsonResponse({ id: "theirs", status: "completed" });
     }
-    const sent = this.#isSent;
+    const arrival = this.#isSent;
     const { steps } = this;
     yield* steps;
-    sent.resolve();
+    arrival.resolve();
     if (steps.at(-1) !== lastChunk) yield STALL;
   }
 }
@@ -180,7 +180,7 @@ async function sendAndLeave(
   const client = new AbortController();
   const answered = endpoint.send(edge.baseUrl, value, client.signal);
   answered.catch(() => {}); // It leaves before the answer.
-  await script.sent;
+  await script.arrival;
   if (parts === "all") {
     const response = await answered;
     const text = await response.text();
@@ -211,7 +211,7 @@ async function settled({ world, edge }: Stack, key: Principal): Promise<void> {
 }
 
 /** The sums of the counters of what was charged, over all models. */
-function inMetrics(registry: MetricRegistry): Required<Charged> {
+function inMetrics(registry: MetricRegistry): Required<Charge> {
   const text = registry.text();
   const sum = (name: string, label: string) =>
     [...text.matchAll(new RegExp(`^${name}\\{(.*)\\} (\\d+)$`, "gm"))]

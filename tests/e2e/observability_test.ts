@@ -84,7 +84,7 @@ const spanOf = ({ spans }: Observed, traceId: string, name: string) =>
 
 /** The trace that the model server was told of last. */
 const traceOfLast = ({ model }: Observed) =>
-  model.asked.at(-1)?.request.headers.get("traceparent") ?? "";
+  model.requests.at(-1)?.request.headers.get("traceparent") ?? "";
 
 const SERVICES = ["edge-auth", "chat-worker", "key-admin"] as const;
 
@@ -115,7 +115,7 @@ async function isOneTrace(observed: Observed): Promise<void> {
 
 async function hasOneId(observed: Observed): Promise<void> {
   const { gateway, model, spans } = observed;
-  const before = model.asked.length;
+  const before = model.requests.length;
   const messages = simulates("error 500");
   const { traceId, requestId, status } = await ask(observed, { messages });
   assert.equal(status, 502);
@@ -125,17 +125,17 @@ async function hasOneId(observed: Observed): Promise<void> {
     "edge-auth chat failed upstream",
   ];
   await until(async () => {
-    const said = (await gateway.logs()).split("\n")
+    const lines = (await gateway.logs()).split("\n")
       .filter((line) => line.includes(requestId))
       .map((line) => JSON.parse(line))
       .map(({ service, event, outcome, backend }) =>
         [service, event, outcome, backend].join(" ")
       );
-    return [...new Set(said)].sort().join() === expected.join();
+    return [...new Set(lines)].sort().join() === expected.join();
   });
-  const asked = model.asked.slice(before);
-  assert.ok(asked.length > 0);
-  for (const { request: { headers } } of asked) {
+  const requests = model.requests.slice(before);
+  assert.ok(requests.length > 0);
+  for (const { request: { headers } } of requests) {
     assert.equal(`req_${headers.get("x-request-id")}`, requestId);
   }
   assert.equal((await spanOf(observed, traceId, "chat")).status?.code, 2);

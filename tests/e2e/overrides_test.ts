@@ -27,10 +27,10 @@ const DISABLE: StoredOverride = { ...NOTE, what: "disable", model: "n" };
 
 /** The overrides, as key-admin reads them. */
 class FakeStore {
-  constructor(public held: StoredOverride[]) {}
+  constructor(public overrides: StoredOverride[]) {}
 
   list(): Promise<StoredOverride[]> {
-    return Promise.resolve(this.held);
+    return Promise.resolve(this.overrides);
   }
 }
 
@@ -45,21 +45,23 @@ Deno.test("two workers hear of each change, one of which starts late", async () 
   await using first = await connectTestLink([nats.server]);
   await using late = await connectTestLink([nats.server]);
   const store = new FakeStore([]);
-  const told = { bus: admin.link, overrides: store };
-  const stop = repeatOverrides({ ...told, log: silentLog });
+  const parts = { bus: admin.link, overrides: store };
+  const stop = repeatOverrides({ ...parts, log: silentLog });
   try {
     await admin.link.flush();
     const ofFirst = await followAsWorker(first.link, silentLog);
-    assert.equal(ofFirst.of("m", "gpu"), undefined);
-    store.held = [DRAIN];
-    assert.ok(await tellOverrides(told));
-    await until(() => ofFirst.of("m", "gpu")?.isDrained === true);
+    assert.equal(ofFirst.forBackend("m", "gpu"), undefined);
+    store.overrides = [DRAIN];
+    assert.ok(await tellOverrides(parts));
+    await until(() => ofFirst.forBackend("m", "gpu")?.isDrained === true);
     const ofLate = await followAsWorker(late.link, silentLog);
-    assert.equal(ofLate.of("m", "gpu")?.isDrained, true);
-    store.held = [];
-    await tellOverrides(told);
+    assert.equal(ofLate.forBackend("m", "gpu")?.isDrained, true);
+    store.overrides = [];
+    await tellOverrides(parts);
     await until(() =>
-      [ofFirst, ofLate].every((each) => each.of("m", "gpu") === undefined)
+      [ofFirst, ofLate].every((each) =>
+        each.forBackend("m", "gpu") === undefined
+      )
     );
   } finally {
     stop();
@@ -79,8 +81,8 @@ Deno.test("whoever misses a change hears of it when it is repeated", async () =>
   try {
     await admin.link.flush();
     const overrides = await followAsWorker(worker.link, silentLog);
-    store.held = [DRAIN];
-    await until(() => overrides.of("m", "gpu")?.isDrained === true);
+    store.overrides = [DRAIN];
+    await until(() => overrides.forBackend("m", "gpu")?.isDrained === true);
   } finally {
     stop();
   }
@@ -104,14 +106,14 @@ Deno.test("while key-admin is away, edges read Redis, and workers that start ask
   assert.deepEqual([...disabled], ["n"]);
   await edge.link.flush();
   const overrides = await followAsWorker(worker.link, silentLog);
-  assert.equal(overrides.of("m", "gpu")?.isDrained, true);
+  assert.equal(overrides.forBackend("m", "gpu")?.isDrained, true);
 });
 
 Deno.test("a worker that nobody answers starts with the list as it is", async () => {
   await using nats = await startNatsServer();
   await using worker = await connectTestLink([nats.server]);
   const overrides = await followAsWorker(worker.link, silentLog);
-  assert.equal(overrides.of("m", "gpu"), undefined);
+  assert.equal(overrides.forBackend("m", "gpu"), undefined);
 });
 
 Deno.test("an edge whose Redis does not tell it starts with the list, and follows key-admin", async () => {

@@ -35,13 +35,13 @@ async function readiness({ ready }: Service, path = "readyz") {
   return `${response.status} ${await response.text()}`;
 }
 
-async function becomes(service: Service, wanted: RegExp) {
-  let said = "";
+async function becomes(service: Service, form: RegExp) {
+  let text = "";
   await waitFor(async () => {
-    said = await readiness(service);
-    return wanted.test(said);
+    text = await readiness(service);
+    return form.test(text);
   }, {
-    what: () => `${wanted}, it says ${said}`,
+    what: () => `${form}, it says ${text}`,
     timeoutMs: TOLD_MS,
   });
 }
@@ -60,8 +60,8 @@ Deno.test("a new stack", async (t) => {
     assert.match(await readiness(edge), /^200/);
     assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 503);
     assert.match(await readiness(edge), /^200/);
-    const made = await makeKey(env);
-    assert.equal(await statusOf(edge.url, made.key), 200);
+    const newKey = await makeKey(env);
+    assert.equal(await statusOf(edge.url, newKey.key), 200);
     assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 401);
   });
 

@@ -74,8 +74,8 @@ function startProvider(
   let inSecond = 0;
   async function* reply(request: WholeRequest) {
     if (request.body === "") return yield* jsonResponse({ data: [] });
-    const given = request.headers.get("authorization") ?? "";
-    const variable = VARIABLES.get(given);
+    const header = request.headers.get("authorization") ?? "";
+    const variable = VARIABLES.get(header);
     const record = recordOf(variable as Variable);
     record.requests += 1;
     if (variable === "KEY_DEAD") {
@@ -112,12 +112,12 @@ async function flood(
   },
 ): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
-  let sent = 0;
+  let count = 0;
   const client = async () => {
-    while (sent < requests) {
-      sent += 1;
-      const messages = [{ role: "user", content: `Hi ${sent}` }];
-      const body = { model, messages, stream: sent % 2 === 0 };
+    while (count < requests) {
+      count += 1;
+      const messages = [{ role: "user", content: `Hi ${count}` }];
+      const body = { model, messages, stream: count % 2 === 0 };
       const url = `${gateway.baseUrl()}/chat/completions`;
       const answer = await callApi(url, gateway.state.api_key, { body });
       const text = await answer.text();

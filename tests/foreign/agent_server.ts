@@ -26,7 +26,7 @@ export const FAULTS = [
 export type Fault = typeof FAULTS[number];
 
 /** What the model says: an optional thought, then a text or a call. */
-interface Said {
+interface AgentTurn {
   thought: string;
   text: string;
   call: { name: string; input: JsonObject } | null;
@@ -50,13 +50,13 @@ export function agentReply(fault: Fault | null): Reply {
     if (now === "429" || now === "500") return refusal(Number(now));
     const dialect = path.includes("/messages") ? MESSAGES : RESPONSES;
     const body = request.json();
-    const asked = isJsonObject(body) ? body : {};
-    const said = dialect.said(asked);
-    if (now === "think") said.thought = THOUGHT;
-    if (asked.stream !== true || now === "json") {
-      return jsonResponse(dialect.whole(said));
+    const fields = isJsonObject(body) ? body : {};
+    const turn = dialect.turnFor(fields);
+    if (now === "think") turn.thought = THOUGHT;
+    if (fields.stream !== true || now === "json") {
+      return jsonResponse(dialect.whole(turn));
     }
-    const events = dialect.events(said);
+    const events = dialect.events(turn);
     if (now === "cut") return [...streamOf(events.slice(0, 2)), CLOSE];
     if (now === "error-event") {
       return [...streamOf([...events.slice(0, 1), dialect.error]), lastChunk];
@@ -78,9 +78,9 @@ function refusal(status: number): Step[] {
 }
 
 interface Dialect {
-  said(body: JsonObject): Said;
-  whole(said: Said): JsonObject;
-  events(said: Said): Event[];
+  turnFor(body: JsonObject): AgentTurn;
+  whole(turn: AgentTurn): JsonObject;
+  events(turn: AgentTurn): Event[];
   error: Event;
 }
 
@@ -105,7 +105,7 @@ function textIn(value: unknown): string {
 }
 
 /** A call of the first shell among the tools, or a greeting. */
-function firstAnswer(prompt: string, tools: readonly JsonObject[]): Said {
+function firstAnswer(prompt: string, tools: readonly JsonObject[]): AgentTurn {
   const [, command] = COMMAND.exec(prompt) ?? [];
   const tool = tools.find(({ name }) => SHELL.test(String(name)));
   if (tool === undefined || command === undefined) {
@@ -117,12 +117,12 @@ function firstAnswer(prompt: string, tools: readonly JsonObject[]): Said {
   return { thought: "", text: "", call: { name: String(tool.name), input } };
 }
 
-const resultOf = (text: string): Said => (
+const resultOf = (text: string): AgentTurn => (
   { thought: "", text: `Result: ${text}`, call: null }
 );
 
 const MESSAGES: Dialect = {
-  said({ messages, tools }) {
+  turnFor({ messages, tools }) {
     // What came after the last answer; agents may end with a message of the system.
     const all = listOf(messages);
     const since = all.slice(
@@ -134,20 +134,20 @@ const MESSAGES: Dialect = {
     const users = since.filter(({ role }) => role === "user");
     return firstAnswer(textIn(users), listOf(tools));
   },
-  whole(said) {
+  whole(turn) {
     return {
       id: "msg_1",
       type: "message",
       role: "assistant",
       model: "theirs",
-      content: blocksOf(said),
-      stop_reason: said.call === null ? "end_turn" : "tool_use",
+      content: blocksOf(turn),
+      stop_reason: turn.call === null ? "end_turn" : "tool_use",
       stop_sequence: null,
       usage: USAGE,
     };
   },
-  events(said) {
-    const { content, stop_reason, ...message } = MESSAGES.whole(said);
+  events(turn) {
+    const { content, stop_reason, ...message } = MESSAGES.whole(turn);
     const blocks = listOf(content).flatMap((block, index): Event[] => {
       const { start, delta } = pieceOf(block);
       return [
@@ -176,7 +176,7 @@ const MESSAGES: Dialect = {
   },
 };
 
-function blocksOf({ thought, text, call }: Said): JsonObject[] {
+function blocksOf({ thought, text, call }: AgentTurn): JsonObject[] {
   const blocks: JsonObject[] = [];
   if (thought !== "") {
     blocks.push({ type: "thinking", thinking: thought, signature: "" });
@@ -210,7 +210,7 @@ function pieceOf(block: JsonObject): { start: JsonObject; delta: JsonObject } {
 }
 
 const RESPONSES: Dialect = {
-  said({ input, tools }) {
+  turnFor({ input, tools }) {
     const items = typeof input === "string"
       ? [{ role: "user", content: input }]
       : listOf(input);
@@ -221,14 +221,14 @@ const RESPONSES: Dialect = {
     const users = items.filter(({ role }) => role === "user");
     return firstAnswer(textIn(users), listOf(tools));
   },
-  whole(said) {
+  whole(turn) {
     return {
       id: "resp_1",
       object: "response",
       created_at: 1_767_622_290,
       model: "theirs",
       status: "completed",
-      output: itemsOf(said),
+      output: itemsOf(turn),
       parallel_tool_calls: false,
       tool_choice: "auto",
       tools: [],
@@ -237,9 +237,9 @@ const RESPONSES: Dialect = {
       usage: { ...USAGE, total_tokens: 15 },
     };
   },
-  events(said) {
-    const response = RESPONSES.whole(said);
-    const begun = {
+  events(turn) {
+    const response = RESPONSES.whole(turn);
+    const firstResponse = {
       ...response,
       status: "in_progress",
       output: [],
@@ -251,7 +251,7 @@ const RESPONSES: Dialect = {
         { type: "response.output_item.done", output_index, item },
       ]);
     const events: Event[] = [
-      { type: "response.created", response: begun },
+      { type: "response.created", response: firstResponse },
       ...items,
       { type: "response.completed", response },
     ];
@@ -270,7 +270,7 @@ const RESPONSES: Dialect = {
   },
 };
 
-function itemsOf({ thought, text, call }: Said): JsonObject[] {
+function itemsOf({ thought, text, call }: AgentTurn): JsonObject[] {
   const items: JsonObject[] = [];
   if (thought !== "") {
     const content = [{ type: "reasoning_text", text: thought }];

@@ -26,7 +26,7 @@ const PROMPT =
 interface Turn {
   /** It ended without an error. */
   isDone: boolean;
-  said: string;
+  text: string;
   /** All that it has written. */
   output: string;
 }
@@ -48,7 +48,7 @@ interface Agent {
   configure(place: Place): Promise<void>;
   env(place: Place): Record<string, string>;
   args: readonly string[];
-  read(output: string): { isDone: boolean; said: string };
+  read(output: string): { isDone: boolean; text: string };
 }
 
 const MODEL = "talk";
@@ -85,7 +85,7 @@ const AGENTS: readonly Agent[] = [
     read(output) {
       const last = linesOf(output).at(-1) ?? {};
       const isDone = last.subtype === "success" && last.is_error !== true;
-      return { isDone, said: String(last.result) };
+      return { isDone, text: String(last.result) };
     },
   },
   {
@@ -109,9 +109,9 @@ const AGENTS: readonly Agent[] = [
       const lines = linesOf(output);
       const items = lines.filter(({ type }) => type === "item.completed")
         .map(({ item }) => item).filter(isJsonObject);
-      const said = items.findLast(({ type }) => type === "agent_message")?.text;
+      const text = items.findLast(({ type }) => type === "agent_message")?.text;
       const isDone = lines.some(({ type }) => type === "turn.completed");
-      return { isDone, said: String(said) };
+      return { isDone, text: String(text) };
     },
   },
 ];
@@ -234,7 +234,7 @@ async function checkTurn(agent: Agent, fault: Fault | null): Promise<void> {
   const address = addressOf(rig.gateway);
   const turn = await runTurn(agent, { address, key: KEY, mark });
   assert.ok(turn.isDone, turn.output);
-  assert.match(turn.said, new RegExp(mark));
+  assert.match(turn.text, new RegExp(mark));
   // The call, its result, and what the fault has cost.
   const requests = rig.servers[0]?.requests.length ?? 0;
   assert.ok(requests >= 2 && requests <= 6, `${requests} requests`);

@@ -275,21 +275,21 @@ function assertPixel(base64: string | undefined): Buffer<ArrayBuffer> {
 }
 
 async function draws(client: OpenAI): Promise<void> {
-  const { data: [drawn] = [] } = await client.images.generate(IMAGE);
-  assertPixel(drawn?.b64_json);
-  assert.match(drawn?.revised_prompt ?? "", new RegExp(PIXEL));
+  const { data: [picture] = [] } = await client.images.generate(IMAGE);
+  assertPixel(picture?.b64_json);
+  assert.match(picture?.revised_prompt ?? "", new RegExp(PIXEL));
   const stream = await client.images.generate({ ...IMAGE, stream: true });
   const events = await Array.fromAsync(stream);
   const [event] = events;
   assert.equal(events.length, 1);
   assert.ok(event?.type === "image_generation.completed");
-  assert.equal(event.b64_json, drawn?.b64_json);
+  assert.equal(event.b64_json, picture?.b64_json);
   assert.ok(event.usage.total_tokens > 0);
 }
 
 async function edits(client: OpenAI): Promise<void> {
-  const { data: [drawn] = [] } = await client.images.generate(IMAGE);
-  const bytes = assertPixel(drawn?.b64_json);
+  const { data: [picture] = [] } = await client.images.generate(IMAGE);
+  const bytes = assertPixel(picture?.b64_json);
   const file = new File([bytes], "a.png", { type: "image/png" });
   const edit = { ...IMAGE, image: [file, file], mask: file };
   const { data: [edited] = [] } = await client.images.edit(edit);
@@ -344,26 +344,26 @@ async function transcribes(client: OpenAI): Promise<void> {
 }
 
 async function films(client: OpenAI): Promise<void> {
-  const made = await client.videos.create({
+  const video = await client.videos.create({
     model: "video",
     prompt: "A kite",
     seconds: "4",
     size: "1280x720",
   });
-  assert.match(made.id, /^video_[0-9a-f]{32}$/);
-  const retrieve = () => client.videos.retrieve(made.id);
+  assert.match(video.id, /^video_[0-9a-f]{32}$/);
+  const retrieve = () => client.videos.retrieve(video.id);
   await until(async () => (await retrieve()).status === "completed", 10_000);
   const { data } = await client.videos.list();
-  assert.deepEqual(data.map(({ id }) => id), [made.id]);
+  assert.deepEqual(data.map(({ id }) => id), [video.id]);
   // It has no path for files, and names one on a host that is not its own.
-  await assert.rejects(client.videos.downloadContent(made.id), (error) => {
+  await assert.rejects(client.videos.downloadContent(video.id), (error) => {
     assert.ok(error instanceof APIError);
     assert.equal(error.status, 502);
     assert.doesNotMatch(error.message, /example\.com/);
     return true;
   });
-  await client.videos.delete(made.id);
-  await assert.rejects(client.videos.retrieve(made.id), { status: 404 });
+  await client.videos.delete(video.id);
+  await assert.rejects(client.videos.retrieve(video.id), { status: 404 });
 }
 
 async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {

@@ -40,7 +40,7 @@ class CachingServer implements PoolBackend {
   /** How many tokens of a prompt it has; it has them all from now on. */
   answer({ conversation, promptTokens }: Turn): number {
     this.requests += 1;
-    const known = this.#cached.get(conversation) ?? 0;
+    const cachedTokens = this.#cached.get(conversation) ?? 0;
     this.#forget(conversation);
     this.#cached.set(conversation, promptTokens + TURN_TOKENS);
     this.#cachedTokens += promptTokens + TURN_TOKENS;
@@ -48,7 +48,7 @@ class CachingServer implements PoolBackend {
       if (this.#cachedTokens <= CACHE_TOKENS) break;
       this.#forget(oldest);
     }
-    return Math.min(known, promptTokens);
+    return Math.min(cachedTokens, promptTokens);
   }
 
   #forget(conversation: number): void {
@@ -110,7 +110,7 @@ async function live(seed: number, hasAffinity: boolean): Promise<Day> {
     onOddity: () => {},
   });
   const ends: { atMs: number; end: () => Promise<unknown> }[] = [];
-  let known = 0;
+  let hits = 0;
   let peak = 0;
   for (const turn of turns) {
     const { atMs, conversation, takesMs } = turn;
@@ -126,7 +126,7 @@ async function live(seed: number, hasAffinity: boolean): Promise<Day> {
     };
     const run = pool.run(call, async (server, progress) => {
       progress.onBegun();
-      known += server.answer(turn);
+      hits += server.answer(turn);
       server.running += 1;
       await promise;
       server.running -= 1;
@@ -143,7 +143,7 @@ async function live(seed: number, hasAffinity: boolean): Promise<Day> {
   for (const { end } of ends) await end();
   const most = Math.max(...servers.map(({ requests }) => requests));
   return {
-    hits: known /
+    hits: hits /
       turns.reduce((sum, { promptTokens }) => sum + promptTokens, 0),
     unevenness: most * SERVERS / turns.length,
     peak,

@@ -98,8 +98,8 @@ Deno.test("a conversation without an id stays at its server, and leaves one that
   const first = { messages };
   await rig.ask("/chat/completions", first);
   const favourite = rig.counts().indexOf(1);
-  const said = { role: "assistant", content: "Hello" };
-  const longer = { messages: [...messages, said, ...messages] };
+  const reply = { role: "assistant", content: "Hello" };
+  const longer = { messages: [...messages, reply, ...messages] };
   await rig.ask("/chat/completions", longer);
   assert.equal(rig.counts()[favourite], 2);
   rig.breakFavourite(favourite);

@@ -3,12 +3,12 @@ import { chunk, streamHead } from "../support/model_servers/model_answers.ts";
 import type { Step } from "../support/model_servers/scripted_server.ts";
 
 /** An event as Anthropic's and OpenAI's servers send it. */
-export const named = (type: string, members: object = {}) =>
+export const namedEvent = (type: string, members: object = {}) =>
   `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
 
 /** The events of a message. */
 export const MESSAGE = {
-  start: named("message_start", {
+  start: namedEvent("message_start", {
     message: {
       id: "msg_1",
       model: "BAAI/bge-m3",
@@ -21,21 +21,21 @@ export const MESSAGE = {
     },
   }),
   ping: 'event: ping\ndata: {"type": "ping"}\n\n',
-  content: named("content_block_start", {
+  content: namedEvent("content_block_start", {
     index: 0,
     content_block: { type: "text", text: "" },
   }),
   text: (text: string) =>
-    named("content_block_delta", {
+    namedEvent("content_block_delta", {
       index: 0,
       delta: { type: "text_delta", text },
     }),
-  end: named("content_block_stop", { index: 0 }) +
-    named("message_delta", {
+  end: namedEvent("content_block_stop", { index: 0 }) +
+    namedEvent("message_delta", {
       delta: { stop_reason: "end_turn" },
       usage: { output_tokens: 7 },
     }) +
-    named("message_stop"),
+    namedEvent("message_stop"),
 };
 /** A whole message, with a ping and a comment among its events. */
 export const WHOLE_MESSAGE = MESSAGE.start + MESSAGE.ping + MESSAGE.content +
@@ -43,9 +43,9 @@ export const WHOLE_MESSAGE = MESSAGE.start + MESSAGE.ping + MESSAGE.content +
 
 /** The events of a response. */
 export const RESPONSE = {
-  created: named("response.created", { response: { id: "resp_1" } }),
-  text: (delta: string) => named("response.output_text.delta", { delta }),
-  end: named("response.completed", {
+  created: namedEvent("response.created", { response: { id: "resp_1" } }),
+  text: (delta: string) => namedEvent("response.output_text.delta", { delta }),
+  end: namedEvent("response.completed", {
     response: {
       id: "resp_1",
       usage: {

@@ -5,7 +5,7 @@ import {
   jsonResponse,
   lastChunk,
 } from "../support/model_servers/model_answers.ts";
-import { named, stream, WHOLE_COMPLETION } from "./event_streams.ts";
+import { namedEvent, stream, WHOLE_COMPLETION } from "./event_streams.ts";
 import { type ForwardRig, KEY, setup } from "./forward_rig.ts";
 
 const ITEM = {
@@ -22,17 +22,17 @@ const DONE = {
   output: [ITEM],
   usage: { input_tokens: 2, output_tokens: 1, total_tokens: 3 },
 };
-const EVENTS = named("response.created", {
+const EVENTS = namedEvent("response.created", {
   response: { ...DONE, status: "in_progress", output: [] },
   sequence_number: 0,
-}) + named("response.output_text.delta", {
+}) + namedEvent("response.output_text.delta", {
   delta: "Hello",
   item_id: "msg_1",
   output_index: 0,
   content_index: 0,
   sequence_number: 1,
   logprobs: [],
-}) + named("response.completed", { response: DONE, sequence_number: 2 });
+}) + namedEvent("response.completed", { response: DONE, sequence_number: 2 });
 
 const clientOf = ({ gateway }: ForwardRig) =>
   new OpenAI({ baseURL: gateway.baseUrl(), apiKey: KEY, maxRetries: 0 });

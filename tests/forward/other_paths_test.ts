@@ -74,8 +74,8 @@ Deno.test("a further path is forwarded to the byte, wherever its server has it",
     rig.server.requests.map(({ path }) => path),
     ["/tokenize", "/v1/moderations", "/tokenize"],
   );
-  for (const sent of rig.server.requests) {
-    assert.equal(sent.body, body('"theirs"'));
+  for (const request of rig.server.requests) {
+    assert.equal(request.body, body('"theirs"'));
   }
 });
 

@@ -46,11 +46,11 @@ Deno.test("refusals of /v1/messages have Anthropic's form, except failed authent
   for (const { body, status, type } of cases) {
     const answer = await rig.post("messages", body);
     assert.equal(answer.status, status, body);
-    const said = await answer.json();
-    assert.equal(said.type, "error");
-    assert.equal(said.error.type, type);
-    assert.equal(said.request_id, answer.headers.get("x-request-id"));
-    assert.equal(said.request_id, answer.headers.get("request-id"));
+    const refusal = await answer.json();
+    assert.equal(refusal.type, "error");
+    assert.equal(refusal.error.type, type);
+    assert.equal(refusal.request_id, answer.headers.get("x-request-id"));
+    assert.equal(refusal.request_id, answer.headers.get("request-id"));
   }
   const wrong = await rig.post("messages", ask(), {
     authorization: "Bearer no",
@@ -251,11 +251,11 @@ Deno.test("an endpoint that no server of a model has is refused, and says what t
   );
   assert.equal(chat.status, 400);
   assert.match(await chat.text(), /chat\/completions/);
-  await using told = await setupWith(
+  await using explicit = await setupWith(
     { backend: { dialect: "dashscope", speaks: ["messages"] } },
     () => jsonResponse(MESSAGE),
   );
-  assert.equal(await (await told.post("messages", ask())).text(), MESSAGE);
+  assert.equal(await (await explicit.post("messages", ask())).text(), MESSAGE);
 });
 
 Deno.test("what a server would have to remember is refused, unless the model is stateful", async () => {

@@ -14,7 +14,7 @@ import {
   completion,
   DIALECTS,
   MESSAGE,
-  named,
+  namedEvent,
   RESPONSE,
   stream,
 } from "./event_streams.ts";
@@ -27,7 +27,7 @@ Deno.test("until the model has begun, another server may still answer", async ()
       path: 0,
       steps: stream(
         MESSAGE.start,
-        named("error", {
+        namedEvent("error", {
           error: { type: "overloaded_error", message: "Overloaded" },
         }),
       ),
@@ -36,7 +36,7 @@ Deno.test("until the model has begun, another server may still answer", async ()
       path: 1,
       steps: stream(
         RESPONSE.created +
-          named("response.failed", {
+          namedEvent("response.failed", {
             response: { error: { code: "server_error", message: "x" } },
           }),
       ),
@@ -61,30 +61,30 @@ Deno.test("a stream that breaks off ends with the error of its dialect, never wi
   const cases = [
     {
       path: 0,
-      sent: MESSAGE.start + MESSAGE.text("Hello"),
+      start: MESSAGE.start + MESSAGE.text("Hello"),
       ends:
         /\n\nevent: error\ndata: \{"type":"error","error":\{"type":"api_error",.*"request_id":"req_.*\}\n\n$/,
       tokens: 1,
     },
     {
       path: 1,
-      sent: RESPONSE.created + RESPONSE.text("Hello"),
+      start: RESPONSE.created + RESPONSE.text("Hello"),
       ends:
         /\n\nevent: response.failed\ndata: \{"type":"response.failed",.*"error":\{"code":"server_error",.*\n\n$/,
       tokens: 1,
     },
     {
       path: 2,
-      sent: completion("Hello"),
+      start: completion("Hello"),
       ends: /\n\ndata: \{"error":\{.*"code":"upstream_truncated"\}\}\n\n$/,
       tokens: 1,
     },
   ];
-  for (const { path, sent, ends, tokens } of cases) {
+  for (const { path, start, ends, tokens } of cases) {
     const dialect = DIALECTS[path] ?? assert.fail();
-    await using rig = await setup(() => [...stream(sent), PAUSE, CLOSE]);
+    await using rig = await setup(() => [...stream(start), PAUSE, CLOSE]);
     const text = await (await rig.post(dialect.path, dialect.body)).text();
-    assert.ok(text.startsWith(sent), text);
+    assert.ok(text.startsWith(start), text);
     assert.match(text, ends);
     assert.partialDeepStrictEqual(rig.settlements(), [
       { kind: "failed", completionTokens: tokens },
@@ -96,14 +96,14 @@ Deno.test("an error that a server reports in the middle passes in its own words,
   const cases = [
     {
       path: 0,
-      event: named("error", {
+      event: namedEvent("error", {
         error: { type: "overloaded_error", message: "Overloaded" },
       }),
       more: false,
     },
     {
       path: 1,
-      event: named("response.failed", {
+      event: namedEvent("response.failed", {
         response: {
           error: { code: "rate_limit_exceeded", message: "try again in 3 s" },
         },
@@ -112,7 +112,7 @@ Deno.test("an error that a server reports in the middle passes in its own words,
     },
     {
       path: 1,
-      event: named("error", { code: "server_error", message: "x" }),
+      event: namedEvent("error", { code: "server_error", message: "x" }),
       more: true,
     },
     {
@@ -121,21 +121,21 @@ Deno.test("an error that a server reports in the middle passes in its own words,
       more: false,
     },
   ];
-  const begun = [MESSAGE.text("a"), RESPONSE.text("a"), completion("a")];
+  const starts = [MESSAGE.text("a"), RESPONSE.text("a"), completion("a")];
   for (const { path, event, more } of cases) {
     const dialect = DIALECTS[path] ?? assert.fail();
-    const sent = begun[path] ?? "";
+    const start = starts[path] ?? "";
     await using rig = await setup(() =>
-      stream(sent + event + "data: never\n\n")
+      stream(start + event + "data: never\n\n")
     );
     const text = await (await rig.post(dialect.path, dialect.body)).text();
-    assert.ok(text.startsWith(sent + event), text);
-    const rest = text.slice(sent.length + event.length);
+    assert.ok(text.startsWith(start + event), text);
+    const rest = text.slice(start.length + event.length);
     assert.equal(rest.startsWith("event: response.failed\n"), more, rest);
     assert.ok(more || rest === "", rest);
     assert.partialDeepStrictEqual(rig.settlements(), [{ kind: "failed" }]);
   }
-  const secret = named("error", {
+  const secret = namedEvent("error", {
     error: { message: "No upstream-key-0123456789 at 10.0.0.7" },
   });
   await using rig = await setup(() => stream(MESSAGE.text("a") + secret));

@@ -115,10 +115,10 @@ Deno.test("headers of agents pass to the server, and a bound above the model's i
     "x-claude-code-session-id": "s1",
   });
   assert.equal(await answer.text(), WHOLE_MESSAGE);
-  const { path, body: sent, headers } = await rig.request();
+  const { path, body: serverBody, headers } = await rig.request();
   assert.equal(path, "/v1/messages?beta=true");
   assert.equal(
-    sent,
+    serverBody,
     body.replace("64000", "1000").replace("talk", "BAAI/bge-m3"),
   );
   assert.equal(headers.get("anthropic-version"), "2024-01-01");
@@ -137,8 +137,11 @@ Deno.test("tools that a server refuses are taken out where the models file says 
   const answer = await rig.post("messages", body);
   assert.equal(await answer.text(), WHOLE_MESSAGE);
   assert.equal(answer.headers.get("x-dropped-tool-types"), "web_search");
-  const { body: sent } = await rig.request();
-  assert.equal(sent, `{"model":"BAAI/bge-m3","stream":true,"tools":[${tool}]}`);
+  const { body: serverBody } = await rig.request();
+  assert.equal(
+    serverBody,
+    `{"model":"BAAI/bge-m3","stream":true,"tools":[${tool}]}`,
+  );
 });
 
 Deno.test("a server of the dialect 'anthropic' gets its key and version in its own headers", async () => {

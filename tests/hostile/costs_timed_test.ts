@@ -37,10 +37,10 @@ Deno.test("15 of a thousand wrong keys a second from one address 20 are read, an
   await using gateway = await startGateway("limited", {
     door: { clientAddress },
   });
-  const known = await gateway.addKey();
+  const key = await gateway.addKey();
   const fresh = await gateway.addKey();
   const neighbour = await gateway.addKey();
-  assert.equal(await readStatus(ask(gateway, known.value, ATTACKER)), 200);
+  assert.equal(await readStatus(ask(gateway, key.value, ATTACKER)), 200);
   const callsBefore = await scriptCalls(gateway.world);
   const startedAtMs = performance.now();
   const statuses = new Map<number, number>();
@@ -67,7 +67,7 @@ Deno.test("15 of a thousand wrong keys a second from one address 20 are read, an
     }
   })();
   await sleep(ROUND_MS);
-  assert.equal(await readStatus(ask(gateway, known.value, ATTACKER)), 200);
+  assert.equal(await readStatus(ask(gateway, key.value, ATTACKER)), 200);
   assert.equal(await readStatus(ask(gateway, neighbour.value, NEIGHBOUR)), 200);
   assert.equal(await askAgain(fresh.value), 200);
   await attack;
@@ -207,8 +207,8 @@ async function measure(
   const [attacked, calm]: [number[], number[]] = [[], []];
   const stretches: number[] = [];
   for (let count = 0; count < ASKED; count += 1) {
-    const asked = count % CALM_EVERY === 0 ? [attacked, calm] : [attacked];
-    for (const [edge, tookMs] of asked.entries()) {
+    const edges = count % CALM_EVERY === 0 ? [attacked, calm] : [attacked];
+    for (const [edge, tookMs] of edges.entries()) {
       const startedAtMs = performance.now();
       add(served, await ask(edge));
       tookMs.push(performance.now() - startedAtMs);

@@ -72,8 +72,8 @@ async function* askAll(
   query = "",
 ) {
   const paths = UNKNOWN.map((path): [string, Ask] => [path, { path }]);
-  for (const [route, asked] of [...Object.entries(REQUESTS), ...paths]) {
-    const { path, body } = asked;
+  for (const [route, request] of [...Object.entries(REQUESTS), ...paths]) {
+    const { path, body } = request;
     const response = await fetch(new URL(path + query, baseUrl), {
       headers: { "content-type": "application/json", ...headers },
       redirect: "manual",
@@ -83,8 +83,8 @@ async function* askAll(
   }
 }
 
-async function assertAll401(...asked: Parameters<typeof askAll>) {
-  for await (const { route, response, text } of askAll(...asked)) {
+async function assertAll401(...args: Parameters<typeof askAll>) {
+  for await (const { route, response, text } of askAll(...args)) {
     assert.equal(response.status, 401, `${route}: ${text}`);
   }
 }

@@ -68,10 +68,10 @@ for (const [path, good] of PATHS) {
       const { status } = answer;
       assert.ok(status === 400 || status === 404, `${name}: ${status} ${text}`);
       assert.ok(text.length < MESSAGE_MAX, `${name}: it is not repeated`);
-      const said = JSON.parse(text);
-      assert.equal(typeof said.error.message, "string", name);
+      const refusal = JSON.parse(text);
+      assert.equal(typeof refusal.error.message, "string", name);
       const isAnthropic = path.startsWith("messages");
-      assert.equal(said.type === "error", isAnthropic, name);
+      assert.equal(refusal.type === "error", isAnthropic, name);
       assert.ok(performance.now() - startedAtMs < REFUSED_MS_MAX, name);
     }
     assert.equal(rig.servers[0]?.requests.length, 0);

@@ -194,9 +194,9 @@ async function refusesMalformedKeys({ gateway, url, key }: RawSocket) {
 
 async function readsUnknownKeyOnce({ gateway, url }: RawSocket) {
   const before = await scriptCalls(gateway.world);
-  const sent = request(MODELS, HOST + CLOSE + bearer(mintKey(randomBytes)));
+  const text = request(MODELS, HOST + CLOSE + bearer(mintKey(randomBytes)));
   for (let count = 0; count < 5; count += 1) {
-    assert.equal((await send(url, sent)).body, UNAUTHORIZED);
+    assert.equal((await send(url, text)).body, UNAUTHORIZED);
   }
   assert.equal(await scriptCalls(gateway.world), before + 1);
 }
@@ -228,15 +228,15 @@ async function refusesWithoutRight({ gateway, url }: RawSocket) {
 }
 
 async function servesOldHttp({ url, key }: RawSocket) {
-  const sent = request("GET /v1/models HTTP/1.0", bearer(key.value));
-  assert.equal((await send(url, sent)).status, 200);
+  const text = request("GET /v1/models HTTP/1.0", bearer(key.value));
+  assert.equal((await send(url, text)).status, 200);
 }
 
 async function forgetsWhoStops({ url, key }: RawSocket) {
   const { hostname, port } = new URL(url);
   using connection = await Deno.connect({ hostname, port: Number(port) });
-  const sent = request(MODELS, HOST + bearer(key.value));
-  await connection.write(new TextEncoder().encode(sent));
+  const text = request(MODELS, HOST + bearer(key.value));
+  await connection.write(new TextEncoder().encode(text));
   await connection.closeWrite();
   assert.equal(await readUntilQuiet(connection, QUIET_MS), "");
 }

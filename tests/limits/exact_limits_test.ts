@@ -151,12 +151,12 @@ Deno.test("limits while Redis fails", async (t) => {
 
   await t.step("out of memory: no answer, no slot is lost", async () => {
     const key = await world.addKey({ limits: { concurrency: 2 } });
-    const held = await isAdmitted(stage, key);
+    const slot = await isAdmitted(stage, key);
     await world.command("CONFIG", "SET", "maxmemory", "1");
     for (const place of places) {
       assert.equal(await fleet.at(place).ask(key), null);
     }
-    await settle(stage, held, DONE);
+    await settle(stage, slot, DONE);
     await world.command("CONFIG", "SET", "maxmemory", "0");
     assert.equal(
       (await askAtOnce(stage, key, { count: 8 })).admitted.length,

@@ -30,7 +30,7 @@ interface Keys {
   limited: TestKey;
   /** Both of its slots are held. */
   slots: TestKey;
-  held: Response[];
+  streams: Response[];
   disabled: TestKey;
   deleted: TestKey;
 }
@@ -63,8 +63,8 @@ class Failover {
     const offsetIn = (text: unknown) =>
       Number(/master_repl_offset:(\d+)/.exec(String(text))?.[1]);
     const { world } = this.gateway;
-    const wanted = offsetIn(await world.command("INFO", "replication"));
-    await until(async () => offsetIn(await this.#info()) >= wanted);
+    const offset = offsetIn(await world.command("INFO", "replication"));
+    await until(async () => offsetIn(await this.#info()) >= offset);
   }
 
   /** A key gets this status wherever it asks. */
@@ -124,10 +124,10 @@ async function makeKeys(failover: Failover): Promise<Keys> {
   await world.command("DEL", recordKey(deleted));
   await world.command("DEL", hashKey(hashKeyValue(deleted.value)));
   const body = { stream: true, messages: [{ role: "user", content: "hold" }] };
-  const held = await Promise.all(
+  const streams = await Promise.all(
     [0, 1].map((edge) => gateway.ask(slots, { edge, body })),
   );
-  return { limited, slots, held, disabled, deleted };
+  return { limited, slots, streams, disabled, deleted };
 }
 
 /**
@@ -143,8 +143,8 @@ async function loseMaster(
   await until(() => pressure.count(200) > 50);
   // What is admitted from now on has no copy.
   wire.set({ blackHole: "both" });
-  const seen = pressure.count(200);
-  await until(() => pressure.count(200) > seen + 50);
+  const passes = pressure.count(200);
+  await until(() => pressure.count(200) > passes + 50);
   await gateway.world.redis.kill();
   wire.cut();
   await failover.command("REPLICAOF", "NO", "ONE");
@@ -212,7 +212,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   // An outage of Redis is 503 and nothing else.
   assert.deepEqual(new Set(pressure.statuses), new Set([200, 429, 503]));
 
-  for (const answer of keys.held) await answer.body?.cancel();
+  for (const answer of keys.streams) await answer.body?.cancel();
   await until(async () => await gateway.status(keys.slots) === 200);
   assert.ok(backend.calls.length >= admitted);
 });

@@ -86,14 +86,14 @@ async function assertRefusal(
   { limit, body, passes, type, waitMsMax, shouldRetry }: typeof CASES[number],
 ): Promise<void> {
   const key = await gateway.addKey({ limits: { ...WIDE, ...limit } });
-  const held: Response[] = [];
-  for (let asked = 0; asked < passes; asked += 1) {
+  const streams: Response[] = [];
+  for (let count = 0; count < passes; count += 1) {
     const response = await gateway.ask(key, { body });
-    assert.equal(response.status, 200, `request ${asked}`);
-    if ("stream" in body) held.push(response);
+    assert.equal(response.status, 200, `request ${count}`);
+    if ("stream" in body) streams.push(response);
     else await response.text();
   }
-  if (held.length === 0) await gateway.settled(key);
+  if (streams.length === 0) await gateway.settled(key);
   let refused = await gateway.ask(key);
   // A slow machine may have won a request or two by now.
   while (refused.status === 200) {
@@ -108,7 +108,7 @@ async function assertRefusal(
   assert.equal(refused.headers.get("x-should-retry"), shouldRetry);
   const waitMs = toldWaitMs(refused);
   assert.ok(waitMs <= waitMsMax, `${waitMs} ms`);
-  for (const response of held) await response.body?.cancel();
+  for (const response of streams) await response.body?.cancel();
 }
 
 Deno.test("limits over HTTP", async (t) => {
@@ -116,10 +116,10 @@ Deno.test("limits over HTTP", async (t) => {
     onCall(call) {
       const content = call.request.messages[0]?.content;
       if (content === "hold") return call.say("held");
-      const wanted = Number(content);
-      if (!(wanted > 0)) return hello(call);
+      const expected = Number(content);
+      if (!(expected > 0)) return hello(call);
       call.say("much");
-      call.end(wanted);
+      call.end(expected);
     },
   });
   const ask = gateway.ask.bind(gateway);

@@ -97,17 +97,19 @@ async function endsVideoOnce(stage: Stage): Promise<void> {
   const key = await world.addKey({ limits, ownerLimits: limits });
   const eight = { unit: "videoSeconds", count: 8 } as const;
   const few = await world.addKey({ limits: { videoJobs: 2 } });
-  const asked = [1, 2, 3].map(() => fleet.at(0).ask(few, 0, eight));
-  const said = (await Promise.all(asked)).map((each) => each?.isAdmitted);
-  assert.deepEqual(said, [true, true, false]);
-  const begun = await fleet.at(0).ask(key, 0, eight);
-  assert.ok(begun?.isAdmitted);
+  const decisions = [1, 2, 3].map(() => fleet.at(0).ask(few, 0, eight));
+  const admissions = (await Promise.all(decisions)).map((each) =>
+    each?.isAdmitted
+  );
+  assert.deepEqual(admissions, [true, true, false]);
+  const grant = await fleet.at(0).ask(key, 0, eight);
+  assert.ok(grant?.isAdmitted);
   const cost = { promptTokens: 0, completionTokens: 0, unitsMade: null };
-  await settle(stage, begun, { ...cost, kind: "complete" });
+  await settle(stage, grant, { ...cost, kind: "complete" });
   // What is kept of it is plain data.
-  const kept = JSON.parse(JSON.stringify(begun));
+  const copy = JSON.parse(JSON.stringify(grant));
   await fleet.replace(0);
-  const end = ({ admission }: FleetEdge) => admission.endVideo(kept, 4);
+  const end = ({ admission }: FleetEdge) => admission.endVideo(copy, 4);
   const ends = await atOnce(stage, 20, end);
   assert.equal(ends.filter(Boolean).length, 1);
   for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
@@ -168,8 +170,8 @@ async function disablesAtOnce(stage: Stage): Promise<void> {
   const decides = async (admits: number, ...reasons: string[]) => {
     const { admitted, refused } = await askAtOnce(stage, key, { count: 40 });
     assert.equal(admitted.length, admits);
-    const given = new Set(refused.map(({ reason }) => reason));
-    assert.deepEqual([...given], reasons);
+    const actual = new Set(refused.map(({ reason }) => reason));
+    assert.deepEqual([...actual], reasons);
   };
   await decides(40);
   await world.setKey(key, { state: "disabled" });

@@ -82,8 +82,8 @@ class Leases {
   async run(key: StoredKey, edge: number): Promise<void> {
     const { signal } = this.#client;
     const response = await until(async () => {
-      const asked = { edge, body: LONG, signal };
-      const answer = await this.gateway.ask(key.value, asked);
+      const options = { edge, body: LONG, signal };
+      const answer = await this.gateway.ask(key.value, options);
       if (answer.status === 200) return answer;
       await answer.body?.cancel();
     }, START_MS);
@@ -256,8 +256,8 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   await leases.onBoth((key) => leases.run(key, KILLED));
   const dayTokens: number[] = [];
   for (const key of leases.killed) {
-    const held = () => leases.command("ZCARD", leaseKey(key));
-    await until(async () => await held() === SLOTS_EACH);
+    const leaseCount = () => leases.command("ZCARD", leaseKey(key));
+    await until(async () => await leaseCount() === SLOTS_EACH);
     dayTokens.push((await leases.state(key)).dayTokens);
   }
   const startedAtMs = performance.now();

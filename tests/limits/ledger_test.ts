@@ -202,11 +202,11 @@ const added = (before: Books, after: Books, kind: keyof UsageCounted) =>
 /** The usage has every request and every token that the backend made. */
 function assertUsage(run: Run, before: Books, after: Books): void {
   const { backend } = run;
-  const made = NUMBERS.reduce(
+  const total = NUMBERS.reduce(
     (sum, number) => sum + (backend.produced.get(number) ?? 0),
     0,
   );
-  assert.ok(made > REQUESTS, `${made} tokens made`);
+  assert.ok(total > REQUESTS, `${total} tokens made`);
   const failing = NUMBERS.filter((number) =>
     run.fails(number) && number % 20 < tokensOf(number)
   );
@@ -217,7 +217,7 @@ function assertUsage(run: Run, before: Books, after: Books): void {
   assert.ok(requests <= REQUESTS, `${requests} requests`);
   assert.ok(requests >= REQUESTS - missingMax);
   assert.ok(requests >= backend.produced.size - 1);
-  const missing = made - added(before, after, "completionTokens");
+  const missing = total - added(before, after, "completionTokens");
   assert.ok(missing >= 0, `${-missing} too many`);
   assert.ok(missing <= missingMax, `${missing} too few`);
 }

@@ -21,7 +21,7 @@ const EDGES = 2;
 /** A gateway with these keys. */
 interface Started extends LimitedGateway {
   /** Known to all edges. */
-  seen: TestKey;
+  usedKey: TestKey;
   /** Known to none. */
   unseen: TestKey;
   /** Nobody's, known to be so by all edges. */
@@ -35,22 +35,22 @@ function nobodysKey(): TestKey {
 
 async function startWithKeys(): Promise<Started> {
   const gateway = await startGateway("limited", { edges: EDGES });
-  const seen = await gateway.addKey();
+  const usedKey = await gateway.addKey();
   const unseen = await gateway.addKey();
   const wrong = nobodysKey();
   for (let edge = 0; edge < EDGES; edge += 1) {
-    assert.equal(await gateway.status(seen, { edge }), 200);
+    assert.equal(await gateway.status(usedKey, { edge }), 200);
     assert.equal(await gateway.status(wrong, { edge }), 401);
   }
   for (const { log } of gateway.edges) log.lines.length = 0;
-  return Object.assign(gateway, { seen, unseen, wrong });
+  return Object.assign(gateway, { usedKey, unseen, wrong });
 }
 
 /** Asks every edge with every key, and with keys that were never asked for. */
 async function assertUnavailable(gateway: Started) {
-  const { seen, unseen } = gateway;
+  const { usedKey, unseen } = gateway;
   for (let count = 0; count < ASKED; count += 1) {
-    for (const key of [seen, unseen, nobodysKey()]) {
+    for (const key of [usedKey, unseen, nobodysKey()]) {
       const response = await gateway.ask(key, { edge: count % EDGES });
       const { error } = await response.json();
       assert.equal(response.status, 503, JSON.stringify(error));
@@ -59,7 +59,7 @@ async function assertUnavailable(gateway: Started) {
     }
   }
   // An endpoint that is not limited asks another script.
-  assert.equal(await readStatus(gateway.get(seen, "models")), 503);
+  assert.equal(await readStatus(gateway.get(usedKey, "models")), 503);
 }
 
 /** What the lines of an event say that it is now. */
@@ -100,7 +100,7 @@ Deno.test("data lost by a running server and by a restart: 503 until it is back"
   using watch = startStopwatch();
   const places = gateway.edges.map((_, edge) => ({ edge }));
   for (const at of places) {
-    for (const key of [gateway.seen, gateway.unseen]) {
+    for (const key of [gateway.usedKey, gateway.unseen]) {
       await until(async () => await gateway.status(key, at) === 200);
     }
   }
@@ -117,9 +117,9 @@ Deno.test("data lost by a running server and by a restart: 503 until it is back"
 
 Deno.test("other data in place of the old: what was unknown there is asked for again", async () => {
   await using gateway = await startWithKeys();
-  const { seen, wrong } = gateway;
+  const { usedKey, wrong } = gateway;
   // A copy of another day, in which somebody has this key.
-  await gateway.nameKey(wrong.value, seen);
+  await gateway.nameKey(wrong.value, usedKey);
   assert.equal(await gateway.status(wrong), 401, "remembered for 30 s");
   await gateway.world.command("SET", STORE_KEY, "sto_other");
   await assertSaid(gateway, ["replaced"]);

@@ -39,8 +39,8 @@ async function assertUnavailable(
     assert.ok(tookMs <= boundMs, `${tookMs} ms`);
   }
   const { lines } = gateway.edge.log;
-  const said = lines.findLast(({ event }) => event === "request");
-  assert.equal(typeof said?.fields.redis, "string", "the log says why");
+  const line = lines.findLast(({ event }) => event === "request");
+  assert.equal(typeof line?.fields.redis, "string", "the log says why");
 }
 
 const isServed = (gateway: LimitedGateway, key: TestKey) =>

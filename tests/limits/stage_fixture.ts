@@ -73,16 +73,16 @@ export async function ask(
 }
 
 /** Asks the first edge, which admits. */
-export async function isAdmitted(...asked: Parameters<typeof ask>) {
-  const decision = await ask(...asked);
+export async function isAdmitted(...args: Parameters<typeof ask>) {
+  const decision = await ask(...args);
   assert.ok(decision.isAdmitted);
   return decision;
 }
 
 /** Uses up what a principal may do, and returns the last refusal. */
-export async function exhaust(...asked: Parameters<typeof ask>) {
+export async function exhaust(...args: Parameters<typeof ask>) {
   for (;;) {
-    const decision = await ask(...asked);
+    const decision = await ask(...args);
     if (decision.isAdmitted) continue;
     assert.ok(decision.reason === "limited");
     return decision;

@@ -64,12 +64,12 @@ function check(expression: string): void {
     if (type === "histogram") continue;
     assert.equal(rate.test(expression), type === "counter", expression);
   }
-  const named = [
+  const names = [
     ...firstOf(expression, /[{,]\s*(\w+)\s*(?:=|!)/g),
     ...firstOf(expression, /\bby\s*\(([^)]*)\)/g)
       .flatMap((names) => names.split(",").map((name) => name.trim())),
   ];
-  for (const label of named) assert.ok(labels.has(label), expression);
+  for (const label of names) assert.ok(labels.has(label), expression);
 }
 
 Deno.test("metric names are unique and follow the conventions", () => {
@@ -107,8 +107,11 @@ Deno.test("dashboard and alerts use only metrics and labels that exist", () => {
 Deno.test("the dashboard shows every metric", () => {
   const shown = EXPRESSIONS.flatMap(metricsIn).map(({ metric }) => metric.name);
   // `/readyz` and an alert show its reasons.
-  const known = new Set([...shown, "gateway_not_ready"]);
-  assert.deepEqual([...METRICS.keys()].filter((name) => !known.has(name)), []);
+  const metrics = new Set([...shown, "gateway_not_ready"]);
+  assert.deepEqual(
+    [...METRICS.keys()].filter((name) => !metrics.has(name)),
+    [],
+  );
 });
 
 Deno.test("each alert has a case where it fires and one where it must not", () => {
@@ -118,11 +121,11 @@ Deno.test("each alert has a case where it fires and one where it must not", () =
       const [name = ""] = /^\w+/.exec(text) ?? [];
       return `${name} ${/exp_alerts: \[\]/.test(text) ? "silent" : "fires"}`;
     });
-  const wanted = ALERTS.flatMap(({ name }) => [
+  const tests = ALERTS.flatMap(({ name }) => [
     `${name} fires`,
     `${name} silent`,
   ]);
-  assert.deepEqual([...new Set(cases)].sort(), wanted.sort());
+  assert.deepEqual([...new Set(cases)].sort(), tests.sort());
 });
 
 Deno.test("each alert links to its section, which has its severity and says what to do", () => {

@@ -77,10 +77,10 @@ export async function runFiles(
   if (suspects.length === 0 || suspects.length > RUN_AGAIN_MAX) {
     return { code: first.code, totals: totalsOf(first, suspects) };
   }
-  const kept = first.cases.filter(({ file }) =>
+  const counted = first.cases.filter(({ file }) =>
     !suspects.includes(plain(file))
   );
-  let totals = totalsOf({ code: 0, cases: kept }, []);
+  let totals = totalsOf({ code: 0, cases: counted }, []);
   let code = 0;
   const failedAgain: string[] = [];
   const flaky: FlakyTest[] = [];
@@ -94,10 +94,10 @@ export async function runFiles(
     code ||= again.code;
     if (again.code !== 0) failedAgain.push(file);
   }
-  const named = flaky.filter(({ group = [] }) =>
+  const names = flaky.filter(({ group = [] }) =>
     !group.some((file) => failedAgain.includes(file))
   ).map(({ name }) => name);
-  return { code, totals: { ...totals, flaky: named } };
+  return { code, totals: { ...totals, flaky: names } };
 }
 
 /** Reads the report of a run that another program started. */
@@ -112,8 +112,8 @@ export async function readReport(
 /** Files with a failed test, and those whose tests never ran. */
 function findFailed(files: readonly string[], cases: readonly TestCase[]) {
   const failed = cases.filter(isFailed).map(({ file }) => plain(file));
-  const seen = new Set(cases.map(({ file }) => plain(file)));
-  const missing = files.filter((file) => !seen.has(plain(file)));
+  const present = new Set(cases.map(({ file }) => plain(file)));
+  const missing = files.filter((file) => !present.has(plain(file)));
   return [...new Set([...failed, ...missing.map(plain)])];
 }
 

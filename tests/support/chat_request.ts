@@ -50,6 +50,6 @@ export function postChat(
   { body, ...init }: CallOptions = {},
 ): Promise<Response> {
   const messages = [{ role: "user", content: "ping" }];
-  const asked = { model: DEFAULT_MODEL_ID, messages, ...body };
-  return callApi(`${baseUrl}/chat/completions`, key, { ...init, body: asked });
+  const fields = { model: DEFAULT_MODEL_ID, messages, ...body };
+  return callApi(`${baseUrl}/chat/completions`, key, { ...init, body: fields });
 }

@@ -15,11 +15,11 @@ export function seededRandom(seed: number): () => number {
  * Put the seed into the name of the test, so that a failure says what to repeat.
  */
 export function seedsOr(fixed: readonly number[]): readonly number[] {
-  const wanted = Deno.env.get("TEST_SEED");
-  if (wanted === undefined) return fixed;
-  const seed = Number(wanted);
+  const text = Deno.env.get("TEST_SEED");
+  if (text === undefined) return fixed;
+  const seed = Number(text);
   if (!Number.isSafeInteger(seed)) {
-    throw new Error(`TEST_SEED is no whole number: ${wanted}`);
+    throw new Error(`TEST_SEED is no whole number: ${text}`);
   }
   return [seed];
 }

@@ -29,8 +29,8 @@ export async function waitFor<T>(
     const value = await condition();
     if (holds(value)) return value;
     if (watch.ms >= timeoutMs) {
-      const wanted = typeof what === "string" ? what : what();
-      throw new Error(`Waited ${timeoutMs} ms in vain for ${wanted}`);
+      const condition = typeof what === "string" ? what : what();
+      throw new Error(`Waited ${timeoutMs} ms in vain for ${condition}`);
     }
     const seldomMs = Math.min(watch.ms / LOOKS, SELDOM_MS);
     await sleep(Math.max(seldomMs, intervalMs));

@@ -107,16 +107,16 @@ Deno.test("up keeps data and first key across a restart, and reports a deleted k
 });
 
 Deno.test("up starts a simulator, with a warning, only when no model server is given", async () => {
-  for (const given of ["", `http://127.0.0.1:${freePort()}/v1`]) {
-    const env = { UPSTREAM_BASE_URL: given };
+  for (const baseUrl of ["", `http://127.0.0.1:${freePort()}/v1`]) {
+    const env = { UPSTREAM_BASE_URL: baseUrl };
     await using up = startLauncher({ env });
     const { ops_urls, pids } = await up.state();
-    const answers = given === ""
+    const answers = baseUrl === ""
       ? /Models +neutral-3.7-plus -> built-in simulator \(not a real model\)/
       : /neutral-3.7-plus -> http:\S+\/v1 : not reachable \(connection refused\)/;
     await up.prints(answers);
     const worker = await standInEnv(ops_urls["chat-worker"]?.[0]);
-    if (given !== "") {
+    if (baseUrl !== "") {
       assert.equal(pids["model-simulator"], undefined);
       assert.equal(pids["media-worker"], undefined);
       assert.equal(worker.MODEL_SIMULATOR_URL, undefined);

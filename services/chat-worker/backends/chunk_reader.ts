@@ -160,7 +160,7 @@ export class ChunkReader {
    */
   get tokens(): number {
     const tokens = this.#usage?.counts.completion_tokens ?? 0;
-    return Math.max(tokens, this.#text.shown);
+    return Math.max(tokens, this.#text.leastTokens);
   }
 
   /**

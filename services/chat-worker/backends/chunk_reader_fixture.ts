@@ -9,22 +9,22 @@ import { ChunkReader } from "./chunk_reader.ts";
 
 /** A reader for an answer with `n` choices, which keeps `secret` to itself. */
 export function newReader(n = 1) {
-  const { answer, call } = newAnswer({ n });
+  const { answer, context } = newAnswer({ n });
   const redact = (text: string) => text.replaceAll("secret", "[redacted]");
   const { choices } = answer;
   const reader = new ChunkReader({ answer, choices, redact });
-  return { reader, answer, call };
+  return { reader, answer, context };
 }
 
 /** Reads chunks to their end, and returns the call that got the answer. */
 export function read(chunks: readonly unknown[], n = 1, isWhole = true) {
-  const { reader, answer, call } = newReader(n);
+  const { reader, answer, context } = newReader(n);
   for (const chunk of chunks) {
     const text = typeof chunk === "string" ? chunk : JSON.stringify(chunk);
     reader.take(text, "");
   }
   answer.end(reader.end(isWhole));
-  return call;
+  return context;
 }
 
 /** A chunk of some words of one choice. */

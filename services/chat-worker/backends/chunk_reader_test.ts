@@ -9,7 +9,7 @@ import {
   usageChunk,
 } from "../../../tests/support/model_servers/model_answers.ts";
 import { requestWith } from "../requests/request_fixture.ts";
-import { linesOf, seen } from "./answer/answer_fixture.ts";
+import { contentOf, linesOf } from "./answer/answer_fixture.ts";
 import { counted, end, read, say, stop } from "./chunk_reader_fixture.ts";
 
 const PROMPT = promptTokens(requestWith());
@@ -201,7 +201,7 @@ const usual: typeof endings = answers.map(({ name, chunks, expected }) => ({
 }));
 for (const { name, chunks, expected, n } of [...usual, ...endings]) {
   Deno.test(`an answer with ${name}`, () => {
-    assert.deepEqual(seen(read(chunks, n)), expected);
+    assert.deepEqual(contentOf(read(chunks, n)), expected);
   });
 }
 
@@ -221,7 +221,7 @@ Deno.test("finish reasons are OpenAI's, and a stop after tool calls is tool_call
   const call = { index: 0, id: "a", function: { name: "f", arguments: "{}" } };
   const calling = choiceChunk({ tool_calls: [call] });
   const reasonOf = (chunk: unknown, word: string) =>
-    seen(read([chunk, choiceChunk({}, word)])).at(-2);
+    contentOf(read([chunk, choiceChunk({}, word)])).at(-2);
   for (const [reason, words] of Object.entries(REASONS)) {
     for (const word of words) {
       assert.equal(reasonOf(say("a"), word), `[${reason}]`, word);
@@ -240,10 +240,10 @@ Deno.test("a fingerprint is passed on unless it is malformed or contains a secre
     ["fp_secret", null],
     ["a b<c>", null],
   ];
-  for (const [said, expected] of fingerprints) {
+  for (const [fingerprint, expected] of fingerprints) {
     const chunks = [choiceChunk({ role: "assistant" }), say("Hi"), ...end];
     const call = read(
-      chunks.map((each) => ({ ...each, system_fingerprint: said })),
+      chunks.map((each) => ({ ...each, system_fingerprint: fingerprint })),
     );
     for (const { system_fingerprint } of linesOf(call)) {
       assert.equal(system_fingerprint, expected);

@@ -13,7 +13,7 @@ import {
 import { SseParser } from "@gateway/shared/upstream/http/sse_parser";
 import {
   corruptedRequest,
-  type JobCall,
+  type JobContext,
   type JobCost,
 } from "@gateway/shared/worker/jobs/job";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
@@ -50,16 +50,16 @@ const isChatRequest = (request: JobRequest): request is chat.ChatRequest =>
  */
 export async function runCompletion(
   request: JobRequest,
-  call: JobCall,
+  context: JobContext,
   { pool, memory }: { pool: Pool<OpenAiBackend>; memory: AnswerMemory },
 ): Promise<JobCost> {
   if (!isChatRequest(request)) throw corruptedRequest();
-  const held = memory.openAnswer();
+  const heldBytes = memory.openAnswer();
   let room: Promise<void> | undefined;
   try {
-    const usage = await pool.run(call, async (backend, progress) => {
-      held.release(); // What a failed attempt held is gone.
-      const answer = new ChatAnswer({ request, call, progress, held });
+    const usage = await pool.run(context, async (backend, progress) => {
+      heldBytes.release(); // What a failed attempt held is gone.
+      const answer = new ChatAnswer({ request, context, progress, heldBytes });
       const usage = await backend.complete(answer);
       progress.usage = usage.counts;
       room = answer.end(usage);
@@ -68,7 +68,7 @@ export async function runCompletion(
     if (!request.stream) await room;
     return { usage, tokens: usage.completion_tokens };
   } finally {
-    held.release();
+    heldBytes.release();
   }
 }
 
@@ -103,17 +103,17 @@ export class OpenAiBackend extends ModelServer {
    * stopped. Each gets a seed of its own, or they would be the same.
    */
   async complete(answer: ChatAnswer): Promise<StatedUsage> {
-    const { request, choices, call } = answer;
+    const { request, choices, context } = answer;
     if (request.n === 1 || this.config.dialect.choices_per_request === "many") {
       return await this.#ask({
         request,
         choices,
         answer,
-        signal: call.signal,
+        signal: context.signal,
       });
     }
     const controller = new AbortController();
-    const signal = AbortSignal.any([call.signal, controller.signal]);
+    const signal = AbortSignal.any([context.signal, controller.signal]);
     const attempts = choices.map((choice) => {
       const one = { ...request, n: 1 };
       if (one.seed !== undefined) one.seed += choice.index;
@@ -131,12 +131,18 @@ export class OpenAiBackend extends ModelServer {
   #ask(
     { request, choices, answer, signal }: Asking,
   ): Promise<StatedUsage> {
-    const { call } = answer;
-    const cacheSalt = this.#cacheSalt?.(call.account ?? "");
+    const { context } = answer;
+    const cacheSalt = this.#cacheSalt?.(context.account ?? "");
     const body = encodeRequestBody(request, this.config, { cacheSalt });
     const mustBeginSoon = request.stream;
-    const sent = { encode: this.#encode, body, call, signal, mustBeginSoon };
-    return this.exchange(sent, async (response) => {
+    const exchange = {
+      encode: this.#encode,
+      body,
+      context,
+      signal,
+      mustBeginSoon,
+    };
+    return this.exchange(exchange, async (response) => {
       const reader = new ChunkReader({
         answer,
         choices,
@@ -160,7 +166,7 @@ export class OpenAiBackend extends ModelServer {
     const { connection } = response;
     const bound = () => {
       connection.bytesLeft = ANSWER_BYTES_MAX;
-      connection.onPiece = (bytes) => answer.held.grow(bytes);
+      connection.onPiece = (bytes) => answer.heldBytes.grow(bytes);
     };
     // A whole answer is kept in memory, so its size is bounded.
     if (!request.stream) bound();
@@ -219,13 +225,13 @@ export class OpenAiBackend extends ModelServer {
           const more = answer.request.stream ? pendingChars - heldChars : 0;
           heldChars += more;
           deadlines.rest();
-          if (more > 0) await answer.held.grow(more);
-          else answer.held.shrink(-more);
+          if (more > 0) await answer.heldBytes.grow(more);
+          else answer.heldBytes.shrink(-more);
         }
         if (isDone) break;
         const mayPause = answer.request.stream && hasData &&
           mayPauseAfter(piece, reader);
-        const room = answer.flush() ?? (mayPause && answer.call.pause());
+        const room = answer.flush() ?? (mayPause && answer.context.pause());
         if (room) {
           deadlines.rest();
           await room;

@@ -26,9 +26,9 @@ import { until } from "../../../tests/support/wait_for.ts";
 import {
   API_KEY,
   assertFault,
-  begun,
   chat,
   complete,
+  firstSteps,
   half,
   HEADER_SECRET,
   hello,
@@ -108,7 +108,7 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
   server_error: [
     {
       name: "an error frame after the first words",
-      reply: [...begun, say(outOfMemory)],
+      reply: [...firstSteps, say(outOfMemory)],
       more: HELLO,
     },
   ],
@@ -135,12 +135,12 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
   truncated: [
     {
       name: "a connection cut after the first words",
-      reply: [...begun, CLOSE],
+      reply: [...firstSteps, CLOSE],
       more: HELLO,
     },
     {
       name: "an event cut in the middle",
-      reply: [...begun, cutEvent, CLOSE],
+      reply: [...firstSteps, cutEvent, CLOSE],
       more: HELLO,
     },
     {
@@ -164,7 +164,7 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
     },
     {
       name: "nothing but comments after the first words",
-      reply: [...begun, ...comments],
+      reply: [...firstSteps, ...comments],
       more: {
         deadlines: { between_tokens_ms: 100 },
         ...HELLO,
@@ -195,8 +195,8 @@ for (const [fault, cases] of Object.entries(failures)) {
     Deno.test(`complete() fails with ${fault} for ${name}`, async () => {
       const { stream = true, n = 1, deadlines = {}, text = "" } = more;
       await using r = rig(() => reply, { deadlines });
-      const { seen, error } = await complete(r.backend, chat(stream, { n }));
-      assert.equal(textOf(seen), text);
+      const { output, error } = await complete(r.backend, chat(stream, { n }));
+      assert.equal(textOf(output), text);
       assert.ok(error instanceof UpstreamError, String(error));
       assert.equal(error.fault, fault);
       assert.equal(error.status, STATUS[error.fault] ?? 502);
@@ -212,14 +212,14 @@ for (const [fault, cases] of Object.entries(failures)) {
  * the caller holds an address.
  */
 function assertNoSecret(error: UpstreamError, server: ScriptedServer): void {
-  const told = JSON.stringify(error.toBody()) + error.message + error.param;
+  const text = JSON.stringify(error.toBody()) + error.message + error.param;
   const logged = Deno.inspect(error, { depth: 10 });
   for (const secret of [API_KEY, HEADER_SECRET]) {
-    assert.ok(!told.includes(secret), told);
+    assert.ok(!text.includes(secret), text);
     assert.ok(!logged.includes(secret), logged);
   }
-  assert.ok(!told.includes("127.0.0.1"), told);
-  assert.ok(!told.includes(String(server.port)), told);
+  assert.ok(!text.includes("127.0.0.1"), text);
+  assert.ok(!text.includes(String(server.port)), text);
 }
 
 Deno.test("complete() fails with unreachable, and no address in the message, where nobody listens", async () => {

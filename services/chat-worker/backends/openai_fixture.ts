@@ -21,9 +21,9 @@ import {
   streamHead,
   usageChunk,
 } from "../../../tests/support/model_servers/model_answers.ts";
-import { recordCall } from "../../../tests/support/model_servers/recorded_call.ts";
+import { recordContext } from "../../../tests/support/model_servers/recorded_context.ts";
 import { requestWith } from "../requests/request_fixture.ts";
-import { linesOf, newAnswer, seen } from "./answer/answer_fixture.ts";
+import { contentOf, linesOf, newAnswer } from "./answer/answer_fixture.ts";
 import {
   UpstreamError,
   type UpstreamFault,
@@ -72,13 +72,13 @@ export function chat(
   return requestWith({ stream, include_usage: false, ...more });
 }
 
-/** Returns what was {@link seen} of a stream, or the contents of a whole answer. */
+/** Returns what was {@link contentOf} of a stream, or the contents of a whole answer. */
 export async function complete(
   backend: OpenAiBackend,
   request: ChatRequest,
-  call = recordCall(),
+  context = recordContext(),
 ) {
-  const { answer } = newAnswer(request, call);
+  const { answer } = newAnswer(request, context);
   let error: unknown = null;
   try {
     answer.end(await backend.complete(answer));
@@ -86,14 +86,20 @@ export async function complete(
     error = thrown;
   }
   const whole = () =>
-    linesOf(call).map((line) => chatCompletionSchema.parse(line))
+    linesOf(context).map((line) => chatCompletionSchema.parse(line))
       .flatMap(({ choices }) => choices.map(({ message }) => message.content));
-  return { seen: request.stream ? seen(call) : whole(), error, call };
+  return {
+    output: request.stream ? contentOf(context) : whole(),
+    error,
+    context,
+  };
 }
 
-/** The text among what was {@link seen}. */
-export function textOf(seen: readonly unknown[]): string {
-  return seen.filter((each) => typeof each === "string" && !each.includes("["))
+/** The text among what was {@link output}. */
+export function textOf(output: readonly unknown[]): string {
+  return output.filter((each) =>
+    typeof each === "string" && !each.includes("[")
+  )
     .join("");
 }
 
@@ -109,7 +115,7 @@ export function assertFault(
 
 /** The words of the usual answer. */
 export const words = ["Hel", "lo ", "wörld 😀"];
-/** What is {@link seen} of the usual answer. */
+/** What is {@link contentOf} of the usual answer. */
 export const spoken = [...words, "[stop]"];
 /** The chunks of the usual answer. */
 export const payloads = [
@@ -133,7 +139,7 @@ export function onePacket(steps: readonly Step[]): Step {
 /** A chunk with the first words. */
 export const hello = choiceChunk({ content: "Hello" });
 /** The first words, in a packet of their own. */
-export const begun: Step[] = [streamHead(), chunk(event(hello)), PAUSE];
+export const firstSteps: Step[] = [streamHead(), chunk(event(hello)), PAUSE];
 /** A response with this status whose body never ends. */
 export const half = (status: string) =>
   head(`${status}\r\ncontent-type: text/json\r\ncontent-length: 50`, "{");

@@ -17,19 +17,19 @@ import {
 } from "../../../tests/support/model_servers/model_answers.ts";
 import {
   poolOf,
-  recordCall,
-  slowCall,
-} from "../../../tests/support/model_servers/recorded_call.ts";
+  recordContext,
+  slowContext,
+} from "../../../tests/support/model_servers/recorded_context.ts";
 
 import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import { runCompletion } from "./openai.ts";
 import { until, waitFor } from "../../../tests/support/wait_for.ts";
 import {
   assertFault,
-  begun,
   body,
   chat,
   complete,
+  firstSteps,
   half,
   hello,
   MIB,
@@ -50,8 +50,8 @@ const chunks = payloads.map(event).join("");
 const OPENROUTER = "data:\n\n: OPENROUTER PROCESSING\n\n";
 
 const stop = chunk(event(choiceChunk({}, "stop")));
-const finished: Step[] = [...begun, stop, PAUSE];
-const said = ["Hello", "[stop]"];
+const finished: Step[] = [...firstSteps, stop, PAUSE];
+const output = ["Hello", "[stop]"];
 
 const wholeStreams: { name: string; reply: Step[]; expected?: string[] }[] = [
   { name: "all in one packet", reply: [onePacket(streamResponse(payloads))] },
@@ -67,8 +67,8 @@ const wholeStreams: { name: string; reply: Step[]; expected?: string[] }[] = [
   { name: "more after [DONE]", reply: streamOf(`${body}data: garbage\n\n`) },
   {
     name: "garbage between good chunks",
-    reply: [...begun, chunk(event("garbage")), stop, lastChunk],
-    expected: said,
+    reply: [...firstSteps, chunk(event("garbage")), stop, lastChunk],
+    expected: output,
   },
   {
     name: "no content type",
@@ -77,12 +77,12 @@ const wholeStreams: { name: string; reply: Step[]; expected?: string[] }[] = [
   {
     name: "a hang-up after the finish reason",
     reply: [...finished, CLOSE],
-    expected: said,
+    expected: output,
   },
   {
     name: "silence after the finish reason",
     reply: [...finished, STALL],
-    expected: said,
+    expected: output,
   },
 ];
 
@@ -90,9 +90,9 @@ for (const { name, reply, expected = spoken } of wholeStreams) {
   Deno.test(`complete() reads a stream with ${name}`, async () => {
     const deadlines = { between_tokens_ms: 1_000 };
     await using r = rig(() => reply, { deadlines });
-    const { seen, error } = await complete(r.backend, chat(true));
+    const { output, error } = await complete(r.backend, chat(true));
     assert.equal(error, null);
-    assert.deepEqual(seen, expected);
+    assert.deepEqual(output, expected);
   });
 }
 
@@ -106,13 +106,13 @@ Deno.test("complete() accepts whole answers and streams, and uses the connection
   });
   for (const stream of [false, true, null, true, false]) {
     const request = chat(stream === true);
-    const { seen, error, call } = await complete(r.backend, request);
-    const asked = r.server.requests.at(-1)?.json();
-    assert.equal(Reflect.get(Object(asked), "stream"), stream === true);
+    const { output, error, context } = await complete(r.backend, request);
+    const sentRequest = r.server.requests.at(-1)?.json();
+    assert.equal(Reflect.get(Object(sentRequest), "stream"), stream === true);
     if (stream === null) continue;
     assert.equal(error, null);
-    assert.equal(textOf(seen), words.join(""));
-    assert.equal(call.tokens, 3);
+    assert.equal(textOf(output), words.join(""));
+    assert.equal(context.tokens, 3);
   }
   assert.equal(r.server.connections, 1);
 });
@@ -133,18 +133,18 @@ for (const stream of [true, false]) {
     const reply = chatReply({ words, choicesMax: 1 });
     await using r = rig(reply, { dialect: "llama.cpp" });
     const request = chat(stream, { n: 3, seed: 7, include_usage: true });
-    const { seen, error } = await complete(r.backend, request);
+    const { output, error } = await complete(r.backend, request);
     assert.equal(error, null);
     if (stream) {
       const expected = ["", "1:", "2:"].flatMap((index) =>
         spoken.map((each) => index + each)
       );
-      assert.deepEqual(seen.toSorted(), [...expected, "3+9"].toSorted());
-      assert.equal(seen.at(-1), "3+9");
-    } else assert.deepEqual(seen, new Array(3).fill(words.join("")));
-    const asked = r.server.requests.map(({ body }) => JSON.parse(body));
-    assert.deepEqual(asked.map(({ seed }) => seed).sort(), [7, 8, 9]);
-    assert.ok(asked.every((body) => !("n" in body)));
+      assert.deepEqual(output.toSorted(), [...expected, "3+9"].toSorted());
+      assert.equal(output.at(-1), "3+9");
+    } else assert.deepEqual(output, new Array(3).fill(words.join("")));
+    const bodies = r.server.requests.map(({ body }) => JSON.parse(body));
+    assert.deepEqual(bodies.map(({ seed }) => seed).sort(), [7, 8, 9]);
+    assert.ok(bodies.every((body) => !("n" in body)));
   });
 }
 
@@ -173,7 +173,7 @@ Deno.test("API10: complete() takes a whole answer of 32 MiB and refuses a larger
   const replies = [wholeAnswer(32 * MIB), wholeAnswer(32 * MIB + 1), events];
   await using r = rig(({ number }) => replies[number - 1] ?? []);
   const answer = () => complete(r.backend, chat(false));
-  assert.deepEqual((await answer()).seen, ["hi"]);
+  assert.deepEqual((await answer()).output, ["hi"]);
   assertFault((await answer()).error, "unsupported");
   assertFault((await answer()).error, "unsupported");
 });
@@ -183,11 +183,11 @@ Deno.test("API4: whole answers beyond the memory of the process wait for a secon
   const pool = poolOf(r.backend);
   let nowMs = 0;
   const memory = new WorkerMemory(4 * MIB, () => nowMs);
-  const run = (call = recordCall()) =>
-    runCompletion(chat(false), call, { pool, memory: memory.openJob() });
-  const { call, room } = slowCall();
-  const first = run(call);
-  await until(() => call.bytes > 0);
+  const run = (context = recordContext()) =>
+    runCompletion(chat(false), context, { pool, memory: memory.openJob() });
+  const { context, room } = slowContext();
+  const first = run(context);
+  await until(() => context.bytes > 0);
   const refused = run();
   await until(() => memory.isFull);
   memory.tick();
@@ -207,7 +207,7 @@ Deno.test("complete() closes the connection when it is aborted in the middle of 
   for (const status of ["200 OK", "500 Bad"]) {
     await using r = rig(() => [half(status), STALL]);
     const controller = new AbortController();
-    const running = complete(r.backend, chat(false), recordCall(controller));
+    const running = complete(r.backend, chat(false), recordContext(controller));
     const request = await r.server.request(1);
     await until(() => request.bytesSent > 0);
     controller.abort(new Error("Client left"));
@@ -227,8 +227,8 @@ Deno.test("complete() may pause after a read of a stream, unless it brought no w
   ];
   await using r = rig(() => [...steps, chunk(event("[DONE]")), lastChunk]);
   for (const [stream, pauses] of [[true, [1, 2]], [false, []]] as const) {
-    const { error, call } = await complete(r.backend, chat(stream));
-    assert.deepEqual([error, call.pauses], [null, pauses]);
+    const { error, context } = await complete(r.backend, chat(stream));
+    assert.deepEqual([error, context.pauses], [null, pauses]);
   }
 });
 
@@ -243,19 +243,19 @@ Deno.test("complete() does not read ahead of its reader, and no deadline but the
     }
     yield* [stop, lastChunk];
   }, { deadlines: { between_tokens_ms: PAUSE_MS_MAX } });
-  const { call, room } = slowCall();
-  const completing = complete(r.backend, chat(true), call);
+  const { context, room } = slowContext();
+  const completing = complete(r.backend, chat(true), context);
   const request = await r.server.request(1);
-  let [sent, sinceMs] = [-1, 0];
+  let [pieces, sinceMs] = [-1, 0];
   // The reader pauses for longer than the server may.
   await waitFor(() => {
-    if (sent !== request.bytesSent) sinceMs = performance.now();
-    sent = request.bytesSent;
+    if (pieces !== request.bytesSent) sinceMs = performance.now();
+    pieces = request.bytesSent;
     return performance.now() - sinceMs > PAUSE_MS_MAX;
   }, { what: "the connections" });
   assert.ok(request.bytesSent < 16 * MIB, `${request.bytesSent}`);
   room.resolve();
-  const { seen, error } = await completing;
+  const { output, error } = await completing;
   assert.equal(error, null);
-  assert.equal(seen.length, 2_001);
+  assert.equal(output.length, 2_001);
 });

@@ -4,7 +4,7 @@ import {
   choiceChunk,
   usageChunk,
 } from "../../../tests/support/model_servers/model_answers.ts";
-import { seen } from "./answer/answer_fixture.ts";
+import { contentOf } from "./answer/answer_fixture.ts";
 import { calls, fragmentsOf, read } from "./chunk_reader_fixture.ts";
 
 const toolCalls: { name: string; fragments: string; expected: string }[] = [
@@ -59,7 +59,7 @@ const toolCalls: { name: string; fragments: string; expected: string }[] = [
 function readCalls(chunks: readonly unknown[][]): unknown[] {
   const deltas = chunks.map(calls);
   const done = [choiceChunk({}, "tool_calls"), usageChunk(3, 2)];
-  return seen(read([...deltas, ...done]));
+  return contentOf(read([...deltas, ...done]));
 }
 
 for (const { name, fragments, expected } of toolCalls) {
@@ -69,15 +69,15 @@ for (const { name, fragments, expected } of toolCalls) {
         "id" in each && each.id ? { ...each, type: "function" } : each
       ),
     }));
-    const told = JSON.stringify([...deltas, "[tool_calls]", "3+2"]);
-    assert.deepEqual(readCalls(fragmentsOf(fragments)), JSON.parse(told));
+    const output = JSON.stringify([...deltas, "[tool_calls]", "3+2"]);
+    assert.deepEqual(readCalls(fragmentsOf(fragments)), JSON.parse(output));
   });
 }
 
 Deno.test("tool calls with arguments as an object", () => {
-  const named = { name: "f", arguments: { x: [1] } };
+  const namedCall = { name: "f", arguments: { x: [1] } };
   const called = { name: "f", arguments: '{"x":[1]}' };
-  const [delta] = readCalls([[{ index: 0, id: "a", function: named }]]);
+  const [delta] = readCalls([[{ index: 0, id: "a", function: namedCall }]]);
   const call = { index: 0, id: "a", type: "function", function: called };
   assert.deepEqual(delta, { tool_calls: [call] });
 });

@@ -2,7 +2,7 @@
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import type { JobCall } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job";
 import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 
 /** The headers of an answer that say what was taken out of its request. */
@@ -17,10 +17,10 @@ export function dropHeaders(
 export interface ForwardAttempt {
   readonly request: ForwardRequest;
   readonly server: ModelServer;
-  readonly call: JobCall;
+  readonly context: JobContext;
   readonly progress: AttemptProgress;
   /** Told to the client: types of tools that were taken out of the request. */
   readonly dropped: readonly string[];
   /** Counts what is kept of the answer. */
-  readonly held: HeldBytes;
+  readonly heldBytes: HeldBytes;
 }

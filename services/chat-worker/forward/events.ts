@@ -96,7 +96,7 @@ class EventStream {
   /** Reads to the end. */
   async read(start: Uint8Array | null): Promise<void> {
     const { connection, deadlines } = this.#response;
-    const { call, server } = this.#attempt;
+    const { context, server } = this.#attempt;
     const tap = this.#tap;
     for (
       let piece = start;
@@ -109,7 +109,7 @@ class EventStream {
       if (tap.failure !== null) throw failureWithEvent(tap.failure, server);
       const mayPause = room === undefined && events.length > 0 &&
         mayPauseAfter(piece, tap);
-      const rest = room ?? this.#hold() ?? (mayPause && call.pause());
+      const rest = room ?? this.#hold() ?? (mayPause && context.pause());
       if (rest) {
         deadlines.rest();
         await rest;
@@ -141,9 +141,9 @@ class EventStream {
 
   /** Passes events on, the first ones with what came before and with the head. */
   #pass(events: Uint8Array, hadBegun: boolean): Promise<void> | undefined {
-    const { call, progress } = this.#attempt;
+    const { context, progress } = this.#attempt;
     const { hasBegun, tokens } = this.#tap;
-    if (hadBegun) return call.write(events, tokens);
+    if (hadBegun) return context.write(events, tokens);
     if (!hasBegun) {
       // A copy, since the next read takes the buffer.
       if (events.length > 0) this.#before.push(new Uint8Array(events));
@@ -158,7 +158,7 @@ class EventStream {
     });
     const before = this.#before;
     this.#before = [];
-    return call.write(
+    return context.write(
       Buffer.concat([Buffer.from(head), ...before, events]),
       tokens,
     );
@@ -166,14 +166,14 @@ class EventStream {
 
   /** Counts the memory that a long event takes until it is complete. */
   #hold(): Promise<void> | undefined {
-    const { held } = this.#attempt;
+    const { heldBytes } = this.#attempt;
     const { pendingBytes } = this.#tap;
     const bytes = pendingBytes >= LONG_EVENT_MIN ? pendingBytes : 0;
     const more = bytes - this.#heldBytes;
     if (more === 0) return;
     this.#heldBytes = bytes;
-    if (more > 0) return held.grow(more);
-    held.shrink(-more);
+    if (more > 0) return heldBytes.grow(more);
+    heldBytes.shrink(-more);
   }
 }
 

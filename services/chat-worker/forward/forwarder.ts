@@ -10,7 +10,7 @@ import type {
   ModelServer,
   RequestEncoder,
 } from "@gateway/shared/upstream/model_server";
-import type { JobCall, JobCost } from "@gateway/shared/worker/jobs/job";
+import type { JobContext, JobCost } from "@gateway/shared/worker/jobs/job";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import type { ForwardAttempt } from "./attempt.ts";
@@ -44,25 +44,25 @@ export class Forwarder {
    */
   async run(
     request: ForwardRequest,
-    call: JobCall,
+    context: JobContext,
     { pool, memory }: ForwardTools,
   ): Promise<JobCost> {
-    const held = memory.openAnswer();
+    const heldBytes = memory.openAnswer();
     try {
-      const { whole, usage } = await pool.run(call, (server, progress) => {
-        held.release(); // What a failed attempt held is gone.
-        return this.#ask({ request, server, call, progress, held });
+      const { whole, usage } = await pool.run(context, (server, progress) => {
+        heldBytes.release(); // What a failed attempt held is gone.
+        return this.#ask({ request, server, context, progress, heldBytes });
       }, (server) => speaks(server, request));
-      if (whole !== null) await passOn(whole, call);
+      if (whole !== null) await passOn(whole, context);
       return { usage, tokens: usage.completion_tokens };
     } finally {
-      held.release();
+      heldBytes.release();
     }
   }
 
   /** Asks one server. Events pass on while they come; a whole answer is kept. */
   #ask(asking: Omit<ForwardAttempt, "dropped">): Promise<ServerAnswer> {
-    const { request, server, call, progress } = asking;
+    const { request, server, context, progress } = asking;
     const { model, drop_tool_types: types } = server.config;
     const { text, dropped } = types.length === 0
       ? { text: bodyFor(request, model), dropped: [] }
@@ -74,7 +74,7 @@ export class Forwarder {
     const serverRequest = {
       encode: this.#encoderOf(server, request),
       body: text,
-      call: { ...call, headers: request.headers },
+      context: { ...context, headers: request.headers },
       mustBeginSoon: request.stream,
       keepsRefusals: true,
     };

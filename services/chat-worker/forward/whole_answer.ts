@@ -21,7 +21,7 @@ import type {
   ModelServer,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
-import type { JobCall } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job";
 import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
 import { failureOf } from "./events.ts";
@@ -59,10 +59,10 @@ export async function readAnswer(
   response: ServerResponse,
   { bytes: start, form }: BodyStart,
 ): Promise<ReadAnswer> {
-  const { request, held } = attempt;
-  const sent = await readWhole(response, { held, start });
+  const { request, heldBytes } = attempt;
+  const bytes = await readWhole(response, { heldBytes, start });
   const areEvents = form === "events" && request.forward !== "other";
-  const body = areEvents ? answerInEvents(sent, attempt) : sent;
+  const body = areEvents ? answerInEvents(bytes, attempt) : bytes;
   const answer = request.forward === "other"
     ? ANY_ANSWER
     : lookInto(body, request.forward);
@@ -93,7 +93,7 @@ export async function readAnswer(
  * the model has done its work, with one after which no other server is asked.
  */
 function answerInEvents(
-  sent: Buffer,
+  bytes: Buffer,
   { request, server, progress }: ForwardAttempt,
 ): Buffer {
   const { forward, promptTokens } = request;
@@ -108,7 +108,7 @@ function answerInEvents(
 
   function lookIntoEvents() {
     try {
-      return readEventsForWhole(sent, forward);
+      return readEventsForWhole(bytes, forward);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw invalidAnswer(error.message);
@@ -131,11 +131,11 @@ function lookInto(body: Buffer, endpoint: ForwardName) {
 /** Reads all of a body, of which each byte is counted. */
 async function readWhole(
   { connection, deadlines, server }: ServerResponse,
-  { held, start }: { held: HeldBytes; start: Uint8Array | null },
+  { heldBytes, start }: { heldBytes: HeldBytes; start: Uint8Array | null },
 ): Promise<Buffer> {
   const { between_tokens_ms: betweenMs } = server.config.deadlines;
   connection.bytesLeft = ANSWER_BYTES_MAX;
-  connection.onPiece = (bytes) => held.grow(bytes);
+  connection.onPiece = (bytes) => heldBytes.grow(bytes);
   // Copies, since the next read takes the buffer.
   const pieces = start === null ? [] : [new Uint8Array(start)];
   for (;;) {
@@ -171,14 +171,14 @@ const costsNothing = ({ total_tokens: total }: Usage) => total === 0;
 /** Sends an answer to its edge, as fast as the client takes it. */
 export async function passOn(
   { head, body, usage }: ReadAnswer,
-  call: JobCall,
+  context: JobContext,
 ): Promise<void> {
   const { completion_tokens: tokens } = usage;
-  call.write(head, tokens);
+  context.write(head, tokens);
   for (let at = 0; at < body.length; at += PIECE_BYTES_MAX) {
-    const room = call.write(body.subarray(at, at + PIECE_BYTES_MAX), tokens);
+    const room = context.write(body.subarray(at, at + PIECE_BYTES_MAX), tokens);
     if (room === undefined) continue;
     await room;
-    call.signal.throwIfAborted();
+    context.signal.throwIfAborted();
   }
 }

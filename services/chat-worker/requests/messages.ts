@@ -30,11 +30,11 @@ function spelledOut(message: ChatMessage, dialect: Dialect): ChatMessage {
   if (role === "developer" && !dialect.developer_role) {
     return { ...message, role: "system" };
   }
-  const named = role === "assistant"
+  const base = role === "assistant"
     ? withThoughts(message, dialect.reasoning_field)
     : message;
-  if (calls === undefined && content !== null) return named;
-  const spelled = { ...named, content: content ?? "" };
+  if (calls === undefined && content !== null) return base;
+  const spelled = { ...base, content: content ?? "" };
   if (calls !== undefined) spelled.tool_calls = calls.map(withArguments);
   return spelled;
 }

@@ -7,7 +7,7 @@ interface Case {
   name: string;
   dialect: Dialect;
   messages: ChatMessage[];
-  sent: ChatMessage[];
+  result: ChatMessage[];
 }
 
 const { dashscope, vllm, ollama, openai } = DIALECTS;
@@ -15,7 +15,7 @@ const image = (name: string) => (
   { type: "image_url", image_url: { url: `data:image/png;base64,${name}` } }
 );
 const text = (text: string) => ({ type: "text", text });
-const asked: ChatMessage = { role: "user", content: "What is it?" };
+const question: ChatMessage = { role: "user", content: "What is it?" };
 const result = (id: string, content: ChatMessage["content"]): ChatMessage => (
   { role: "tool", tool_call_id: id, content }
 );
@@ -33,7 +33,7 @@ const CASES: Case[] = [
     name: "images of tools as they are",
     dialect: dashscope,
     messages: [result("c1", [text("see"), image("A")])],
-    sent: [result("c1", [text("see"), image("A")])],
+    result: [result("c1", [text("see"), image("A")])],
   },
   {
     name: "images of two results in a message of the user after both",
@@ -41,9 +41,9 @@ const CASES: Case[] = [
     messages: [
       result("c1", [text("see"), image("A"), text("this")]),
       result("c2", [image("B")]),
-      asked,
+      question,
     ],
-    sent: [
+    result: [
       result("c1", "see\nthis"),
       result("c2", "The result is in the next user message."),
       {
@@ -55,15 +55,15 @@ const CASES: Case[] = [
           image("B"),
         ],
       },
-      asked,
+      question,
     ],
   },
   {
     name: "images of the last result at the end",
     dialect: openai,
-    messages: [asked, result("c1", "text"), result("c2", [image("B")])],
-    sent: [
-      asked,
+    messages: [question, result("c1", "text"), result("c2", [image("B")])],
+    result: [
+      question,
       result("c1", "text"),
       result("c2", "The result is in the next user message."),
       {
@@ -76,48 +76,48 @@ const CASES: Case[] = [
     name: "images of users where they are",
     dialect: openai,
     messages: [{ role: "user", content: [image("A")] }],
-    sent: [{ role: "user", content: [image("A")] }],
+    result: [{ role: "user", content: [image("A")] }],
   },
   {
     name: "reasoning as reasoning_content",
     dialect: dashscope,
     messages: [thought({ reasoning: "why" })],
-    sent: [thought({ reasoning_content: "why" })],
+    result: [thought({ reasoning_content: "why" })],
   },
   {
     name: "reasoning_content as reasoning",
     dialect: vllm,
     messages: [thought({ reasoning_content: "why", x: 1 })],
-    sent: [thought({ reasoning: "why", x: 1 })],
+    result: [thought({ reasoning: "why", x: 1 })],
   },
   {
     name: "one of two names",
     dialect: ollama,
     messages: [thought({ reasoning_content: "why", reasoning: "why" })],
-    sent: [thought({ reasoning: "why" })],
+    result: [thought({ reasoning: "why" })],
   },
   {
     name: "the texts of reasoning_details, which stay",
     dialect: vllm,
     messages: [thought({ reasoning_details: details })],
-    sent: [thought({ reasoning: "why", reasoning_details: details })],
+    result: [thought({ reasoning: "why", reasoning_details: details })],
   },
   {
     name: "reasoning as the client sent it",
     dialect: openai,
     messages: [thought({ reasoning: "why", reasoning_details: details })],
-    sent: [thought({ reasoning: "why", reasoning_details: details })],
+    result: [thought({ reasoning: "why", reasoning_details: details })],
   },
   {
     name: "no reasoning where there is none",
     dialect: vllm,
     messages: [thought({ reasoning_content: "" }), thought({})],
-    sent: [thought({ reasoning_content: "" }), thought({})],
+    result: [thought({ reasoning_content: "" }), thought({})],
   },
 ];
 
-for (const { name, dialect, messages, sent } of CASES) {
+for (const { name, dialect, messages, result } of CASES) {
   Deno.test(`messagesFor() sends ${name}`, () => {
-    assert.deepEqual(messagesFor(messages, dialect), sent);
+    assert.deepEqual(messagesFor(messages, dialect), result);
   });
 }

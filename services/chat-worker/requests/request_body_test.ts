@@ -101,7 +101,7 @@ const cases: Case[] = [
   },
 ];
 
-const asked: Partial<ChatRequest> = {
+const fields: Partial<ChatRequest> = {
   messages: [{ role: "developer", content: "Be brief" }],
   stream: true,
   max_tokens: 7,
@@ -125,14 +125,14 @@ const spoken: Record<DialectName, { [name: string]: unknown }> = {
   },
   ollama: { messages: system, max_tokens: 7, reasoning_effort: "none" },
   lmstudio: { messages: system, max_tokens: 7, repeat_penalty: 1.2 },
-  openai: { messages: asked.messages, max_completion_tokens: 7 },
+  openai: { messages: fields.messages, max_completion_tokens: 7 },
   anthropic: { messages: system, max_tokens: 7 },
 };
 
 const everyDialect = DIALECT_NAMES.map((name): Case => {
   const body = { ...withUsage, ...spoken[name] };
   const dialect = DIALECTS[name];
-  return { name: `what ${name} knows`, request: asked, body, dialect };
+  return { name: `what ${name} knows`, request: fields, body, dialect };
 });
 
 for (const { name, request, body, dialect } of [...cases, ...everyDialect]) {

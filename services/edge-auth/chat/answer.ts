@@ -38,9 +38,11 @@ export class EventAnswer extends StreamedAnswer {
       this.open();
     }
     const nanosOf = this.options.lease?.nanosOf;
-    const told = nanosOf === undefined ? lines : withCost(lines, nanosOf);
+    const answerLines = nanosOf === undefined
+      ? lines
+      : withCost(lines, nanosOf);
     // Part of a line cannot be sent before the rest has arrived.
-    this.write(sseFrame(told), sequence);
+    this.write(sseFrame(answerLines), sequence);
   }
 
   /** Forgets an unfinished line. */
@@ -56,7 +58,7 @@ export function bodyAnswer(options: AnswerOptions): WholeAnswer {
     if (result instanceof ApiError) return sendError(out, result);
     const headers = { ...JSON_HEADERS, ...lease?.headers };
     const nanosOf = lease?.nanosOf;
-    const told = nanosOf === undefined ? result : withCost(result, nanosOf);
-    sendBytes(out, told, { headers });
+    const body = nanosOf === undefined ? result : withCost(result, nanosOf);
+    sendBytes(out, body, { headers });
   }, out);
 }

@@ -24,7 +24,7 @@ function createResponse() {
 
 function setup(change: Partial<AnswerOptions> = {}) {
   const clock = { ms: 0 };
-  const told = { delivered: [] as number[], cancelled: [] as string[] };
+  const calls = { delivered: [] as number[], cancelled: [] as string[] };
   const out = createResponse();
   const options: AnswerOptions = {
     out,
@@ -35,12 +35,12 @@ function setup(change: Partial<AnswerOptions> = {}) {
   };
   const [answer, whole] = [new EventAnswer(options), bodyAnswer(options)];
   const run: StartedRun = {
-    delivered: (sequence) => void told.delivered.push(sequence),
-    cancel: (reason) => void told.cancelled.push(reason),
+    delivered: (sequence) => void calls.delivered.push(sequence),
+    cancel: (reason) => void calls.cancelled.push(reason),
   };
   answer.attach(run);
   whole.attach(run);
-  return { clock, told, out, answer, whole };
+  return { clock, calls, out, answer, whole };
 }
 
 const bytes = (lines: string) => new TextEncoder().encode(lines);
@@ -49,19 +49,19 @@ const FAILURE_EVENT = `data: ${JSON.stringify(FAILURE.toBody())}\n\n`;
 const DONE_EVENT = "data: [DONE]\n\n";
 
 Deno.test("EventAnswer frames whole lines as events and ends with [DONE]", async () => {
-  const { answer, out, told } = setup();
+  const { answer, out, calls } = setup();
   answer.onPayload(bytes('{"a":1}\n{"b":'), 1);
   answer.onPayload(bytes("2}\n"), 2);
   answer.onEnd();
   const events = `data: {"a":1}\n\ndata: {"b":2}\n\n${DONE_EVENT}`;
   assert.equal(await text(out), events);
-  assert.deepEqual(told.delivered, [1, 2]);
+  assert.deepEqual(calls.delivered, [1, 2]);
 });
 
 Deno.test("EventAnswer fails as an HTTP error before the first line, and by an event after it", async () => {
   const early = setup();
   early.answer.onPayload(bytes('{"cut'), 1);
-  assert.deepEqual(early.told.delivered, [1], "the rest is needed");
+  assert.deepEqual(early.calls.delivered, [1], "the rest is needed");
   early.answer.onError(FAILURE);
   assert.equal(await text(early.out), JSON.stringify(FAILURE.toBody()));
   assert.equal(early.out.statusCode, FAILURE.status);
@@ -81,24 +81,24 @@ Deno.test("both answers discard what a lost worker has sent", async () => {
     answer.onRestart();
     answer.onPayload(bytes('{"new":1}\n'), 1);
     answer.onEnd();
-    const sent = await text(out);
-    assert.ok(sent.includes('{"new":1}\n') && !sent.includes("old"), sent);
+    const body = await text(out);
+    assert.ok(body.includes('{"new":1}\n') && !body.includes("old"), body);
   }
 });
 
 Deno.test("EventAnswer gives credit only for what the client has received, including a cut line after that", async () => {
-  const { answer, out, told } = setup();
+  const { answer, out, calls } = setup();
   const line = bytes(`${"x".repeat(40_000)}\n`);
   answer.onPayload(line, 1);
-  assert.deepEqual(told.delivered, [1]);
+  assert.deepEqual(calls.delivered, [1]);
   answer.onPayload(line, 2);
   answer.onPayload(bytes("y".repeat(50_000)), 3);
-  assert.deepEqual(told.delivered, [1]);
+  assert.deepEqual(calls.delivered, [1]);
   out.resume();
   await once(out, "drain");
-  assert.deepEqual(told.delivered, [1, 3]);
+  assert.deepEqual(calls.delivered, [1, 3]);
   answer.onPayload(bytes("y"), 4);
-  assert.deepEqual(told.delivered, [1, 3, 4]);
+  assert.deepEqual(calls.delivered, [1, 3, 4]);
 });
 
 Deno.test("EventAnswer sends a keep-alive after silence, not before", async () => {
@@ -140,22 +140,22 @@ Deno.test("EventAnswer opens a late stream with keep-alives; another worker or a
 });
 
 Deno.test("EventAnswer disconnects a client that reads nothing", () => {
-  const { answer, clock, told } = setup();
+  const { answer, clock, calls } = setup();
   answer.onPayload(bytes(`${"x".repeat(100_000)}\n`), 1);
   clock.ms = SSE_LIMITS.slowClientMs - 1;
   answer.onTick(clock.ms);
-  assert.deepEqual(told.cancelled, []);
+  assert.deepEqual(calls.cancelled, []);
   clock.ms = SSE_LIMITS.slowClientMs;
   answer.onTick(clock.ms);
-  assert.deepEqual(told.cancelled, ["slow_client"]);
+  assert.deepEqual(calls.cancelled, ["slow_client"]);
 });
 
 Deno.test("EventAnswer refuses a line that is too long", () => {
-  const { answer, told } = setup();
+  const { answer, calls } = setup();
   answer.onPayload(new Uint8Array(STREAM_LIMITS.lineBytesMax).fill(120), 1);
-  assert.deepEqual(told.cancelled, []);
+  assert.deepEqual(calls.cancelled, []);
   answer.onPayload(new Uint8Array(1).fill(120), 2);
-  assert.deepEqual(told.cancelled, ["violation"]);
+  assert.deepEqual(calls.cancelled, ["violation"]);
 });
 
 Deno.test("an answer whose client has left is cut", () => {
@@ -175,7 +175,7 @@ Deno.test("an answer whose client has left is cut", () => {
 });
 
 Deno.test("an answer in one body joins its parts, cut anywhere, and keeps no view of them", async () => {
-  const { told, out, whole: answer } = setup();
+  const { calls, out, whole: answer } = setup();
   const body = '{"text":"é"}\n';
   const all = bytes(body);
   for (let at = 0; at < all.length; at += 1) {
@@ -185,6 +185,6 @@ Deno.test("an answer in one body joins its parts, cut anywhere, and keeps no vie
   }
   answer.onEnd();
   assert.equal(await text(out), body);
-  assert.equal(told.delivered.length, all.length);
+  assert.equal(calls.delivered.length, all.length);
   assert.equal(answer.hasStarted, false);
 });

@@ -72,10 +72,10 @@ const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
 
 Deno.test("parseChatRequest() accepts what SDKs send, and does not change it", () => {
   for (const [fields, changes] of ACCEPTED) {
-    const sent = structuredClone(fields);
+    const body = structuredClone(fields);
     const expected: unknown = { ...PONG, ...(changes ?? fields) };
     assert.deepEqual(parse(fields), expected, JSON.stringify(fields));
-    assert.deepEqual(fields, sent);
+    assert.deepEqual(fields, body);
   }
 });
 
@@ -116,10 +116,10 @@ const MESSAGES: [sent: Fields, kept?: Fields][] = [
 ];
 
 Deno.test("parseChatRequest() accepts messages, images for a model with vision, and tool histories", () => {
-  for (const [sent, kept = sent] of MESSAGES) {
-    const before = structuredClone(sent);
-    const { messages } = parse({ model: "seer", messages: [sent] });
-    assert.deepEqual([messages, sent], [[kept], before]);
+  for (const [message, result = message] of MESSAGES) {
+    const before = structuredClone(message);
+    const { messages } = parse({ model: "seer", messages: [message] });
+    assert.deepEqual([messages, message], [[result], before]);
   }
   const history = [
     { role: "user", content: "weather?" },

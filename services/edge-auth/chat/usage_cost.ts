@@ -32,10 +32,10 @@ function lineWithCost(line: string, nanosOf: NanosOf): string {
   const nanos = counts === null ? null : nanosOf(counts);
   if (nanos === null) return line;
   const cost = formatAmount(nanos);
-  const stated = memberOf(text, "cost");
-  const edited = stated === undefined
+  const member = memberOf(text, "cost");
+  const edited = member === undefined
     ? `${text.slice(0, -1)},"cost":${cost}}`
-    : text.slice(0, stated.from) + cost + text.slice(stated.to);
+    : text.slice(0, member.from) + cost + text.slice(member.to);
   return line.slice(0, usage.from) + edited + line.slice(usage.to);
 }
 

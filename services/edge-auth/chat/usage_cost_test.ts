@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { withCost } from "./usage_cost.ts";
 
-const told = (text: string, nanos: number | null) =>
+const answerWith = (text: string, nanos: number | null) =>
   new TextDecoder().decode(
     withCost(new TextEncoder().encode(text), () => nanos),
   );
@@ -29,11 +29,13 @@ Deno.test("withCost() writes the cost into each usage, and nothing else", () => 
       `{"metadata":{"usage":{${USAGE}}}}`,
     ],
   ];
-  for (const [text, expected] of cases) assert.equal(told(text, 12), expected);
+  for (const [text, expected] of cases) {
+    assert.equal(answerWith(text, 12), expected);
+  }
 });
 
 Deno.test("withCost() changes nothing where there is no price or no count", () => {
-  assert.equal(told(WHOLE, null), WHOLE);
+  assert.equal(answerWith(WHOLE, null), WHOLE);
   const uncounted = '{"usage":{"seconds":3}}';
-  assert.equal(told(uncounted, 12), uncounted);
+  assert.equal(answerWith(uncounted, 12), uncounted);
 });

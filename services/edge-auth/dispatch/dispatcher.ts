@@ -53,7 +53,7 @@ export interface DispatcherOptions extends EdgeBusOptions {
   /** The longest that a run may take, in any state. */
   requestTimeoutMs: number;
   /** What the workers' servers list. Default: nobody wants to know. */
-  listed?: Pick<ListedModels, "told" | "lost" | "tick">;
+  listed?: Pick<ListedModels, "take" | "lost" | "tick">;
   /** Runs fail when the bus is down for longer. Default {@link DISPATCH_LIMITS}. */
   busLostMs?: number;
 }
@@ -190,7 +190,7 @@ export class Dispatcher {
     if (beat === null) return;
     const workerId = lastToken(subject);
     if (beat.listed !== undefined) {
-      this.#options.listed?.told(workerId, beat.listed);
+      this.#options.listed?.take(workerId, beat.listed);
     }
     if (this.workers.onBeat(workerId, beat)) this.queue.offer();
   }

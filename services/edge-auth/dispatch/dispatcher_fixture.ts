@@ -220,7 +220,7 @@ export class Stage {
     { content = "x", endsByMs }: { content?: string; endsByMs?: number } = {},
   ): StartedRun {
     const messages = [{ role: "user" as const, content }];
-    const body = WholeBody.of({ ...chatRequest({ messages }), model: "m" });
+    const body = WholeBody.encode({ ...chatRequest({ messages }), model: "m" });
     const job: RunJob = {
       requestId: idOf(request),
       keyId: `key_${request}`,

@@ -258,14 +258,14 @@ export class Offer {
     const { requestId, kind } = this.#job;
     const subject = subjects.body(familyOf(kind), workerId, requestId);
     try {
-      const sent = await this.#sendPieces(upload, subject, 0);
+      const pieceCount = await this.#sendPieces(upload, subject, 0);
       if (this.#receiver.isOver) return;
       const end = await upload.end();
       // Null: it must not run, and is cancelled.
       if (end === null) return;
       const large = encodeLargeRequest(end);
       if (large !== null) {
-        await this.#sendPieces(slicesOf(() => large), subject, sent);
+        await this.#sendPieces(slicesOf(() => large), subject, pieceCount);
       }
       const last = large === null ? end : { files: end.files };
       await bus.sendPiece(subject, encodeUploadEnd(last, this.number));
@@ -301,10 +301,12 @@ export class Offer {
       // A piece of a form is no longer needed; one of a whole body is a view of it.
       freeBytes(bytes);
       // What the worker has acknowledged is not in a buffer of the bus any more.
-      const sent = bus.sendPiece(subject, piece).then(() => freeBytes(piece));
+      const delivery = bus.sendPiece(subject, piece).then(() =>
+        freeBytes(piece)
+      );
       // Its failure is reported by the await below, perhaps some pieces later.
-      sent.catch(() => {});
-      sending.push(sent);
+      delivery.catch(() => {});
+      sending.push(delivery);
       if (sending.length >= BUS_LIMITS.piecesInFlight) await sending.shift();
     }
     await Promise.all(sending);

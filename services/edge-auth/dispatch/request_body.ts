@@ -49,7 +49,7 @@ export class WholeBody {
   }
 
   /** Encodes a request. */
-  static of(request: object, share: MemoryShare | null = null): WholeBody {
+  static encode(request: object, share: MemoryShare | null = null): WholeBody {
     return new WholeBody(encodeUtf8(JSON.stringify(request)), share);
   }
 

@@ -48,7 +48,7 @@ class Client implements AnswerSink {
 /** A run, and everything around it. */
 class Stage {
   readonly run: Run;
-  readonly body = WholeBody.of(REQUEST);
+  readonly body = WholeBody.encode(REQUEST);
   readonly outcomes: RunOutcome[] = [];
   /** The jobs that were sent. */
   readonly jobs: Uint8Array[] = [];

@@ -89,14 +89,14 @@ export class WaitQueue {
     const counts = new Map<string, number>();
     /** Counts a slot that it holds, or would hold after those before it. */
     const count = ({ family, job }: SlotHolder): number => {
-      const held = counts.get(`${family} ${job.keyId}`) ?? 0;
-      counts.set(`${family} ${job.keyId}`, held + 1);
-      return held;
+      const slots = counts.get(`${family} ${job.keyId}`) ?? 0;
+      counts.set(`${family} ${job.keyId}`, slots + 1);
+      return slots;
     };
     this.#holders().forEach(count);
     return this.#waiting
-      .map((item) => ({ item, held: count(item) }))
-      .sort((a, b) => a.held - b.held)
+      .map((item) => ({ item, slots: count(item) }))
+      .sort((a, b) => a.slots - b.slots)
       .map(({ item }) => item);
   }
 

@@ -4,14 +4,14 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type Waiting, WaitQueue } from "./wait_queue.ts";
 
 Deno.test("a queue offers in order of arrival, and skips items that were removed or whose model is full", () => {
-  let asked = "";
+  let questions = "";
   let takes = (_name: string) => false;
   const item = (name: string, sinceMs: number, model = "m") => ({
     job: { keyId: "key", model },
     family: "chat" as const,
     sinceMs,
     offer() {
-      asked += name;
+      questions += name;
       return takes(name);
     },
     giveUp: () => assert.fail(name),
@@ -19,9 +19,9 @@ Deno.test("a queue offers in order of arrival, and skips items that were removed
   const queue = new WaitQueue();
   const offer = (taking: typeof takes) => {
     takes = taking;
-    asked = "";
+    questions = "";
     queue.offer();
-    return asked;
+    return questions;
   };
   const [a, b, c, d] = [item("a", 1), item("b", 2), item("c", 3), item("d", 4)];
   const [x, y] = [item("x", 0, "full"), item("y", 1, "full")];
@@ -57,16 +57,18 @@ function itemOf(keyId: string, sinceMs: number, events: string[]): Waiting {
 
 /** `held`: the keys of those that hold a slot. */
 const TURNS = [
-  { held: [], order: ["a0", "b3", "c4", "a1", "b5", "a2"] },
-  { held: ["a"], order: ["b3", "c4", "a0", "b5", "a1", "a2"] },
-  { held: ["a", "a", "c"], order: ["b3", "c4", "b5", "a0", "a1", "a2"] },
+  { holders: [], order: ["a0", "b3", "c4", "a1", "b5", "a2"] },
+  { holders: ["a"], order: ["b3", "c4", "a0", "b5", "a1", "a2"] },
+  { holders: ["a", "a", "c"], order: ["b3", "c4", "b5", "a0", "a1", "a2"] },
 ];
 
-for (const { held, order } of TURNS) {
-  const holders = held.length === 0 ? "nobody" : held.join(" and ");
-  Deno.test(`in a queue the keys with the fewest slots come first, where ${holders} has one`, () => {
+for (const { holders, order } of TURNS) {
+  const names = holders.length === 0 ? "nobody" : holders.join(" and ");
+  Deno.test(`in a queue the keys with the fewest slots come first, where ${names} has one`, () => {
     const events: string[] = [];
-    const queue = new WaitQueue(() => held.map((each) => itemOf(each, 0, [])));
+    const queue = new WaitQueue(() =>
+      holders.map((each) => itemOf(each, 0, []))
+    );
     for (const at of [0, 1, 2]) queue.push(itemOf("a", at, events));
     for (const at of [3, 5]) queue.push(itemOf("b", at, events));
     queue.push(itemOf("c", 4, events));

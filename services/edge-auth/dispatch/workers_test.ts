@@ -75,14 +75,14 @@ Deno.test("pick() prefers the less busy of two, and counts jobs sent since the l
 Deno.test("a burst between two beats spreads over all workers", () => {
   const { table, beat, pick } = setup();
   for (let i = 0; i < 8; i += 1) beat(`w${i}`, { slots: 64 });
-  const sent = new Map<string, number>();
+  const jobs = new Map<string, number>();
   for (let i = 0; i < 256; i += 1) {
     const id = pick() ?? assert.fail();
     table.onSent(id);
-    sent.set(id, (sent.get(id) ?? 0) + 1);
+    jobs.set(id, (jobs.get(id) ?? 0) + 1);
   }
-  assert.equal(sent.size, 8);
-  for (const [id, count] of sent) {
+  assert.equal(jobs.size, 8);
+  for (const [id, count] of jobs) {
     assert.ok(count > 24 && count < 40, `${id} got ${count} of 256`);
   }
 });

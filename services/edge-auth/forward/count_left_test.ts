@@ -8,7 +8,7 @@ const BODY = { model: "neutral-3.7-plus", messages: [], max_tokens: 1 };
 
 /** A request that counts, while the rights of its key are read. */
 async function setup(isStopped: boolean) {
-  const asked = Promise.withResolvers<void>();
+  const question = Promise.withResolvers<void>();
   const rights = Promise.withResolvers<readonly string[]>();
   let running = 0;
   const app = await startApp({
@@ -17,7 +17,7 @@ async function setup(isStopped: boolean) {
       admit: () => assert.fail("It counts only"),
       checkRefused: () => Promise.resolve(),
       modelsOf() {
-        asked.resolve();
+        question.resolve();
         return rights.promise;
       },
     },
@@ -44,7 +44,7 @@ async function setup(isStopped: boolean) {
     },
     signal: leave.signal,
   });
-  await asked.promise;
+  await question.promise;
   return { ...app, rights, leave, answer, running: () => running };
 }
 

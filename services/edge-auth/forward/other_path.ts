@@ -35,8 +35,8 @@ export function forwardToPath(
     isUnmetered: true,
     kindOf: ({ model }) => kindOf(model),
     kindsFor(model) {
-      const named = model === null ? undefined : catalog.find(model)?.kind;
-      return named === undefined ? kinds : [named];
+      const kind = model === null ? undefined : catalog.find(model)?.kind;
+      return kind === undefined ? kinds : [kind];
     },
     decode: (bytes) => new DecodedBody(readForwardBody(bytes, SINGLE)),
     parse: (decoded, models) => ({

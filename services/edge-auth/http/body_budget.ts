@@ -202,11 +202,11 @@ export class BodyBudget {
   }
 
   #fitsKey({ keyId }: BodyShare, bytes: number): boolean {
-    const held = this.#bytesByKey.get(keyId) ?? 0;
-    const isAlone = held === this.#bytes &&
+    const keyBytes = this.#bytesByKey.get(keyId) ?? 0;
+    const isAlone = keyBytes === this.#bytes &&
       this.#waiting.every(({ share }) => share.keyId === keyId);
     const most = isAlone ? this.#loneBytesMax : this.#keyBytesMax;
-    return held + bytes <= most;
+    return keyBytes + bytes <= most;
   }
 
   #fitsProcess(bytes: number): boolean {

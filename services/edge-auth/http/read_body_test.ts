@@ -119,7 +119,9 @@ Deno.test("readBody() refuses a body in too many pieces, more of them where it i
   for (const { pieces, bytes, isAccepted } of rows) {
     assert.ok(isAccepted || pieces > free + pieces * bytes / bytesMin);
     const { body, text } = t.read();
-    for (let sent = 0; sent < pieces; sent += 1) body.write("x".repeat(bytes));
+    for (let piece = 0; piece < pieces; piece += 1) {
+      body.write("x".repeat(bytes));
+    }
     body.end();
     if (isAccepted) assert.equal((await text)?.length, pieces * bytes);
     else await assert.rejects(text, { status: 400, message: /many pieces/ });
@@ -149,10 +151,10 @@ Deno.test("readBody() times out on a body that stalls or trickles, and waits for
 });
 
 Deno.test("readBody() returns null when the client has left", async () => {
-  for (const sent of ["", "x"]) {
+  for (const start of ["", "x"]) {
     const t = setup();
     const { body, text } = t.read({ "content-length": "2" });
-    body.write(sent);
+    body.write(start);
     await t.wait(1);
     body.destroy();
     assert.equal(await text, null);

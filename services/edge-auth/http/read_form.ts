@@ -77,7 +77,7 @@ export class Form {
   readonly #share: BodyShare;
   readonly #deadline: BodyDeadline;
   readonly #body: Readable;
-  readonly #begun = Promise.withResolvers<FormProgress>();
+  readonly #beginning = Promise.withResolvers<FormProgress>();
   readonly #filled = Promise.withResolvers<FormProgress>();
   readonly #failed = Promise.withResolvers<never>();
   /** What has arrived of files and was not taken yet. */
@@ -121,7 +121,7 @@ export class Form {
     this.#grow(BUS_LIMITS.pieceBytes);
     this.#deadline = new BodyDeadline(budget, { totalMs, refuse });
     // A rejection must not count as unhandled while it is not awaited.
-    for (const { promise } of [this.#begun, this.#filled, this.#failed]) {
+    for (const { promise } of [this.#beginning, this.#filled, this.#failed]) {
       promise.catch(() => {});
     }
     this.#body = openBody();
@@ -137,17 +137,17 @@ export class Form {
    * Resolves at the first byte of a file, at the end of the form, or when the client
    * has left.
    */
-  get begun(): Promise<FormProgress> {
-    return this.#begun.promise;
+  get beginning(): Promise<FormProgress> {
+    return this.#beginning.promise;
   }
 
-  /** As `begun`, but only once a whole piece of a file is there. */
+  /** As `beginning`, but only once a whole piece of a file is there. */
   get filled(): Promise<FormProgress> {
     return this.#filled.promise;
   }
 
   /**
-   * Rejects, as `begun` and `filled` do, with the `ApiError` for a form that is not
+   * Rejects, as `beginning` and `filled` do, with the `ApiError` for a form that is not
    * acceptable; else never settled.
    */
   get failed(): Promise<never> {
@@ -220,17 +220,17 @@ export class Form {
 
   /** A copy of this many bytes, which whoever gets it may free. */
   #take(length: number): Uint8Array {
-    const taken = Buffer.allocUnsafeSlow(length);
+    const bytes = Buffer.allocUnsafeSlow(length);
     let at = 0;
     for (const piece of this.#pieces.splice(0)) {
       const part = piece.subarray(0, length - at);
-      taken.set(part, at);
+      bytes.set(part, at);
       at += part.length;
       if (part.length === piece.length) continue;
       this.#pieces.push(piece.subarray(part.length));
     }
     this.#bytes -= length;
-    return taken;
+    return bytes;
   }
 
   #grow(bytes: number): void {
@@ -241,7 +241,7 @@ export class Form {
   #refuse(error: ApiError): void {
     if (this.#isOver) return;
     this.stop();
-    for (const each of [this.#failed, this.#begun, this.#filled]) {
+    for (const each of [this.#failed, this.#beginning, this.#filled]) {
       each.reject(error);
     }
   }
@@ -280,7 +280,7 @@ export class Form {
 
   /** Neither the first byte nor a whole piece need be waited for any more. */
   #reach(progress: "end" | "left"): void {
-    this.#begun.resolve(progress);
+    this.#beginning.resolve(progress);
     this.#filled.resolve(progress);
   }
 
@@ -303,14 +303,14 @@ export class Form {
 
   /** Takes the room for fields while they arrive; without it, refuses the form. */
   #hasRoomForFields(): boolean {
-    const held = this.#size - this.#fileBytes;
-    if (held <= this.#fieldRoom) return true;
+    const fieldBytes = this.#size - this.#fileBytes;
+    if (fieldBytes <= this.#fieldRoom) return true;
     const { fieldsBytesMax } = UPLOAD_LIMITS;
-    if (held > fieldsBytesMax) {
+    if (fieldBytes > fieldsBytesMax) {
       this.#refuse(tooLarge(fieldsBytesMax, "upload without its files"));
       return false;
     }
-    const more = Math.max(held - this.#fieldRoom, BUS_LIMITS.pieceBytes);
+    const more = Math.max(fieldBytes - this.#fieldRoom, BUS_LIMITS.pieceBytes);
     const { bodyBudget } = this.#options.budget;
     const noRoom = bodyBudget.grow(this.#share, more);
     if (noRoom !== null) this.#refuse(noRoom);
@@ -354,7 +354,7 @@ export class Form {
       }
       this.#bytes += piece.length;
       this.#pieces.push(piece);
-      this.#begun.resolve("file");
+      this.#beginning.resolve("file");
       this.#wake();
     });
   }

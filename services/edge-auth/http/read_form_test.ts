@@ -30,13 +30,13 @@ function encode(parts: readonly Part[], end = `--${BOUNDARY}--\r\n`): Buffer {
 
 function setup(
   more: Record<string, string> = {},
-  given?: PassThrough,
+  source?: PassThrough,
   room: { bodiesBytesMax?: number } = {},
 ) {
   const type = `multipart/form-data; boundary=${BOUNDARY}`;
   const { pass, assertIdle, ...budget } = testBudget(room);
   const headers = { "content-type": type, ...more };
-  const { body, exchange } = openExchange(headers, given);
+  const { body, exchange } = openExchange(headers, source);
   const files = { file: [1, 1], image: [0, 9] } as const;
   const bounds = { files, fileBytesMax: () => FILE_BYTES_MAX };
   const form = new Form(exchange, { keyId: "key_a", bounds, budget });
@@ -93,7 +93,7 @@ Deno.test("a form is read with its fields before or after the file, however it i
         body.write(bytes.subarray(at, at + size));
       }
       body.end();
-      assert.equal(await form.begun, "file");
+      assert.equal(await form.beginning, "file");
       const sound = await drain();
       const expected = size === 1 ? short(RECORDING).value : SOUND;
       assert.ok(sound.equals(Buffer.from(expected, "latin1")));
@@ -121,8 +121,8 @@ Deno.test("a client is read only as fast as its pieces are taken", async () => {
     isFull = !body.write(bytes.subarray(at, at + 64_000));
     await new Promise((resolve) => setTimeout(resolve));
     if (isFull) {
-      const taken = form.files[0]?.bytes ?? 0;
-      assert.ok(taken < 2 * limits.BUS_LIMITS.pieceBytes, `${taken}`);
+      const arrived = form.files[0]?.bytes ?? 0;
+      assert.ok(arrived < 2 * limits.BUS_LIMITS.pieceBytes, `${arrived}`);
       body.end(bytes.subarray(at + 64_000));
     }
   }
@@ -250,7 +250,7 @@ Deno.test("a form that stalls is refused, and a client that leaves is noticed", 
   const gone = new PassThrough().destroy();
   await once(gone, "close");
   for (const { form, finish } of [left, setup({}, gone)]) {
-    assert.equal(await form.begun, "left");
+    assert.equal(await form.beginning, "left");
     assert.equal(await form.next(), null);
     finish();
   }

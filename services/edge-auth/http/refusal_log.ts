@@ -22,7 +22,7 @@ export interface RefusedRequest extends LogFields {
 /** The refusals of one client by one code since the last summary. */
 interface Group {
   /** How many had a line of their own. */
-  written: number;
+  lines: number;
   /** The next summary: how many had none, and the last of them. */
   sum: LogFields & { count: number };
 }
@@ -43,8 +43,8 @@ export class RefusalLog {
   /** Writes the line, or counts it for the next summary. */
   add(line: RefusedRequest): void {
     const group = this.#groupOf(line);
-    if (group.written < REFUSAL_LOG.linesFirst) {
-      group.written += 1;
+    if (group.lines < REFUSAL_LOG.linesFirst) {
+      group.lines += 1;
       return this.#log.info("request", line);
     }
     const { sum } = group;
@@ -75,7 +75,7 @@ export class RefusalLog {
       name = `others ${errorCode}`;
     }
     const group = groups.get(name) ??
-      { written: 0, sum: { ...client, status, errorCode, count: 0 } };
+      { lines: 0, sum: { ...client, status, errorCode, count: 0 } };
     groups.set(name, group);
     return group;
   }

@@ -60,14 +60,18 @@ Deno.test("RefusalLog writes the first refusals of a client at once and sums up 
 
 Deno.test("RefusalLog keeps keys, addresses and codes apart, and joins the addresses of an IPv6 site", () => {
   const t = setup();
-  const of = (keyId: string) => ({ keyId, ownerId: "own_a", status: 429 });
+  const refusalOf = (keyId: string) => ({
+    keyId,
+    ownerId: "own_a",
+    status: 429,
+  });
   const groups: Partial<RefusedRequest>[][] = [
     [{}, {}],
     [{ errorCode: "not_found" }, { errorCode: "not_found" }],
     [{ clientAddress: "192.0.2.2" }, { clientAddress: "192.0.2.2" }],
     [{ clientAddress: "2001:db8::1" }, { clientAddress: "2001:db8::2" }],
-    [of("key_a"), { ...of("key_a"), clientAddress: "192.0.2.3" }],
-    [of("key_b"), of("key_b")],
+    [refusalOf("key_a"), { ...refusalOf("key_a"), clientAddress: "192.0.2.3" }],
+    [refusalOf("key_b"), refusalOf("key_b")],
   ];
   for (const [first, later] of groups) {
     t.refuse(linesFirst, first);

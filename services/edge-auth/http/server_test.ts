@@ -72,8 +72,8 @@ function readText(socket: Socket): { readonly text: string } {
 for (const bodyBytes of [null, 0, 600, 100_000]) {
   for (const isSplit of [false, true]) {
     for (const way of ["FIN", "RST", "half-close"]) {
-      const sent = isSplit ? "after its head" : "in one piece";
-      Deno.test(`a client of a body of ${bodyBytes} bytes, sent ${sent}, that leaves by ${way} is noticed`, async () => {
+      const how = isSplit ? "after its head" : "in one piece";
+      Deno.test(`a client of a body of ${bodyBytes} bytes, sent ${how}, that leaves by ${way} is noticed`, async () => {
         await using calls = await startCalls();
         const socket = await openSocket(calls.server.port, true);
         const [head, rest] = requestOf(bodyBytes);
@@ -228,9 +228,9 @@ Deno.test("a handler that rejects is reported, and its connection closed", async
 });
 
 Deno.test("the head of a request arrives decoded, its repeated fields joined", async () => {
-  const seen: unknown[] = [];
+  const errors: unknown[] = [];
   await using started = await start(({ method, path, headers, response }) => {
-    seen.push([method, path, headers["x-a"]]);
+    errors.push([method, path, headers["x-a"]]);
     response.end();
   });
   const socket = await openSocket(started.server.port);
@@ -238,9 +238,9 @@ Deno.test("the head of a request arrives decoded, its repeated fields joined", a
   for (const [index, target] of targets.entries()) {
     const fields = "Host: X\r\nX-A: 1\r\nx-a: 2\r\n";
     socket.write(`OPTIONS ${target} HTTP/1.1\r\n${fields}\r\n`);
-    await until(() => seen.length > index);
+    await until(() => errors.length > index);
   }
   const paths = ["/a b", "/v1/x", "/%zz", "*"];
-  assert.deepEqual(seen, paths.map((path) => ["OPTIONS", path, "1, 2"]));
+  assert.deepEqual(errors, paths.map((path) => ["OPTIONS", path, "1, 2"]));
   socket.destroy();
 });

@@ -15,13 +15,13 @@ const PRINCIPAL = { keyId: KEY_ID, ownerId: OWNER_ID };
 /** A look-up in a Redis with this entry for the hash "a". */
 function setup(entry: string | null) {
   const clock = { ms: 0 };
-  const asked: (readonly string[])[] = [];
+  const commands: (readonly string[])[] = [];
   const keys = new KeyLookup({
     redis: {
       state: "ready",
       command: () => assert.fail("it watches nothing"),
       evalScript(_script, { args = [] }) {
-        asked.push(args);
+        commands.push(args);
         return Promise.resolve([entry, "the name of the store"]);
       },
     },
@@ -29,26 +29,26 @@ function setup(entry: string | null) {
     log: silentLog,
     unknownPerSecond: 20,
   });
-  return { clock, asked, keys, find: () => keys.find("a", ADDRESS) };
+  return { clock, commands, keys, find: () => keys.find("a", ADDRESS) };
 }
 
 Deno.test("find() reads a hash once, however many ask at the same time or later", async () => {
-  const { find, keys, asked } = setup(`${KEY_ID}:${OWNER_ID}`);
+  const { find, keys, commands } = setup(`${KEY_ID}:${OWNER_ID}`);
   for (const reads of [1, 2]) {
     const found = await Promise.all(Array.from({ length: 100 }, find));
     assert.deepEqual(found, Array(100).fill(PRINCIPAL));
     assert.deepEqual(await find(), PRINCIPAL);
-    assert.deepEqual(asked, Array(reads).fill([hashKey("a")]));
+    assert.deepEqual(commands, Array(reads).fill([hashKey("a")]));
     keys.forget(PRINCIPAL);
   }
 });
 
 Deno.test("find() remembers unknown hashes for 30 s", async () => {
-  const { find, clock, asked } = setup(null);
+  const { find, clock, commands } = setup(null);
   for (const [ms, reads] of [[0, 1], [29_999, 1], [30_000, 2]] as const) {
     clock.ms = ms;
     assert.equal(await find(), null);
-    assert.equal(asked.length, reads);
+    assert.equal(commands.length, reads);
   }
 });
 
@@ -60,10 +60,10 @@ Deno.test("find() rejects an entry that is not a pair of ids", async () => {
 
 Deno.test("authenticate() looks up only well-formed keys", async () => {
   const unknown = mintKey(randomBytes);
-  const asked: string[] = [];
+  const commands: string[] = [];
   const lookup = {
     find(hash: string, address: () => string) {
-      asked.push(`${hash} from ${address()}`);
+      commands.push(`${hash} from ${address()}`);
       return Promise.resolve(hash === hashKeyValue(KEY) ? PRINCIPAL : null);
     },
   };
@@ -74,5 +74,5 @@ Deno.test("authenticate() looks up only well-formed keys", async () => {
     await assert.rejects(refused, { status: 401 });
   }
   const hashes = [KEY, unknown].map(hashKeyValue);
-  assert.deepEqual(asked, hashes.map((hash) => `${hash} from ${ADDRESS()}`));
+  assert.deepEqual(commands, hashes.map((hash) => `${hash} from ${ADDRESS()}`));
 });

@@ -81,10 +81,10 @@ export class UnknownKeyLimit {
    */
   #begins(address: Address, hash: string): boolean {
     const wasRefused = this.#refused.has(hash);
-    const kept = wasRefused ? 0 : Math.floor(this.#perSecond / KEPT_PART);
+    const reserve = wasRefused ? 0 : Math.floor(this.#perSecond / KEPT_PART);
     // Read once: nothing would wake those who wait because of an older value.
     const usedMs = Math.max(0, address.fullAtMs - this.#now());
-    const free = this.#perSecond - usedMs / this.#intervalMs - kept;
+    const free = this.#perSecond - usedMs / this.#intervalMs - reserve;
     if (address.idle === null && free - address.running >= 1) {
       this.#refused.delete(hash);
       address.running += 1;

@@ -13,11 +13,11 @@ Deno.test("an address has so many unknown keys looked up at once and per second,
   });
   let guesses = 0;
   const guess = async (count: number) => {
-    const asked = Array.from({ length: count }, () => {
-      const of = { address: "a", hash: `${guesses++}` };
-      return limit.look(of, () => Promise.resolve(null));
+    const questions = Array.from({ length: count }, () => {
+      const guess = { address: "a", hash: `${guesses++}` };
+      return limit.look(guess, () => Promise.resolve(null));
     });
-    const ends = await Promise.allSettled(asked);
+    const ends = await Promise.allSettled(questions);
     for (const end of ends) {
       if (end.status === "fulfilled") continue;
       const { status, retryAfterMs } = end.reason;

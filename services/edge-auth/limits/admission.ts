@@ -86,7 +86,7 @@ export interface Admission {
 }
 
 /** What a charge is for. */
-export interface Charged {
+export interface ChargeSubject {
   readonly model: string;
   readonly endpoint: UsageEndpoint | null;
   /** What it is in; null: in tokens. */
@@ -107,7 +107,7 @@ export interface AdmissionOptions {
   onUnknown: (principal: Principal) => void;
   onDecision?: (decision: Decision, durationMs: number) => void;
   /** Gets what an admitted request is charged, once, for the metrics. */
-  onCharged?: (of: Charged, cost: Cost) => void;
+  onCharged?: (subject: ChargeSubject, cost: Cost) => void;
 }
 
 /** Admits by the rights and limits of a key and its owner. */
@@ -146,8 +146,8 @@ export class LimitedAdmission implements Admission {
     const { totalTokens: wantTokens, promptTokens, units: wantUnits } =
       estimate;
     const rate = rateOf(catalog, model);
-    const wanted = { wantTokens, promptTokens, wantUnits };
-    const ask = { scope, model, endpoint, ...wanted, rate };
+    const amounts = { wantTokens, promptTokens, wantUnits };
+    const ask = { scope, model, endpoint, ...amounts, rate };
     const grant = await this.#decide(
       principal,
       () => limiter.admit(principal, ask),

@@ -230,16 +230,20 @@ Deno.test("costOf() believes no count beyond what was asked for or sent", () => 
 Deno.test("costOf() of a request to begin a video that its client left: all of it", () => {
   const units = { unit: "videoSeconds", count: 8 } as const;
   const table = [
-    { name: "it has begun", run: complete, made: null },
-    { name: "failed", run: failed, made: 0 },
-    { name: "worker lost", run: lost, made: 0 },
-    { name: "time up", run: late, made: 0 },
-    { name: "left", run: left, made: 8 },
-    { name: "left, the worker is silent", run: silent, made: 8 },
-    { name: "left in the queue", run: { ...left, dispatchMs: null }, made: 0 },
+    { name: "it has begun", run: complete, unitsMade: null },
+    { name: "failed", run: failed, unitsMade: 0 },
+    { name: "worker lost", run: lost, unitsMade: 0 },
+    { name: "time up", run: late, unitsMade: 0 },
+    { name: "left", run: left, unitsMade: 8 },
+    { name: "left, the worker is silent", run: silent, unitsMade: 8 },
+    {
+      name: "left in the queue",
+      run: { ...left, dispatchMs: null },
+      unitsMade: 0,
+    },
   ];
-  for (const { name, run, made } of table) {
-    assert.equal(costOf(run, { ...NOTHING, units }).unitsMade, made, name);
+  for (const { name, run, unitsMade } of table) {
+    assert.equal(costOf(run, { ...NOTHING, units }).unitsMade, unitsMade, name);
   }
 });
 
@@ -310,22 +314,24 @@ Deno.test("settlements share an account only if one call can make them", () => {
     reservedUnits: null,
   };
   const cost = costOf(complete, ESTIMATE);
-  const of = (more: Partial<Reservation>): Settlement => (
+  const settlementOf = (more: Partial<Reservation>): Settlement => (
     { reservation: { ...reservation, ...more }, cost }
   );
-  const video = of({ reservedUnits: { unit: "videoSeconds", count: 8 } });
+  const video = settlementOf({
+    reservedUnits: { unit: "videoSeconds", count: 8 },
+  });
   const others: Settlement[] = [
-    of({ principal: { keyId: "key_b", ownerId: "own" } }),
-    of({ model: "n" }),
-    of({ atMs: 3_599_999 }),
+    settlementOf({ principal: { keyId: "key_b", ownerId: "own" } }),
+    settlementOf({ model: "n" }),
+    settlementOf({ atMs: 3_599_999 }),
     { reservation, cost: null },
-    of({ reservedUnits: { unit: "images", count: 1 } }),
+    settlementOf({ reservedUnits: { unit: "images", count: 1 } }),
     video,
     { ...video, cost: { ...cost, kind: "failed" as const } },
     { ...video, isVideo: true },
   ];
-  const same = of({ id: "b", atMs: 7_199_999, reservedTokens: 9 });
-  assert.equal(accountOf(same), accountOf(of({})));
+  const same = settlementOf({ id: "b", atMs: 7_199_999, reservedTokens: 9 });
+  assert.equal(accountOf(same), accountOf(settlementOf({})));
   const accounts = new Set([...others, same].map(accountOf));
   assert.equal(accounts.size, others.length + 1);
 });

@@ -67,7 +67,7 @@ export class FailedRequests {
   readonly #options: FailedRequestsOptions;
   readonly #batches = new Map<string, Batch>();
   /** Counters and entries of all batches. */
-  #held = 0;
+  #size = 0;
   #lost = 0;
   /** The error of the last write that failed. */
   #cause: unknown;
@@ -83,20 +83,20 @@ export class FailedRequests {
     const { error, how } = failure;
     const reason = reasonOf(error, how);
     if (reason === null) return;
-    if (this.#held >= heldMax) {
+    if (this.#size >= heldMax) {
       this.#lost += 1;
       return;
     }
     const timeMs = this.#options.now();
     const batch = this.#batchOf(principal, usageDay(timeMs));
-    this.#held -= sizeOf(batch);
+    this.#size -= sizeOf(batch);
     batch.requests += 1;
     for (const counter of this.#countersOf(failure, reason, timeMs)) {
       batch.counts.set(counter, (batch.counts.get(counter) ?? 0) + 1);
     }
     batch.entries.push(entryOf(failure, reason, timeMs));
     if (batch.entries.length > listedMax) batch.entries.shift();
-    this.#held += sizeOf(batch);
+    this.#size += sizeOf(batch);
   }
 
   /** Writes what is held, once the running write is done. Never rejects. */
@@ -160,7 +160,7 @@ export class FailedRequests {
   async #write(name: string, batch: Batch): Promise<void> {
     const { principal, day, requests, counts, entries } = batch;
     this.#batches.delete(name);
-    this.#held -= sizeOf(batch);
+    this.#size -= sizeOf(batch);
     const keys = [
       record.usageKey(principal, day),
       record.ownerUsageKey(principal.ownerId, day),

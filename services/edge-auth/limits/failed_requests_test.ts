@@ -115,12 +115,12 @@ async function listed(world: RedisWorld, key: Principal) {
   return list.map((text) => failedRequestSchema.parse(JSON.parse(text)));
 }
 
-const limited = (limit: LimitName, of: "key" | "owner") =>
+const limited = (limit: LimitName, holder: "key" | "owner") =>
   refusalError({
     isAdmitted: false,
     reason: "limited",
     limit,
-    of,
+    holder,
     waitMs: 1,
     rates: { requests: null, tokens: null },
   });
@@ -175,9 +175,9 @@ const REASONS: Reason[] = [
 Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and owner, and listed without content", async () => {
   await using world = await startRedisWorld();
   const failed = record(await edgeLink(world));
-  const seen = new Set<string>();
+  const ids = new Set<string>();
   for (const { error, reason, how = "refused" } of REASONS) {
-    seen.add(reason);
+    ids.add(reason);
     const key = await world.addKey();
     const names = [
       usageKey(key, DAY),
@@ -206,7 +206,7 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
     const ttlS = Number(await world.command("TTL", failedKey(key)));
     assert.ok(ttlS > 6 * 86_400 && ttlS <= 7 * 86_400, `${ttlS} s`);
   }
-  assert.deepEqual([...seen].sort(), [...FAILURE_REASONS].sort());
+  assert.deepEqual([...ids].sort(), [...FAILURE_REASONS].sort());
   assert.deepEqual(failed.lost, []);
 });
 

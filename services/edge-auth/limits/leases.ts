@@ -35,7 +35,7 @@ const SETTLED_LATE = 2;
 
 type Lease = Pick<Reservation, "id" | "principal">;
 
-interface Held extends Lease {
+interface HeldLease extends Lease {
   renewedAtMs: number;
 }
 
@@ -64,9 +64,11 @@ export interface LeasesOptions {
 export class Leases {
   readonly #options: LeasesOptions;
   readonly #unsettledMax: number;
-  readonly #held = new LiveMap<Held>();
+  readonly #leases = new LiveMap<HeldLease>();
   readonly #failed: Unsettled[] = [];
-  readonly #ended = createBatches<Unsettled>((batch) => void this.#send(batch));
+  readonly #settlements = createBatches<Unsettled>((batch) =>
+    void this.#send(batch)
+  );
   #unsettled = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
   /** The round of renewals and repeats that is running. */
@@ -80,7 +82,7 @@ export class Leases {
 
   /** Requests that hold a lease. */
   get running(): number {
-    return this.#held.size;
+    return this.#leases.size;
   }
 
   /** Settlements that Redis has not confirmed. */
@@ -91,13 +93,13 @@ export class Leases {
   /** Keeps a lease that was just taken alive until it is released. */
   hold({ id, principal }: Lease): void {
     const renewedAtMs = this.#options.now();
-    this.#held.set(id, { id, principal, renewedAtMs });
+    this.#leases.set(id, { id, principal, renewedAtMs });
     this.#watch();
   }
 
   /** Returns false when the request has already ended. */
   release(id: string): boolean {
-    return this.#held.delete(id);
+    return this.#leases.delete(id);
   }
 
   /**
@@ -107,7 +109,7 @@ export class Leases {
   async renew(): Promise<boolean> {
     const { now, log } = this.#options;
     const dueMs = now() - RENEW_AFTER_MS;
-    const due = this.#held.values().filter(({ renewedAtMs }) =>
+    const due = this.#leases.values().filter(({ renewedAtMs }) =>
       renewedAtMs <= dueMs
     );
     const calls: Promise<void>[] = [];
@@ -121,13 +123,13 @@ export class Leases {
     const failure = results.find((result) => result.status === "rejected");
     if (failure === undefined) return true;
     const { reason: error } = failure;
-    log.warn("slots_not_renewed", { requests: this.#held.size, error });
+    log.warn("slots_not_renewed", { requests: this.#leases.size, error });
     return false;
   }
 
   /** Has all leases renewed, and orders to stop noticed, within half a second. */
   renewSoon(): void {
-    for (const lease of this.#held.values()) lease.renewedAtMs = -Infinity;
+    for (const lease of this.#leases.values()) lease.renewedAtMs = -Infinity;
   }
 
   /**
@@ -140,7 +142,7 @@ export class Leases {
     const attempts = { mayHaveRun: false, isReported: false };
     return new Promise((onAttempted) => {
       const one = { ...settlement, ...attempts, onAttempted };
-      this.#ended.add(accountOf(settlement), one);
+      this.#settlements.add(accountOf(settlement), one);
     });
   }
 
@@ -164,7 +166,7 @@ export class Leases {
   #watch(): void {
     if (this.#isStopped) return;
     this.#timer ??= setInterval(() => {
-      if (this.#held.size + this.#unsettled === 0) {
+      if (this.#leases.size + this.#unsettled === 0) {
         clearInterval(this.#timer);
         this.#timer = undefined;
       }
@@ -180,7 +182,7 @@ export class Leases {
     }
   }
 
-  async #renewBatch(leases: readonly Held[]): Promise<void> {
+  async #renewBatch(leases: readonly HeldLease[]): Promise<void> {
     const [first] = leases;
     if (first === undefined) return;
     const { redis, now, onStopped } = this.#options;
@@ -202,10 +204,10 @@ export class Leases {
     const failed = this.#failed;
     while (redis.state !== "offline" && redis.state !== "stalled") {
       const byAccount = Map.groupBy(failed.splice(0, BATCH_MAX), accountOf);
-      const sent = await Promise.all(
+      const results = await Promise.all(
         byAccount.values().map((batch) => this.#send(batch)),
       );
-      if (failed.length === 0 || !sent.every(Boolean)) return;
+      if (failed.length === 0 || !results.every(Boolean)) return;
     }
   }
 

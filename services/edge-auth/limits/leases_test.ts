@@ -305,8 +305,8 @@ Deno.test("one call admits the requests of a key in one turn of the event loop, 
     keys.flatMap((key) => models.map((model) => ask(key, model))),
   );
   assert.equal(await scriptCalls(world) - calls, 2);
-  const said = decisions.map((each) => each.isAdmitted ? "ok" : each.reason);
-  assert.deepEqual(said, [
+  const reasons = decisions.map((each) => each.isAdmitted ? "ok" : each.reason);
+  assert.deepEqual(reasons, [
     "ok",
     "ok",
     "model",

@@ -332,8 +332,8 @@ function releaseAdmitted(waiting: readonly Waiting[], late: RedisReply): void {
 
 function videoEnd(reservation: Reservation, seconds: number): Settlement {
   const kind = seconds > 0 ? "complete" : "failed";
-  const made = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
-  const cost = priced({ ...made, kind }, "videoSeconds", reservation.rate);
+  const usage = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
+  const cost = priced({ ...usage, kind }, "videoSeconds", reservation.rate);
   // Its request is what may have failed, and was counted.
   return { reservation, cost: { ...cost, kind: "complete" }, isVideo: true };
 }
@@ -362,14 +362,14 @@ function grantIn(
   const rates = { requests: rateOf(rl, rr, rt), tokens: rateOf(tl, tr, tt) };
   if (numbers.length < 7) throw malformed(reply);
   if (status === "ok") return { isAdmitted: true, atMs, rates };
-  const [of, limit] = String(fields[7]).split(":");
+  const [holder, limit] = String(fields[7]).split(":");
   const isKnown = refusal.isLimitName(limit) &&
-    (of === "key" || of === "owner");
+    (holder === "key" || holder === "owner");
   const waitMs = numbers[7];
   if (status !== "limited" || !isKnown || waitMs === undefined) {
     throw malformed(reply);
   }
-  return { isAdmitted: false, reason: status, limit, of, waitMs, rates };
+  return { isAdmitted: false, reason: status, limit, holder, waitMs, rates };
 }
 
 function rateOf(limit: number, remaining: number, resetMs: number) {

@@ -79,8 +79,8 @@ export class LimiterStage {
   async limited(key: Principal, ask: Partial<Ask> = {}) {
     const refusal = await this.refused(key, ask);
     assert.ok(refusal.reason === "limited", refusal.reason);
-    const { of: side, limit, waitMs } = refusal;
-    return { which: `${side}:${limit}`, waitMs };
+    const { holder, limit, waitMs } = refusal;
+    return { which: `${holder}:${limit}`, waitMs };
   }
 
   /** The meters of a key. */

@@ -171,8 +171,8 @@ for (const [at, minute] of MINUTES.entries()) {
     const due = perMinute + spanMs * perMs;
     assert.ok(spanMs > MINUTE_MS, "more than one minute");
     const total = passed.reduce((sum, { cost }) => sum + cost, 0);
-    const given = total + run.unsure * largest;
-    assert.ok(given >= USED_SHARE * due, `${given} of ${due} due`);
+    const totalMost = total + run.unsure * largest;
+    assert.ok(totalMost >= USED_SHARE * due, `${totalMost} of ${due} due`);
     if (rest.isPaidLater) return;
     // However requests fall, no 60 seconds see more than this.
     const most = pressure.worstWindow(passed, MINUTE_MS);
@@ -195,9 +195,9 @@ underPressure(
     assert.equal(days.size, pressure.DISTURBANCES.length);
     for (const day of days.values()) {
       const used = day.reduce((sum, { usedTokens }) => sum + usedTokens, 0);
-      const given = used + (run.unsure + 1) * largestTokens;
+      const most = used + (run.unsure + 1) * largestTokens;
       assert.ok(used <= TOKENS, `${used} of ${TOKENS}`);
-      assert.ok(given >= USED_SHARE * TOKENS, `${used} of ${TOKENS}`);
+      assert.ok(most >= USED_SHARE * TOKENS, `${used} of ${TOKENS}`);
     }
   },
 );
@@ -215,9 +215,9 @@ underPressure(
     const random = seededRandom(seed);
     const pressing = { world, fleet, principal, random };
     for (const disturbance of pressure.DISTURBANCES) {
-      const seen = await pressure.pressSlots(pressing, disturbance, limit);
-      assert.equal(seen.most, limit, disturbance.name);
-      assert.equal(seen.wrongRefusals, 0, disturbance.name);
+      const outcome = await pressure.pressSlots(pressing, disturbance, limit);
+      assert.equal(outcome.most, limit, disturbance.name);
+      assert.equal(outcome.wrongRefusals, 0, disturbance.name);
       await world.link.ready(MINUTE_MS);
       await letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
     }

@@ -246,25 +246,25 @@ Deno.test(
       const whose = side === "limits" ? "key" : "owner";
       const key = await t.world.addKey({ [side]: limits });
       const ask = asks("videoSeconds", 8);
-      const begun = await t.admitted(key, ask);
+      const reservation = await t.admitted(key, ask);
       const failed = await t.admitted(key, ask);
       const { which } = await t.limited(key, ask);
       assert.equal(which, `${whose}:video_seconds_per_day`);
       await t.edge.settle(failed, { ...DONE, kind: "failed", unitsMade: 0 });
       const third = await t.admitted(key, ask);
-      for (const request of [begun, third]) {
+      for (const request of [reservation, third]) {
         await t.edge.settle(request, { ...DONE, unitsMade: null });
       }
       assert.equal(await t.world.command("ZCARD", leaseKey(key)), 0);
       await letTimePass(t.world.link, { principal: key, ms: 60_000 });
       const slots = await t.limited(key, asks("videoSeconds", 4));
       assert.equal(slots.which, `${whose}:video_jobs`);
-      assert.ok(await t.edge.endVideo(begun, 5));
-      assert.equal(await t.edge.endVideo(begun, 5), null);
+      assert.ok(await t.edge.endVideo(reservation, 5));
+      assert.equal(await t.edge.endVideo(reservation, 5), null);
       assert.ok(await t.edge.endVideo(third, 0));
       const [ofKey, ofOwner] = await t.usedToday(key, "videoSeconds");
       assert.equal(side === "limits" ? ofKey : ofOwner, 5);
-      const [counted] = await t.usage(begun, ["req", "vis"]);
+      const [counted] = await t.usage(reservation, ["req", "vis"]);
       assert.deepEqual(counted, ["3", "5"]);
       // One that its engine never ends, or that no edge could register, ends by itself.
       const lost = await t.admitted(key, ask);
@@ -278,9 +278,9 @@ Deno.test(
       ];
       for (const name of names) {
         const all = ["ZRANGE", name, "0", "-1", "WITHSCORES"];
-        const held = await t.world.command(...all);
-        assert.ok(Array.isArray(held));
-        const [, startsByMs, , endsByMs] = held.map(Number);
+        const slots = await t.world.command(...all);
+        assert.ok(Array.isArray(slots));
+        const [, startsByMs, , endsByMs] = slots.map(Number);
         close((startsByMs ?? 0) - nowMs, 15 * 60_000, 60_000);
         close((endsByMs ?? 0) - nowMs, DAY_MS, 60_000);
       }

@@ -80,7 +80,7 @@ export type Refusal =
     | {
       reason: "limited";
       limit: LimitName;
-      of: "key" | "owner";
+      holder: "key" | "owner";
       /** The same request is admitted after this long, unless others come first. */
       waitMs: number;
       rates: Rates;
@@ -140,7 +140,7 @@ export function refusalError(refusal: Refusal): ApiError {
   }
   const [code, reason] = LIMIT_ERRORS[refusal.limit];
   const name = NAMES[refusal.limit] ?? reason.replaceAll("_", " ");
-  const whose = refusal.of === "key" ? "this API key" : "your account";
+  const whose = refusal.holder === "key" ? "this API key" : "your account";
   const isOfDay = reason.endsWith("_per_day");
   const when = `in ${waitText(refusal.waitMs)}${isOfDay ? DAY_END : ""}`;
   return new ApiError(
@@ -148,7 +148,7 @@ export function refusalError(refusal: Refusal): ApiError {
     `Limit of ${name} reached for ${whose}. Please try again ${when}.`,
     {
       retryAfterMs: Math.max(1, refusal.waitMs),
-      reason: refusal.of === "key" ? reason : `${reason}.owner`,
+      reason: refusal.holder === "key" ? reason : `${reason}.owner`,
       headers: rateLimitHeaders(refusal.rates),
     },
   );

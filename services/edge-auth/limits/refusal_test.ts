@@ -9,7 +9,7 @@ const limited = (limit: refusal.LimitName, waitMs = 100) =>
     isAdmitted: false,
     reason: "limited",
     limit,
-    of: "key",
+    holder: "key",
     waitMs,
     rates: RATES,
   });

@@ -8,7 +8,7 @@ const idOf = (
   account = "own_a",
 ) => conversationOf({ body, headers, account });
 
-const said = (...texts: string[]) =>
+const turns = (...texts: string[]) =>
   texts.map((content, index) => ({
     role: index % 2 === 0 ? "user" : "assistant",
     content,
@@ -28,16 +28,16 @@ const LONG = "x".repeat(100_000);
 const SAME: { title: string; one: unknown; other: unknown }[] = [
   {
     title: "that grows",
-    one: { messages: said("Hi") },
-    other: { messages: said("Hi", "Hello.", "And then?") },
+    one: { messages: turns("Hi") },
+    other: { messages: turns("Hi", "Hello.", "And then?") },
   },
   {
     title: "with instructions and tools",
-    one: { system: "Be brief", tools: TOOLS, messages: said("Hi") },
+    one: { system: "Be brief", tools: TOOLS, messages: turns("Hi") },
     other: {
       system: "Be brief",
       tools: TOOLS,
-      messages: said("Hi", "Hello.", "?"),
+      messages: turns("Hi", "Hello.", "?"),
     },
   },
   {
@@ -58,18 +58,18 @@ const SAME: { title: string; one: unknown; other: unknown }[] = [
   },
   {
     title: "of responses",
-    one: { instructions: "Be brief", input: said("Hi") },
-    other: { instructions: "Be brief", input: said("Hi", "Hello.", "?") },
+    one: { instructions: "Be brief", input: turns("Hi") },
+    other: { instructions: "Be brief", input: turns("Hi", "Hello.", "?") },
   },
   {
     title: "that a key names",
-    one: { prompt_cache_key: "k", messages: said("Hi") },
-    other: { prompt_cache_key: "k", user: "u", messages: said("Other") },
+    one: { prompt_cache_key: "k", messages: turns("Hi") },
+    other: { prompt_cache_key: "k", user: "u", messages: turns("Other") },
   },
   {
     title: "of one user",
-    one: { user: "u", messages: said("Hi") },
-    other: { user: "u", messages: said("Other") },
+    one: { user: "u", messages: turns("Hi") },
+    other: { user: "u", messages: turns("Other") },
   },
 ];
 
@@ -83,23 +83,23 @@ for (const { title, one, other } of SAME) {
 const OTHER: { title: string; one: unknown; other: unknown }[] = [
   {
     title: "first messages",
-    one: { messages: said("Hi") },
-    other: { messages: said("Ho") },
+    one: { messages: turns("Hi") },
+    other: { messages: turns("Ho") },
   },
   {
     title: "instructions",
-    one: { messages: [{ role: "system", content: "a" }, ...said("Hi")] },
-    other: { messages: [{ role: "system", content: "b" }, ...said("Hi")] },
+    one: { messages: [{ role: "system", content: "a" }, ...turns("Hi")] },
+    other: { messages: [{ role: "system", content: "b" }, ...turns("Hi")] },
   },
   {
     title: "system",
-    one: { system: "a", messages: said("Hi") },
-    other: { messages: said("Hi") },
+    one: { system: "a", messages: turns("Hi") },
+    other: { messages: turns("Hi") },
   },
   {
     title: "tools",
-    one: { tools: TOOLS, messages: said("Hi") },
-    other: { tools: [{ name: "write" }], messages: said("Hi") },
+    one: { tools: TOOLS, messages: turns("Hi") },
+    other: { tools: [{ name: "write" }], messages: turns("Hi") },
   },
   { title: "inputs", one: { input: "a" }, other: { input: "b" } },
   { title: "prompts", one: { prompt: "a" }, other: { prompt: ["b"] } },
@@ -111,8 +111,8 @@ const OTHER: { title: string; one: unknown; other: unknown }[] = [
   // No two lists of parts are the same text.
   {
     title: "places of a text",
-    one: { system: "ab", messages: said("c") },
-    other: { system: "a", messages: said("bc") },
+    one: { system: "ab", messages: turns("c") },
+    other: { system: "a", messages: turns("bc") },
   },
   {
     title: "long beginnings",
@@ -155,7 +155,7 @@ Deno.test("conversationOf() takes the id that comes first: a key, a header, the 
   for (const { body, requestHeaders, id } of order) {
     const expected = idOf({ prompt_cache_key: id });
     assert.equal(
-      idOf({ ...body, messages: said("Hi") }, { ...requestHeaders }),
+      idOf({ ...body, messages: turns("Hi") }, { ...requestHeaders }),
       expected,
     );
   }
@@ -164,6 +164,6 @@ Deno.test("conversationOf() takes the id that comes first: a key, a header, the 
 Deno.test("conversationOf() gives accounts different ids for the same session", () => {
   const body = { prompt_cache_key: "k" };
   assert.notEqual(idOf(body), idOf(body, {}, "own_b"));
-  const begun = { messages: said("Hi") };
-  assert.notEqual(idOf(begun), idOf(begun, {}, "own_b"));
+  const start = { messages: turns("Hi") };
+  assert.notEqual(idOf(start), idOf(start, {}, "own_b"));
 });

@@ -30,11 +30,11 @@ export async function sendModels(
     !catalog.isAway(id) && !catalog.isDisabled(id) && isRun({ id, kind }) &&
     (allowed.length === 0 || allowed.includes(id));
   const data = catalog.values().filter(isAllowed)
-    .flatMap((model) => namesOf(model).map((name) => shown(name, model)))
+    .flatMap((model) => namesOf(model).map((name) => modelObject(name, model)))
     .toArray();
   const found = catalog.find(id);
   const model = found !== undefined && isAllowed(found)
-    ? shown(id, found)
+    ? modelObject(id, found)
     : undefined;
   const isForAnthropic = response.envelope === "anthropic";
   if (id === "" && isForAnthropic) sendJson(response, anthropicModels(data));
@@ -51,7 +51,7 @@ const namesOf = ({ id, aliases }: ModelConfig): readonly string[] => [
   ...aliases.filter(isExact),
 ];
 
-const shown = (
+const modelObject = (
   name: string,
   { created, owned_by }: ModelConfig,
 ): ModelObject => ({ id: name, object: "model", created, owned_by });

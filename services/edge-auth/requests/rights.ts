@@ -6,7 +6,7 @@ import type { Admission } from "../limits/admission.ts";
 import { refusalError } from "../limits/refusal.ts";
 
 /** What is asked for. */
-export interface Wanted {
+export interface RightsNeeded {
   /** The kinds of models that it may be for: the right to one of them is enough. */
   kinds: readonly ModelKind[];
   /** The model as the client names it; null if it names none. */
@@ -19,7 +19,7 @@ export interface Wanted {
  */
 export async function requireRights(
   principal: Principal,
-  { kinds, model }: Wanted,
+  { kinds, model }: RightsNeeded,
   { admission, catalog }: {
     admission: Pick<Admission, "modelsOf">;
     catalog: Catalog;

@@ -140,7 +140,7 @@ async function readRequest<Request extends JobRequest>(
       session: keepsSessions(catalog, request.model)
         ? sessionOf(call, endpoint.conversation?.(body))
         : undefined,
-      body: WholeBody.of(request, share),
+      body: WholeBody.encode(request, share),
       parseMs: now() - startedAtMs,
       isFree: endpoint.isFree ?? false,
     };

@@ -65,14 +65,14 @@ const wireSchema = z.object(videoSchema.shape);
  * The handlers of `/v1/videos`, by what they do. Each throws the error of a refusal.
  */
 export const VIDEOS = {
-  async create(call, deps) {
-    const isUpload = isForm(call.exchange.headers);
+  async create(context, deps) {
+    const isUpload = isForm(context.exchange.headers);
     const run = isUpload ? runUpload : runRequest;
     const parse = isUpload ? readVideoForm : readVideo;
-    return await run(call, creation(deps, null, parse), deps);
+    return await run(context, creation(deps, null, parse), deps);
   },
-  async remix(call, deps) {
-    const job = await findJob(call, deps);
+  async remix(context, deps) {
+    const job = await findJob(context, deps);
     const { model, backend, engineId } = job;
     const endpoint = creation(deps, job, (body) => {
       const remix = cleanJson(checked(videoRemixSchema, body));
@@ -82,7 +82,7 @@ export const VIDEOS = {
       const about = { kind: "video", action: "remix", stream: false } as const;
       return { ...about, prompt, fields, model, backend, id: engineId };
     });
-    return await runRequest(call, { ...endpoint, model }, deps);
+    return await runRequest(context, { ...endpoint, model }, deps);
   },
   /** From the registry alone, with the state that an edge last saw. */
   async list({ exchange, principal }, { videos, admission }) {
@@ -104,24 +104,24 @@ export const VIDEOS = {
     });
     return ANSWERED;
   },
-  async retrieve(call, deps) {
-    const job = await currentJob(call, deps);
-    sendJson(call.exchange.response, toWire(job));
+  async retrieve(context, deps) {
+    const job = await currentJob(context, deps);
+    sendJson(context.exchange.response, toWire(job));
     return ANSWERED;
   },
-  async remove(call, deps) {
+  async remove(context, deps) {
     // A video that has completed in the meantime is charged.
-    const job = await currentJob(call, deps);
-    const lease = await admitTo(job, call, deps);
-    if (lease === null) return left(call);
+    const job = await currentJob(context, deps);
+    const lease = await admitTo(job, context, deps);
+    if (lease === null) return left(context);
     await deps.videos.remove(job).finally(() => lease.undo());
-    const deleted = { id: call.id, object: "video.deleted", deleted: true };
-    sendJson(call.exchange.response, deleted);
+    const deleted = { id: context.id, object: "video.deleted", deleted: true };
+    sendJson(context.exchange.response, deleted);
     return ANSWERED;
   },
-  async sendContent(call, deps) {
-    const { headers, query } = call.exchange;
-    const job = await currentJob(call, deps);
+  async sendContent(context, deps) {
+    const { headers, query } = context.exchange;
+    const job = await currentJob(context, deps);
     const { status, model, backend, engineId } = job;
     const { variant } = checked(contentQuery, membersOf(query));
     if (status !== "completed") {
@@ -131,8 +131,8 @@ export const VIDEOS = {
           "status.";
       throw new ApiError("not_found", why);
     }
-    const lease = await admitTo(job, call, deps);
-    if (lease === null) return left(call);
+    const lease = await admitTo(job, context, deps);
+    if (lease === null) return left(context);
     const range: Record<string, string> = {};
     const part = headers.range ?? "";
     const since = headers["if-range"]?.toString() ?? "";
@@ -151,12 +151,12 @@ export const VIDEOS = {
       range,
     };
     const { kind, stream } = request;
-    const body = WholeBody.of(request);
+    const body = WholeBody.encode(request);
     const createAnswer = answerAsFile(request);
     const facts = { kind, model, stream };
     const release = () => lease.undo();
     const work = { ...facts, body, createAnswer, lease, release };
-    return startRun(call, work, deps);
+    return startRun(context, work, deps);
   },
 } satisfies Record<string, CallHandler<VideoDependencies>>;
 
@@ -259,10 +259,10 @@ async function findJob(
 
 /** The same, in its current state. */
 async function currentJob(
-  call: AuthenticatedCall,
+  context: AuthenticatedCall,
   deps: VideoDependencies,
 ): Promise<VideoJob> {
-  const job = await findJob(call, deps);
+  const job = await findJob(context, deps);
   return await deps.videos.refresh(job) ?? notFound();
 }
 
@@ -273,11 +273,15 @@ async function currentJob(
  */
 function admitTo(
   { model }: VideoJob,
-  call: AuthenticatedCall,
+  context: AuthenticatedCall,
   deps: VideoDependencies,
 ): Promise<RunLease | null> {
   const estimate = costsNothing();
-  return admit(call, { scope: SCOPE, model, estimate, isReturned: true }, deps);
+  return admit(
+    context,
+    { scope: SCOPE, model, estimate, isReturned: true },
+    deps,
+  );
 }
 
 const isAllowed = (models: readonly string[]) => ({ model }: VideoJob) =>

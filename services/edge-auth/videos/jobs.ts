@@ -109,7 +109,7 @@ export class VideoJobs {
     const dueMs = String(createdAtMs + this.#sweepMs);
     await this.#command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
     await this.#run(WRITE, [jobKey(ownerId, id), jobsKey(ownerId)], [
-      ...written(job),
+      ...scriptArgs(job),
       id,
       String(createdAtMs),
       String(VIDEO_LIMITS.keptMsMax),
@@ -122,7 +122,7 @@ export class VideoJobs {
    */
   async update(job: VideoJob): Promise<boolean> {
     const keys = [jobKey(ownerOf(job), job.id)];
-    return await this.#run(WRITE, keys, written(job)) === 1;
+    return await this.#run(WRITE, keys, scriptArgs(job)) === 1;
   }
 
   /** Forgets a job, as if it had never been. */
@@ -192,7 +192,7 @@ export class VideoJobs {
 }
 
 /** The arguments of the script that writes a job. */
-function written(job: VideoJob): string[] {
+function scriptArgs(job: VideoJob): string[] {
   return [
     job.status,
     // Only the fields of the schema: an admission has more than its reservation.

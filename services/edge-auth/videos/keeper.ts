@@ -10,7 +10,7 @@ import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import { WholeBody } from "../dispatch/request_body.ts";
-import type { Charged } from "../limits/admission.ts";
+import type { ChargeSubject } from "../limits/admission.ts";
 import type { Cost } from "../limits/cost.ts";
 import type { Limiter } from "../limits/limiter.ts";
 import { chargeFields } from "../limits/rate.ts";
@@ -37,7 +37,7 @@ export interface VideoKeeperOptions {
   wallNow: WallNow;
   log: Log;
   /** Is called once for each video that was made, with its cost. */
-  onMade: (of: Charged, cost: Cost) => void;
+  onMade: (subject: ChargeSubject, cost: Cost) => void;
   /** Default {@link VIDEO_LIMITS}. */
   limits?: Partial<
     Record<"engineLostMs" | "freshMs" | "lookMs" | "askedMax", number>
@@ -157,8 +157,8 @@ export class VideoKeeper {
     // A job that was seen in the future was seen by a clock that was ahead.
     const ageMs = Math.abs(this.#options.wallNow() - seenAtMs);
     if (isOver(job) || ageMs < this.#limits.freshMs) return job;
-    const asked = this.#asking.get(id);
-    if (asked !== undefined) return await asked.answer;
+    const question = this.#asking.get(id);
+    if (question !== undefined) return await question.answer;
     const ownerId = ownerOf(job);
     const sameOwner = this.#asking.values().filter((each) =>
       each.ownerId === ownerId
@@ -316,7 +316,7 @@ export class VideoKeeper {
       keyId: "",
       kind: "video" as const,
       model,
-      body: WholeBody.of(request),
+      body: WholeBody.encode(request),
     };
     answer.attach(this.#options.dispatcher.start(job, answer, () => {}));
     return engineVideoIn(await promise);

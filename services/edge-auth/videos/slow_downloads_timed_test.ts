@@ -15,7 +15,7 @@ import {
   STORE_KEY,
 } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
-import type { JobCall, RunRequest } from "@gateway/shared/worker/jobs/job";
+import type { JobContext, RunRequest } from "@gateway/shared/worker/jobs/job";
 import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import { callApi } from "../../../tests/support/chat_request.ts";
 import { startFamily } from "../../../tests/support/gateway/in_process_worker.ts";
@@ -52,7 +52,7 @@ const PART = new Uint8Array(64 * 1024);
 class FileServer {
   #parts = 0;
 
-  async send({ write, signal }: JobCall): Promise<never> {
+  async send({ write, signal }: JobContext): Promise<never> {
     void write(encodeMediaHead({ content_type: "video/mp4" }), 0);
     for (;;) {
       this.#parts += 1;
@@ -76,8 +76,8 @@ const isDownload = (request: JobRequest) =>
   "action" in request && request.action === "content";
 
 /** A video that is ready as soon as anybody asks, and its file. */
-const runWith = (files: FileServer): RunRequest => async (request, call) => {
-  if (isDownload(request)) return await files.send(call);
+const runWith = (files: FileServer): RunRequest => async (request, context) => {
+  if (isDownload(request)) return await files.send(context);
   const video = {
     backend: "simulator",
     id: "theirs",
@@ -90,7 +90,7 @@ const runWith = (files: FileServer): RunRequest => async (request, call) => {
     error: null,
   };
   const head = encodeMediaHead({ content_type: "application/json" });
-  void call.write(head + JSON.stringify(video), 0);
+  void context.write(head + JSON.stringify(video), 0);
   return { usage: null, tokens: 0 };
 };
 

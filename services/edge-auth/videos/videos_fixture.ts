@@ -51,9 +51,9 @@ export function startWorld(): Promise<RedisWorld> {
 /** A model server for videos, in place of the dispatcher and the workers behind it. */
 class ScriptedEngine implements RunStarter {
   /** What it was asked, in order. */
-  asked: VideoRequest[] = [];
+  requests: VideoRequest[] = [];
   /** What it says. */
-  reply: (asked: VideoRequest) => Reply = () => ({});
+  reply: (request: VideoRequest) => Reply = () => ({});
   /** The requests of its keys are stopped. */
   isStopped = false;
 
@@ -69,7 +69,7 @@ class ScriptedEngine implements RunStarter {
     const bytes = body instanceof WholeBody ? body.bytes : null;
     const request = JSON.parse(new TextDecoder().decode(bytes ?? undefined));
     assert.ok(isVideo(request));
-    this.asked.push(request);
+    this.requests.push(request);
     queueMicrotask(() => onEnded(answer(sink, this.reply(request))));
     return { delivered: () => {}, cancel: () => {} };
   }
@@ -130,7 +130,7 @@ export class VideoEdge {
   /** How far its clock is ahead, in ms. */
   aheadMs = 0;
   /** The seconds of the videos that it has counted. */
-  readonly made: number[] = [];
+  readonly charges: number[] = [];
   readonly videos: VideoKeeper;
   readonly #limiter: Limiter;
   #app: ServedApp | null = null;
@@ -154,7 +154,7 @@ export class VideoEdge {
       catalog: CATALOG,
       log: this.log,
       wallNow: () => Date.now() + this.aheadMs,
-      onMade: (_of, { unitsMade }) => void this.made.push(unitsMade ?? 0),
+      onMade: (_of, { unitsMade }) => void this.charges.push(unitsMade ?? 0),
       limits: { freshMs: 0, engineLostMs: LOST_MS, lookMs: 20 },
       ...more,
     });
@@ -183,10 +183,10 @@ export class VideoEdge {
 
   /** Starts a video of eight seconds, and returns its id. */
   async begin(key: record.Principal): Promise<string> {
-    const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
+    const fields = { model: MODEL, prompt: PROMPT, seconds: "8" };
     const { status, body } = await this.ask(key, {
       method: "POST",
-      body: asked,
+      body: fields,
     });
     assert.equal(status, 200, JSON.stringify(body));
     return body.id;
@@ -254,7 +254,7 @@ export async function slotsFreed(
   key: record.Principal,
 ): Promise<void> {
   await waitFor(
-    async () => (await slotsHeld(world, key)).every((held) => held === 0),
+    async () => (await slotsHeld(world, key)).every((slots) => slots === 0),
     { what: "free slots" },
   );
 }

@@ -99,8 +99,8 @@ test("a video that is finished at once is first answered as one that has not beg
     progress: 100,
     completed_at: 1,
   });
-  const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
-  const { body } = await edge.ask(key, { method: "POST", body: asked });
+  const fields = { model: MODEL, prompt: PROMPT, seconds: "8" };
+  const { body } = await edge.ask(key, { method: "POST", body: fields });
   const { status, progress, completed_at } = body;
   assert.deepEqual([status, progress, completed_at], ["queued", 0, null]);
   const { body: later } = await edge.ask(key, { path: `/${body.id}` });
@@ -130,7 +130,7 @@ Deno.test("how a video ends, and what it costs", async (t) => {
       const isOver = /^(completed|failed)$/.test(status);
       assert.deepEqual(await slotsHeld(world, key), isOver ? [0, 0] : [1, 1]);
       assert.equal(await secondsCounted(world, key), seconds);
-      assert.deepEqual(edge.made.splice(0), seconds === 0 ? [] : [seconds]);
+      assert.deepEqual(edge.charges.splice(0), seconds === 0 ? [] : [seconds]);
       // Whatever the engine says from now on.
       if (!isOver) return;
       edge.engine.reply = () => ({ status: "completed", seconds: "12" });
@@ -144,9 +144,9 @@ Deno.test("how a video ends, and what it costs", async (t) => {
       all[#all + 1] = table.concat(redis.call('HGETALL', key), ' ')
     end
     return table.concat(all, ' ')`;
-  const kept = String(await world.command("EVAL", script, "0"));
-  assert.match(kept, /theirs/);
-  assert.ok(!kept.includes(PROMPT), "the registry keeps no prompt");
+  const jobs = String(await world.command("EVAL", script, "0"));
+  assert.match(jobs, /theirs/);
+  assert.ok(!jobs.includes(PROMPT), "the registry keeps no prompt");
 });
 
 test("a video that its engine refuses holds no slot", async ({ world, edge, key }) => {
@@ -157,8 +157,8 @@ test("a video that its engine refuses holds no slot", async ({ world, edge, key 
   ];
   for (const [reply, status] of rows) {
     edge.engine.reply = () => reply;
-    const asked = { model: MODEL, prompt: PROMPT };
-    const refused = await edge.ask(key, { method: "POST", body: asked });
+    const fields = { model: MODEL, prompt: PROMPT };
+    const refused = await edge.ask(key, { method: "POST", body: fields });
     assert.equal(refused.status, status, JSON.stringify(refused.body));
   }
   const { body } = await edge.ask(key, {});
@@ -175,7 +175,7 @@ test("a video whose backend is not in the list fails, unless the list is just ol
   const { body } = await edge.ask(key, { path: `/${id}` });
   assert.equal(body.status, "failed");
   assert.match(body.error.message, /was removed/);
-  assert.equal(edge.engine.asked.length, 1);
+  assert.equal(edge.engine.requests.length, 1);
 });
 
 Deno.test("one edge looks after a video that nobody asks for, also if the edge that began it is gone", async () => {
@@ -197,7 +197,7 @@ Deno.test("one edge looks after a video that nobody asks for, also if the edge t
     await world.command("ZCARD", record.DUE_JOBS_KEY) === 0;
   await waitFor(isReleased, { what: "the video to end" });
   assert.equal(await secondsCounted(world, key), 8);
-  assert.equal(one.engine.asked.length + other.engine.asked.length, 1);
+  assert.equal(one.engine.requests.length + other.engine.requests.length, 1);
   const { body } = await one.ask(key, { path: `/${id}` });
   assert.equal(body.status, "completed");
   // One that was deleted or has expired needs nobody either.
@@ -224,11 +224,16 @@ Deno.test("a video that cannot be registered is deleted at its engine, and holds
     scopes: "video",
     limits: { videoSecondsPerDay: 20 },
   });
-  const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
-  const { status, body } = await edge.ask(key, { method: "POST", body: asked });
+  const fields = { model: MODEL, prompt: PROMPT, seconds: "8" };
+  const { status, body } = await edge.ask(key, {
+    method: "POST",
+    body: fields,
+  });
   assert.equal(status, 503, JSON.stringify(body));
-  await waitFor(() => edge.engine.asked.length === 2, { what: "the deletion" });
-  assert.partialDeepStrictEqual(edge.engine.asked[1], {
+  await waitFor(() => edge.engine.requests.length === 2, {
+    what: "the deletion",
+  });
+  assert.partialDeepStrictEqual(edge.engine.requests[1], {
     action: "delete",
     backend: "simulator",
     id: "theirs",
@@ -236,12 +241,12 @@ Deno.test("a video that cannot be registered is deleted at its engine, and holds
   await waitFor(() => edge.redis.state === "offline", { what: "the outage" });
   proxy.set({});
   await slotsFreed(world, key);
-  const made = await readUnits(
+  const units = await readUnits(
     world,
     record.limiterKey(key),
     "videoSeconds",
   );
-  assert.equal(made?.count, 0);
+  assert.equal(units?.count, 0);
   assert.ok(!JSON.stringify(edge.log.lines).includes(PROMPT));
 });
 
@@ -252,7 +257,7 @@ test("an edge whose clock was ahead leaves no video that nobody asks about", asy
   await edge.ask(key, { path: `/${id}` });
   edge.aheadMs = 0;
   await edge.ask(key, { path: `/${id}` });
-  assert.equal(edge.engine.asked.length, 3);
+  assert.equal(edge.engine.requests.length, 3);
   edge.aheadMs = LOST_MS;
   const { body } = await edge.ask(key, { path: `/${id}` });
   assert.equal(body.status, "failed");
@@ -260,11 +265,11 @@ test("an edge whose clock was ahead leaves no video that nobody asks about", asy
 
 test("a video that is asked for in frames is charged these, whatever its server states", async ({ world, edge, key }) => {
   const frames = { num_frames: 2_400, fps: 24 };
-  const asked = { model: MODEL, prompt: PROMPT, ...frames };
-  const { body } = await edge.ask(key, { method: "POST", body: asked });
+  const fields = { model: MODEL, prompt: PROMPT, ...frames };
+  const { body } = await edge.ask(key, { method: "POST", body: fields });
   edge.engine.reply = () => ({ status: "completed", seconds: "4" });
   await edge.ask(key, { path: `/${body.id}` });
-  assert.deepEqual(edge.made, [100]);
+  assert.deepEqual(edge.charges, [100]);
   assert.equal(await secondsCounted(world, key), 100);
 });
 
@@ -272,13 +277,13 @@ test("clients that ask for a video at the same time cost its engine one question
   const id = await edge.begin(key);
   const job = await edge.videos.find(key.ownerId, id) ?? assert.fail();
   for (const questions of [1, 2]) {
-    edge.engine.asked = [];
+    edge.engine.requests = [];
     edge.engine.reply = () => ({ progress: questions });
-    const seen = await Promise.all(
+    const states = await Promise.all(
       Array.from({ length: 5 * questions }, () => edge.videos.refresh(job)),
     );
-    assert.ok(seen.every((each) => each?.progress === questions));
-    assert.equal(edge.engine.asked.length, 1);
+    assert.ok(states.every((each) => each?.progress === questions));
+    assert.equal(edge.engine.requests.length, 1);
   }
 });
 
@@ -292,10 +297,12 @@ test("of the videos of an owner an edge asks about so many at once, and shows th
   );
   const other = { ...job.reservation, principal };
   jobs.push({ ...job, id: `${id}_other`, reservation: other });
-  edge.engine.asked = [];
-  const seen = await Promise.all(jobs.map((each) => edge.videos.refresh(each)));
-  assert.equal(edge.engine.asked.length, VIDEO_LIMITS.askedMax + 1);
-  assert.equal(seen[VIDEO_LIMITS.askedMax], jobs[VIDEO_LIMITS.askedMax]);
+  edge.engine.requests = [];
+  const states = await Promise.all(
+    jobs.map((each) => edge.videos.refresh(each)),
+  );
+  assert.equal(edge.engine.requests.length, VIDEO_LIMITS.askedMax + 1);
+  assert.equal(states[VIDEO_LIMITS.askedMax], jobs[VIDEO_LIMITS.askedMax]);
 });
 
 test("a key that is revoked while a video is looked up downloads nothing", async ({ edge, key }) => {
@@ -307,7 +314,7 @@ test("a key that is revoked while a video is looked up downloads nothing", async
   const { status, body } = await edge.ask(key, { path: `/${id}/content` });
   assert.equal(body.error.code, "key_revoked", JSON.stringify(body));
   assert.equal(status, 403);
-  assert.ok(edge.engine.asked.every(({ action }) => action !== "content"));
+  assert.ok(edge.engine.requests.every(({ action }) => action !== "content"));
 });
 
 test("deleting: at the engine first; what had not ended costs nothing if that has deleted it", async ({ world, edge, key }) => {
@@ -390,8 +397,8 @@ test("a page shows the videos of the owner that the key may see, and no others",
     assert.deepEqual((await edge.ask(other, {})).body.data, []);
     for (const { part, ...ask } of asks) {
       const path = `/${first}${part}`;
-      const seen = await edge.ask(other, { ...ask, path });
-      assert.deepEqual(seen, unknown, `${ask.method} ${part}`);
+      const response = await edge.ask(other, { ...ask, path });
+      assert.deepEqual(response, unknown, `${ask.method} ${part}`);
     }
   }
   const { status } = await edge.ask(stranger, { path: `?after=${first}` });

@@ -102,9 +102,9 @@ async function shownOnce(visit: Visit): Promise<void> {
   // Until the box is ticked, neither the button nor a link leads away.
   await press(page, "Done");
   assert.ok(await page.locator("input:invalid").isVisible());
-  const asked = page.waitForEvent("dialog");
+  const dialog = page.waitForEvent("dialog");
   const clicked = follow(page, "Usage");
-  const question = await asked;
+  const question = await dialog;
   assert.equal(question.type(), "beforeunload");
   await question.dismiss();
   await clicked;
@@ -125,12 +125,12 @@ async function doubleClick(visit: Visit): Promise<void> {
   const { page } = await signedIn(visit, "twice@example.org");
   await page.goto("/keys/new");
   await page.getByLabel("Description").fill("Clicked twice");
-  let sent = 0;
-  const held = Promise.withResolvers<void>();
+  let posts = 0;
+  const gate = Promise.withResolvers<void>();
   await page.route(/\/keys\/new$/, async (route) => {
     const response = await route.fetch();
-    sent++;
-    await held.promise;
+    posts++;
+    await gate.promise;
     await route.fulfill({ response });
   });
   const button = page.getByRole("button", { name: "Create key" });
@@ -138,11 +138,11 @@ async function doubleClick(visit: Visit): Promise<void> {
   const { x, y } = await button.boundingBox() ?? assert.fail("no button");
   // A raw mouse click: a locator would wait for the effect of the first one.
   await page.mouse.click(x + INSET, y + INSET);
-  await until(() => sent === 1);
+  await until(() => posts === 1);
   await page.mouse.click(x + INSET, y + INSET);
-  held.resolve();
+  gate.resolve();
   await says(page, "Store your key now");
-  assert.equal(sent, 1);
+  assert.equal(posts, 1);
 }
 
 /**
@@ -236,13 +236,13 @@ const TABS_MAX = 40;
 
 /** Presses Tab until the element with this name has the focus. */
 async function tabTo(page: Page, name: string): Promise<void> {
-  const wanted = page.getByLabel(name, { exact: true })
+  const field = page.getByLabel(name, { exact: true })
     .or(page.getByRole("link", { name, exact: true }))
     .or(page.getByRole("button", { name, exact: true }))
     .and(page.locator(":focus"));
   for (let n = 0; n < TABS_MAX; n++) {
     await page.keyboard.press("Tab");
-    if (await wanted.count() > 0) return;
+    if (await field.count() > 0) return;
   }
   assert.fail(`Tab does not reach ${name}`);
 }

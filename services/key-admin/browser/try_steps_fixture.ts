@@ -43,7 +43,7 @@ async function streams(page: Page, { site }: Visit): Promise<void> {
   assert.ok(await page.getByRole("button", { name: "Send" }).isDisabled());
   await press(page, "Stop");
   await says(page, "stopped by you");
-  assert.equal(await site.requests.at(-1)?.ended, "left");
+  assert.equal(await site.requests.at(-1)?.outcome, "left");
   assert.match(await part(page, "first").innerText(), /^\d+\.\d\d s$/);
 }
 
@@ -164,10 +164,10 @@ async function endings(page: Page, { site }: Visit): Promise<void> {
 }
 
 /** Waits until a property of the first element in a figure is as wanted. */
-const figure = (page: Page, wanted: string) =>
+const figure = (page: Page, caption: string) =>
   until(async () =>
     await page.evaluate(
-      `(({ firstChild: it } = {}) => it && ${wanted})(
+      `(({ firstChild: it } = {}) => it && ${caption})(
         document.querySelector("figure") ?? undefined)`,
     ) === true
   );

@@ -51,10 +51,10 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
   await using site = await startConsole(AS_DEPLOYED);
   const line = "--scopes chat,models --models small-1,large-1 --rpm 60 " +
     "--expires 2099-01-31T12:00:00Z";
-  const { json: made } = await create(site, ...line.split(" "));
-  assert.equal(made.expires_at, "2099-01-31T12:00:00.000Z");
-  assert.deepEqual(made.scopes, ["chat", "models"]);
-  let { json: before } = await run(site, "keys", "show", made.id);
+  const { json: newKey } = await create(site, ...line.split(" "));
+  assert.equal(newKey.expires_at, "2099-01-31T12:00:00.000Z");
+  assert.deepEqual(newKey.scopes, ["chat", "models"]);
+  let { json: before } = await run(site, "keys", "show", newKey.id);
   const limits = { ...before.limits, requests_per_minute: 0 };
   const more = { ...limits, tokens_per_minute: 5_000, concurrency: 2 };
   const rows: [args: string[], changed: Partial<KeyJson>][] = [
@@ -74,27 +74,27 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
     }],
   ];
   for (const [args, changed] of rows) {
-    const { json } = await run(site, "keys", "edit", made.id, ...args);
+    const { json } = await run(site, "keys", "edit", newKey.id, ...args);
     const version = before.version + 1;
     assert.deepEqual(json, { ...before, ...changed, version });
-    assert.deepEqual((await run(site, "keys", "show", made.id)).json, json);
+    assert.deepEqual((await run(site, "keys", "show", newKey.id)).json, json);
     before = json;
   }
 });
 
 Deno.test("keys create names the model that it stores for an alias", async () => {
   await using site = await startConsole(AS_DEPLOYED);
-  const said: string[] = [];
+  const lines: string[] = [];
   const deps = {
     ...site.deps,
     findModel: (name: string) =>
       name.startsWith("gpt-") ? { id: "small-1" } : undefined,
-    warn: (text: string) => void said.push(text),
+    warn: (text: string) => void lines.push(text),
   };
   const args = ["keys", "create", "--description", "Ci", "--models"];
   const { json } = await run({ deps }, ...args, "gpt-4o,large-1,gpt-5,small-1");
   assert.deepEqual(json.models, ["small-1", "large-1"]);
-  assert.deepEqual(said, [
+  assert.deepEqual(lines, [
     "'gpt-4o' is an alias: the key may use the model 'small-1'",
     "'gpt-5' is an alias: the key may use the model 'small-1'",
   ]);
@@ -127,11 +127,11 @@ Deno.test("keys list shows what the console shows, in pages", async () => {
 Deno.test("ASVS 15.3.1: the command line makes, changes and deletes keys, and prints a value only once", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   const owner = ["--owner", "Ada@Example.org"];
-  const made = await create(site, ...owner);
-  assert.match(made.text, /The owner ada@example.org is new/);
-  const value = String(made.json.key);
+  const output = await create(site, ...owner);
+  assert.match(output.text, /The owner ada@example.org is new/);
+  const value = String(output.json.key);
   assert.ok(isWellFormedKey(value));
-  const { json: { id } } = made;
+  const { json: { id } } = output;
   const other = await create(site, ...owner);
   assert.ok(!other.text.includes("is new"));
   const rows: [args: string[], shown: RegExp][] = [
@@ -236,8 +236,8 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
     return (await keys.find(await owners.ensure(ADA), id)).limits;
   };
   assert.deepEqual(await limitsOf(), key);
-  const given = await limitsOf("--rpm", "5", "--concurrency", "0");
-  assert.deepEqual(given, { ...key, requestsPerMinute: 5, concurrency: 0 });
+  const limits = await limitsOf("--rpm", "5", "--concurrency", "0");
+  assert.deepEqual(limits, { ...key, requestsPerMinute: 5, concurrency: 0 });
   const ownerId = await owners.ensure(ADA);
   for (const id of [ownerId, await owners.first()]) {
     assert.deepEqual(await owners.limits(id), owner);

@@ -42,19 +42,19 @@ async function list(invocation: Invocation): Promise<Output> {
 }
 
 /** What {@link output} reads of the workers. */
-interface Seen {
+interface WorkerReports {
   readonly backends: { read(): Parameters<typeof modelViews>[1] };
   readonly follower: { readonly workers: number };
 }
 
 function output(
   { catalog, now }: Invocation,
-  seen: Seen,
+  reports: WorkerReports,
   overrides: readonly StoredOverride[],
 ): Output {
-  const models = modelViews(catalog, seen.backends.read());
+  const models = modelViews(catalog, reports.backends.read());
   const rows = models.flatMap((model) => model.servers.map(rowOf));
-  const { workers } = seen.follower;
+  const { workers } = reports.follower;
   return {
     json: {
       workers,
@@ -176,16 +176,16 @@ async (invocation: Invocation): Promise<Output> => {
   const { catalog, overrides, warn, options: { reason = "" } } = invocation;
   await using workers = await invocation.askWorkers();
   const views = modelViews(catalog, workers.backends.read());
-  const made = make(invocation, views, await overrides.list());
-  const isUndo = "undo" in made;
-  if (!isUndo) await overrides.set(made, OPERATOR, reason);
-  else if (!await overrides.remove(made.undo, OPERATOR)) {
+  const change = make(invocation, views, await overrides.list());
+  const isUndo = "undo" in change;
+  if (!isUndo) await overrides.set(change, OPERATOR, reason);
+  else if (!await overrides.remove(change.undo, OPERATOR)) {
     throw new CommandRefused("There is no such change to undo");
   }
   if (!await workers.tellOverrides()) warn(UNTOLD);
   const { what, model, backend = "" } = isUndo
-    ? made.undo
-    : { backend: "", ...made };
+    ? change.undo
+    : { backend: "", ...change };
   return { json: { what, model, server: backend, undone: isUndo } };
 };
 

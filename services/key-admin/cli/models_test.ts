@@ -118,7 +118,7 @@ Deno.test("models drain, weight and disable make changes that undo takes back", 
   await using site = await startConsole({ catalog: CATALOG });
   const warnings: string[] = [];
   const warn = (text: string) => void warnings.push(text);
-  const held = async () =>
+  const storedOverrides = async () =>
     (await site.deps.overrides.list()).map(({ what }) => what).sort();
   await run(site, ["drain", "gpu-1", "--reason", "new driver"]);
   assert.deepEqual(warnings, []);
@@ -126,7 +126,12 @@ Deno.test("models drain, weight and disable make changes that undo takes back", 
   assert.match(warnings.join(), /last server of qwen.*503/);
   await run(site, ["weight", "gpu-1", "--to", "7"]);
   await run(site, ["disable", "qwen"]);
-  assert.deepEqual(await held(), ["disable", "drain", "drain", "weight"]);
+  assert.deepEqual(await storedOverrides(), [
+    "disable",
+    "drain",
+    "drain",
+    "weight",
+  ]);
   const { text } = await run(site, []);
   assert.match(
     text,
@@ -136,7 +141,7 @@ Deno.test("models drain, weight and disable make changes that undo takes back", 
   await run(site, ["undrain", "gpu-2"]);
   await run(site, ["unweight", "gpu-1"]);
   await run(site, ["enable", "qwen"]);
-  assert.deepEqual(await held(), []);
+  assert.deepEqual(await storedOverrides(), []);
   for (
     const { args, why } of [
       { args: ["drain", "gpu-9"], why: /no such server/ },

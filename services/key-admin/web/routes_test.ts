@@ -299,13 +299,13 @@ Deno.test("ASVS 2.4.1, API6: an owner makes or rotates ten keys at once, then on
     const form = { version: "1", old: "7d", nonce };
     return await client.post(`/keys/${id}/rotate`, form);
   };
-  let made = 0;
-  let answer = await make(made);
+  let keys = 0;
+  let answer = await make(keys);
   // On a busy machine more than six seconds may pass meanwhile.
-  while (answer.status === 201 && made < 2 * count) answer = await make(++made);
+  while (answer.status === 201 && keys < 2 * count) answer = await make(++keys);
   assert.equal(answer.status, 429);
   checkHeaders(answer);
-  assert.ok(made >= count, `${made}`);
+  assert.ok(keys >= count, `${keys}`);
   const waitSeconds = Number(answer.headers.get("retry-after"));
   assert.ok(waitSeconds >= 1 && waitSeconds <= 6, `${waitSeconds}`);
   const { client: other } = await routeOwner(site, 2);

@@ -27,17 +27,18 @@ export function pictureFiles(
   { images, mask }: ImageRequest,
   uploaded: readonly UploadedFile[],
 ): UploadedFile[] {
-  const of = (field: string) => uploaded.filter((file) => file.field === field);
-  const isOne = of("image").length === 1;
+  const filesOf = (field: string) =>
+    uploaded.filter((file) => file.field === field);
+  const isOne = filesOf("image").length === 1;
   const edited = images === undefined
-    ? of("image").map((file, index) =>
+    ? filesOf("image").map((file, index) =>
       pictureOf(file, isOne ? "image" : `image[${index}]`)
     )
     : images.map((url, index) =>
       pictureWithin(url, "image", `images[${index}]`)
     );
   const masks = images === undefined
-    ? of("mask").map((file) => pictureOf(file, "mask"))
+    ? filesOf("mask").map((file) => pictureOf(file, "mask"))
     : mask === undefined
     ? []
     : [pictureWithin(mask, "mask", "mask")];
@@ -55,22 +56,26 @@ export function referenceFiles(
   uploaded: readonly UploadedFile[],
 ): UploadedFile[] {
   const param = "input_reference";
-  const sent = imageUrl === undefined
+  const pictures = imageUrl === undefined
     ? uploaded.filter(({ field }) => field === param)
       .map((file) => pictureOf(file, param))
     : [pictureWithin(imageUrl, param, param)];
-  return [...sent.map(({ file }) => file), ...othersIn(uploaded, [param])];
+  return [...pictures.map(({ file }) => file), ...othersIn(uploaded, [param])];
 }
 
 /** Files that only the model server knows. Pictures are checked like the others. */
 function othersIn(
   uploaded: readonly UploadedFile[],
-  known: readonly string[],
+  fieldNames: readonly string[],
 ): UploadedFile[] {
-  return uploaded.filter(({ field }) => !known.includes(field)).map((file) => {
-    const isPicture = kindOf(file.content)?.type.startsWith("image/");
-    return isPicture ? pictureOf(file, file.field).file : namedByContent(file);
-  });
+  return uploaded.filter(({ field }) => !fieldNames.includes(field)).map(
+    (file) => {
+      const isPicture = kindOf(file.content)?.type.startsWith("image/");
+      return isPicture
+        ? pictureOf(file, file.field).file
+        : namedByContent(file);
+    },
+  );
 }
 
 function pictureWithin(url: string, field: string, path: string): Picture {

@@ -59,8 +59,8 @@ Deno.test("Anthropic's SDK gets a call, and an answer to its result", async () =
       { type: "web_search_20250305" as const, name: "web_search" as const },
     ],
   };
-  const asked = { role: "user" as const, content: PROMPT };
-  const first = { ...request, messages: [asked] };
+  const message = { role: "user" as const, content: PROMPT };
+  const first = { ...request, messages: [message] };
   const whole = await anthropic.messages.create(first);
   const streamed = await anthropic.messages.stream(first).finalMessage();
   for (const { stop_reason, content } of [whole, streamed]) {
@@ -82,7 +82,7 @@ Deno.test("Anthropic's SDK gets a call, and an answer to its result", async () =
   const { stop_reason, content } = await anthropic.messages.create({
     ...request,
     messages: [
-      asked,
+      message,
       { role: "assistant", content: whole.content },
       { role: "user", content: [result] },
     ],
@@ -161,14 +161,14 @@ Deno.test("OpenAI's SDK reads a response: reasoning, text, calls, whole and as e
     const streamed = await openai.responses.stream(request).finalResponse();
     assert.equal(whole.status, "completed");
     assert.equal(streamed.status, "completed");
-    const told = ({ output }: Pick<typeof whole, "output">) =>
+    const itemsOf = ({ output }: Pick<typeof whole, "output">) =>
       output.map((item) => {
         if (item.type === "message") return item.content;
         return item.type === "function_call" ? item.arguments : item.type;
       });
     assert.deepEqual(
-      JSON.parse(JSON.stringify(told(whole))),
-      JSON.parse(JSON.stringify(told(streamed))).map((each: unknown) =>
+      JSON.parse(JSON.stringify(itemsOf(whole))),
+      JSON.parse(JSON.stringify(itemsOf(streamed))).map((each: unknown) =>
         Array.isArray(each)
           ? each.map(({ parsed: _, ...part }: Record<string, unknown>) => part)
           : each
@@ -251,13 +251,16 @@ Deno.test("a wrong request of an agent is refused in the form of its endpoint", 
   ] as const;
   for (const { path, body, status, message } of cases) {
     const answer = await simulator.post(path, body);
-    const told = await answer.json();
+    const refusal = await answer.json();
     assert.equal(answer.status, status, path);
-    assert.match(told.error.message, message);
+    assert.match(refusal.error.message, message);
     const isAnthropic = path.startsWith("/messages");
-    assert.equal(told.type === "error", isAnthropic);
+    assert.equal(refusal.type === "error", isAnthropic);
     const type = status === 404 ? "not_found_error" : "invalid_request_error";
-    assert.equal(told.error.type, isAnthropic ? type : "invalid_request_error");
+    assert.equal(
+      refusal.error.type,
+      isAnthropic ? type : "invalid_request_error",
+    );
   }
 });
 

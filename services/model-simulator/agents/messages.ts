@@ -143,13 +143,15 @@ class MessageAnswer {
   #usage(): object {
     const { tokens, cached } = this.#prompt;
     const isCaching = this.#request.isCaching;
-    const { read, written } = isCaching ? cached : { read: 0, written: 0 };
+    const { readTokens, writtenTokens } = isCaching
+      ? cached
+      : { readTokens: 0, writtenTokens: 0 };
     return {
-      input_tokens: tokens - read - written,
-      cache_creation_input_tokens: written,
-      cache_read_input_tokens: read,
+      input_tokens: tokens - readTokens - writtenTokens,
+      cache_creation_input_tokens: writtenTokens,
+      cache_read_input_tokens: readTokens,
       cache_creation: {
-        ephemeral_5m_input_tokens: written,
+        ephemeral_5m_input_tokens: writtenTokens,
         ephemeral_1h_input_tokens: 0,
       },
       output_tokens: this.blocks.tokens,

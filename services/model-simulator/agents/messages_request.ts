@@ -84,7 +84,7 @@ const thinking = z.looseObject({
 });
 
 /** What decides about the length of a prompt. */
-const counted = z.looseObject({
+const promptFields = z.looseObject({
   model,
   messages: listOf(message, BLOCKS_MAX, 1),
   system: texts.optional(),
@@ -92,8 +92,8 @@ const counted = z.looseObject({
   tool_choice: nullable(toolChoice).optional(),
   thinking: nullable(thinking).optional(),
 });
-const countedSchema = nullable(counted);
-const requestSchema = nullable(counted.extend({
+const countedSchema = nullable(promptFields);
+const requestSchema = nullable(promptFields.extend({
   max_tokens: integer(1),
   stop_sequences: listOf(z.string().min(1), STOPS_MAX).optional(),
   stream: z.boolean().default(false),
@@ -139,10 +139,10 @@ export function parseCounted(text: string): ChatRequest {
   return withDefaults({ ...conversationOf(wire), stream: false });
 }
 
-type Wire = z.output<typeof counted>;
+type Wire = z.output<typeof promptFields>;
 
-function thinkingOf(given: Wire["thinking"]) {
-  const { type = "disabled", budget_tokens } = given ?? {};
+function thinkingOf(thinking: Wire["thinking"]) {
+  const { type = "disabled", budget_tokens } = thinking ?? {};
   return {
     enable_thinking: type !== "disabled",
     thinking_budget: budget_tokens,

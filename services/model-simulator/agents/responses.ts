@@ -141,7 +141,7 @@ class ResponseAnswer {
     const { tokens: output_tokens, thinkingTokens } = this.blocks;
     return {
       input_tokens,
-      input_tokens_details: { cached_tokens: cached.read },
+      input_tokens_details: { cached_tokens: cached.readTokens },
       output_tokens,
       output_tokens_details: { reasoning_tokens: thinkingTokens },
       total_tokens: input_tokens + output_tokens,

@@ -57,7 +57,7 @@ interface Item {
 
 const role = z.enum(["user", "assistant", "system", "developer"]);
 type Role = z.output<typeof role>;
-const known = openUnion<Item>({
+const knownItem = openUnion<Item>({
   message: z.looseObject({ type: z.literal("message"), role, content }),
   function_call: z.looseObject({
     type: z.literal("function_call"),
@@ -80,7 +80,7 @@ const item = z.preprocess(
     typeof value === "object" && value !== null && "role" in value
       ? { type: "message", ...value }
       : value,
-  known,
+  knownItem,
 );
 
 /** Tools of other types run at OpenAI, or hold functions that agents can do without. */
@@ -190,8 +190,8 @@ function choiceOf(choice: Wire["tool_choice"]) {
     : { type: "function", function: { name: choice.name } };
 }
 
-function formatOf(given: z.output<typeof format> | undefined) {
-  const { type = "text", name = "", schema, strict } = given ?? {};
+function formatOf(textFormat: z.output<typeof format> | undefined) {
+  const { type = "text", name = "", schema, strict } = textFormat ?? {};
   return type === "json_schema"
     ? {
       type,

@@ -110,8 +110,8 @@ async function longestWork(body: string): Promise<number> {
   };
   try {
     const planned = chatCompletion({ text: body }, new PromptCache());
-    const seen = new SeenRequest(new Request("http://simulator"), body);
-    for await (const _ of batchesOf(planned, seen)) lap();
+    const request = new SeenRequest(new Request("http://simulator"), body);
+    for await (const _ of batchesOf(planned, request)) lap();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
   }

@@ -1,7 +1,7 @@
 /** Which tools are called, and with what. Pure. */
 import type { Tool } from "@gateway/shared/openai/chat";
 import { newRequestId } from "@gateway/shared/process/ids";
-import { GivenValues } from "./given_values.ts";
+import { PromptValues } from "./prompt_values.ts";
 import type { NamedSchema } from "./json_schema.ts";
 import { type Random, tokenize } from "./language.ts";
 import { type ChatRequest, lastTurn } from "./request.ts";
@@ -48,53 +48,55 @@ export function schemaOfTool(
 /** The calls that fit into `room`. */
 export function planCalls(
   request: ChatRequest,
-  asked: string,
+  question: string,
   { random, room }: { random: Random; room: number },
 ): PlannedCall[] {
   const calls: PlannedCall[] = [];
   let left = room;
   const callsMax = request.parallel_tool_calls === false ? 1 : CALLS_MAX;
-  for (const named of wantedTools(request, asked)) {
+  for (const tool of wantedTools(request, question)) {
     if (calls.length === callsMax) break;
-    const tokens = tokenize(JSON.stringify(argumentsOf(named, asked, random)));
+    const tokens = tokenize(
+      JSON.stringify(argumentsOf(tool, question, random)),
+    );
     if (tokens.length + 1 > left) continue;
     left -= tokens.length + 1;
-    calls.push({ name: named.name, tokens });
+    calls.push({ name: tool.name, tokens });
   }
   return calls;
 }
 
 /** Each tool may take all that the prompt gives. */
 function argumentsOf(
-  named: NamedSchema,
-  asked: string,
+  tool: NamedSchema,
+  question: string,
   random: Random,
 ): unknown {
-  const given = new GivenValues(asked);
+  const promptValues = new PromptValues(question);
   const fixed = (name: string, isList: boolean) => {
     if (CODE_FIELD.test(name) && !isList) return CODE;
-    if (!SHELL.test(named.name) || !COMMAND_FIELD.test(name)) return undefined;
+    if (!SHELL.test(tool.name) || !COMMAND_FIELD.test(name)) return undefined;
     return isList ? [...COMMAND] : `${COMMAND[0]} "${COMMAND[1]}"`;
   };
-  return valueFor(named, random, { given, fixed, isSparse: true });
+  return valueFor(tool, random, { promptValues, fixed, isSparse: true });
 }
 
-function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
+function wantedTools(request: ChatRequest, question: string): NamedSchema[] {
   const { tool_choice: choice } = request;
   const tools = request.tools.flatMap(schemaOfTool);
   if (choice === "none") return [];
   if (typeof choice === "object") {
     return tools.filter(({ name }) => name === choice.function?.name);
   }
-  const words = wordsOf(asked.slice(0, LOOK_CHARS));
-  const meant = tools.filter(({ name }) =>
+  const words = wordsOf(question.slice(0, LOOK_CHARS));
+  const matches = tools.filter(({ name }) =>
     !words.isDisjointFrom(wordsOf(name)) ||
     SHELL.test(name) && SHELL_WORDS.some((word) => words.has(word))
   );
   if (choice === "required") {
-    return meant.length > 0 ? meant : tools.slice(0, 1);
+    return matches.length > 0 ? matches : tools.slice(0, 1);
   }
-  return lastTurn(request)?.role === "user" ? meant : [];
+  return lastTurn(request)?.role === "user" ? matches : [];
 }
 
 /** The longer words: `getWeather_now` has `weather`. */

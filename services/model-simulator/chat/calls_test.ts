@@ -104,9 +104,9 @@ const CASES: { prompt: string; properties: object; expected: object }[] = [
 
 Deno.test("the arguments of a call are what the prompt gives, by the tool's schema", async () => {
   for (const { prompt, properties, expected } of CASES) {
-    const given = await argumentsFor(prompt, { properties });
-    assert.partialDeepStrictEqual(given, expected, prompt);
-    assert.deepEqual(Object.keys(Object(given)), Object.keys(properties));
+    const values = await argumentsFor(prompt, { properties });
+    assert.partialDeepStrictEqual(values, expected, prompt);
+    assert.deepEqual(Object.keys(Object(values)), Object.keys(properties));
   }
 });
 
@@ -240,13 +240,13 @@ Deno.test("JSON is as the prompt describes it: a schema, keys, or an example", a
 Deno.test("a prompt that shows JSON and asks for it gets it without json_object", async () => {
   await using simulator = startAsked();
   const shown = 'Fields: {"name": "{name}", "age": "{age} # one int value"}';
-  const asked =
+  const prompt =
     "Ada is 36. Respond with a JSON object with `name`, then `age`.";
   const ask = (system: string) =>
     simulator.text({
       messages: [
         { role: "system", content: system },
-        { role: "user", content: asked },
+        { role: "user", content: prompt },
       ],
     });
   assert.equal(typeof JSON.parse(await ask(shown)).age, "number");

@@ -40,8 +40,8 @@ Deno.test("an answer ends before a stop text, also one that spans tokens", async
   const whole = await simulator.text(body);
   const stops = ["a", "model sim", "real model. You", whole.slice(50, 90)];
   for (const stop of stops) {
-    for (const asked of [stop, ["never", stop]]) {
-      const { choices } = await simulator.ask({ ...body, stop: asked });
+    for (const stops of [stop, ["never", stop]]) {
+      const { choices } = await simulator.ask({ ...body, stop: stops });
       assert.equal(choices[0]?.finish_reason, "stop");
       const before = whole.slice(0, whole.indexOf(stop));
       assert.equal(choices[0]?.message.content, before);

@@ -5,7 +5,7 @@
 import { ApiError } from "@gateway/shared/openai/error";
 import { type Controls, withoutControls } from "../serving/controls.ts";
 import { planCalls, runCalls, schemaOfTool } from "./calls.ts";
-import { GivenValues } from "./given_values.ts";
+import { PromptValues } from "./prompt_values.ts";
 import { checkSchema, type NamedSchema, objectOf } from "./json_schema.ts";
 import {
   hashText,
@@ -58,13 +58,13 @@ export function choiceOf(
 ): Generator<Step> {
   // The limit of reasoning, content and calls together.
   const { max_tokens: tokensMax } = request;
-  const asked = withoutControls(lastQuestion(request));
-  const subject = hashText(asked);
+  const question = withoutControls(lastQuestion(request));
+  const subject = hashText(question);
   // Always the same numbers with a seed, and at temperature 0.
   const seed = request.seed ?? (request.temperature === 0 ? 0 : otherSeed);
   const start = hashText(`${seed} ${subject}`);
   const random = seededRandom(start + Math.imul(index, 0x9e3779b1));
-  const quote = quoteOf(asked);
+  const quote = quoteOf(question);
   const thoughts = request.enable_thinking
     ? tokenize(
       `The user says ${quote}. I am a simulator, so I do not know the answer. ` +
@@ -72,10 +72,10 @@ export function choiceOf(
     ).slice(0, request.thinking_budget)
     : [];
   const room = tokensMax - thoughts.length;
-  const calls = planCalls(request, asked, { random, room });
+  const calls = planCalls(request, question, { random, room });
   const { opening = openingOf(request, quote) } = options;
   const content = calls.length > 0 ? runCalls(calls) : runText(
-    planText(request, controls, { asked, opening, random }),
+    planText(request, controls, { question, opening, random }),
     new Writer(request, random, subject),
     room,
   );
@@ -95,15 +95,15 @@ export function checkSchemas(request: ChatRequest): void {
 function planText(
   request: ChatRequest,
   { exactTokens, break: fault }: Controls,
-  { asked, opening, random }: TextParts,
+  { question, opening, random }: TextParts,
 ): TextPlan {
   const format = request.response_format?.type ?? "text";
-  if (format !== "text" || asksForJson(request, asked)) {
-    const value = jsonValue(request, asked, random);
+  if (format !== "text" || asksForJson(request, question)) {
+    const value = jsonValue(request, question, random);
     const tokens = tokenize(JSON.stringify(value));
     return { opening: tokens, tokensWanted: tokens.length };
   }
-  const marked = markedText(request, asked, random);
+  const marked = markedText(request, question, random);
   if (marked !== null) {
     const tokens = tokenize(marked);
     return { opening: tokens, tokensWanted: tokens.length };
@@ -127,7 +127,7 @@ interface TextPlan {
 /** What a text is made of. */
 interface TextParts {
   /** The question, without phrases for the simulator. */
-  asked: string;
+  question: string;
   opening: string;
   random: Random;
 }
@@ -135,14 +135,14 @@ interface TextParts {
 /** The fields that the question asks for between marks; null if it asks for none. */
 function markedText(
   request: ChatRequest,
-  asked: string,
+  question: string,
   random: Random,
 ): string | null {
-  const fields = markedFields(request, asked);
+  const fields = markedFields(request, question);
   if (fields === null) return null;
-  const given = new GivenValues(withoutInstructions(asked));
+  const promptValues = new PromptValues(withoutInstructions(question));
   try {
-    return withMarks(objectOf(valueFor(fields, random, { given })));
+    return withMarks(objectOf(valueFor(fields, random, { promptValues })));
   } catch (error) {
     // What is no more than written in a prompt cannot be wrong.
     if (!(error instanceof ApiError)) throw error;
@@ -153,23 +153,27 @@ function markedText(
 /** A value for the schema of the request, or for what its prompt asks for. */
 function jsonValue(
   request: ChatRequest,
-  asked: string,
+  question: string,
   random: Random,
 ): unknown {
   // Some clients send each part of a question as a message of its own.
-  const said = withoutControls(lastWords(request)) || asked;
-  const given = new GivenValues(withoutInstructions(said));
-  const named = schemaOfAnswer(request);
-  if (named !== null) return valueFor(named, random, { given });
-  const written = writtenSchema(request);
+  const words = withoutControls(lastWords(request)) || question;
+  const promptValues = new PromptValues(withoutInstructions(words));
+  const answerSchema = schemaOfAnswer(request);
+  if (answerSchema !== null) {
+    return valueFor(answerSchema, random, { promptValues });
+  }
+  const promptSchema = writtenSchema(request);
   try {
-    if (written !== null) return valueFor(written, random, { given });
+    if (promptSchema !== null) {
+      return valueFor(promptSchema, random, { promptValues });
+    }
   } catch (error) {
     // What is no more than written in a prompt cannot be wrong.
     if (!(error instanceof ApiError)) throw error;
   }
   const simulator = "This is the gateway's model simulator.";
-  return { simulator, asked: quoteOf(asked).slice(1, -1) };
+  return { simulator, asked: quoteOf(question).slice(1, -1) };
 }
 
 function schemaOfAnswer(
@@ -188,11 +192,11 @@ function quoteOf(text: string): string {
 
 function openingOf(request: ChatRequest, quote: string): string {
   const last = lastTurn(request);
-  const told = last?.role === "tool"
+  const toolAnswer = last?.role === "tool"
     ? ` The tool answered: ${quoteOf(messageText(last))}.`
     : "";
   return "I am the gateway's model simulator, not a real model. " +
-    `You asked: ${quote}.${told} Here is a passage instead.\n\n`;
+    `You asked: ${quote}.${toolAnswer} Here is a passage instead.\n\n`;
 }
 
 function* runChoice(
@@ -216,10 +220,10 @@ function* runText(
   const send = holdingStops(writer.request.stop ?? []);
   const endAfter = opening.length + TEXT_TOKENS * (1 + writer.random());
   for (let count = 1;; count++) {
-    const known = opening[count - 1];
-    const sampled = known === undefined
+    const openingToken = opening[count - 1];
+    const sampled = openingToken === undefined
       ? writer.next()
-      : writer.prescribed(known);
+      : writer.prescribed(openingToken);
     const isDone = tokensWanted === null
       ? count > endAfter && sampled.token === "."
       : count >= tokensWanted;
@@ -254,12 +258,12 @@ function holdingStops(stops: readonly string[]) {
       const mayBegin = (stop: string) => stop.startsWith(text.slice(end));
       while (end < text.length && !stops.some(mayBegin)) end += 1;
     }
-    const sent = tokens.filter(({ at }) => at < end);
-    tokens = tokens.slice(sent.length)
+    const batch = tokens.filter(({ at }) => at < end);
+    tokens = tokens.slice(batch.length)
       .map(({ at, sampled }) => ({ at: at - end, sampled }));
     const content = text.slice(0, end);
     text = text.slice(end);
-    const logprobs = sent.flatMap(({ sampled }) => sampled.logprobs);
+    const logprobs = batch.flatMap(({ sampled }) => sampled.logprobs);
     return { content, stoppedBy: first?.stop, logprobs };
   };
 }

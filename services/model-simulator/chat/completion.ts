@@ -68,7 +68,7 @@ class Completion {
   /** The same rounds, each as the events of a stream. */
   *events(): Generator<string> {
     for (const round of this.rounds.run()) {
-      yield round.map((written) => this.#chunks(written)).join("");
+      yield round.map((step) => this.#chunks(step)).join("");
     }
   }
 
@@ -84,13 +84,13 @@ class Completion {
   /** The body of an answer that is no stream, when all rounds are over. */
   whole(): string {
     return this.#json("chat.completion", {
-      choices: this.rounds.written.map(wholeChoice),
+      choices: this.rounds.steps.map(wholeChoice),
       usage: this.#hasUsage ? this.#usage() : undefined,
     });
   }
 
   #usage(): object {
-    return usageOf(this.#prompt, this.rounds.written.flat());
+    return usageOf(this.#prompt, this.rounds.steps.flat());
   }
 
   /** The role before the first step, its content, and the reason after the last. */
@@ -142,9 +142,9 @@ function usageOf({ tokens, cached }: MeasuredPrompt, steps: readonly Step[]) {
     prompt_tokens: tokens,
     completion_tokens: steps.length,
     total_tokens: tokens + steps.length,
-    prompt_tokens_details: cached.read === 0
+    prompt_tokens_details: cached.readTokens === 0
       ? undefined
-      : { cached_tokens: cached.read },
+      : { cached_tokens: cached.readTokens },
     completion_tokens_details: reasoning_tokens === 0
       ? undefined
       : { reasoning_tokens },

@@ -61,10 +61,10 @@ const REFERENCE_CHARS_MAX = 1_000;
  * Throws an {@link ApiError} for a keyword that `valueFor()` would ignore, and in
  * strict mode for what OpenAI's refuses.
  */
-export function checkSchema(named: NamedSchema): void {
-  const { schema: root, isStrict } = named;
+export function checkSchema(namedSchema: NamedSchema): void {
+  const { schema: root, isStrict } = namedSchema;
   if (isStrict && root.type !== "object") {
-    throw faultIn(named, "the root must be of type 'object'");
+    throw faultIn(namedSchema, "the root must be of type 'object'");
   }
   const schemas: unknown[] = [root];
   // The list grows while it is walked.
@@ -72,9 +72,9 @@ export function checkSchema(named: NamedSchema): void {
     const fault = schemas.length > SCHEMAS_MAX
       ? "it is too large"
       : faultOf(schema, isStrict);
-    if (fault !== undefined) throw faultIn(named, fault);
+    if (fault !== undefined) throw faultIn(namedSchema, fault);
     const { $ref, items, anyOf, ...groups } = objectOf(schema);
-    if ($ref !== undefined) targetOf($ref, named);
+    if ($ref !== undefined) targetOf($ref, namedSchema);
     const { properties, $defs, definitions } = groups;
     const members = [properties, $defs, definitions].map(objectOf);
     const inner = [...members.flatMap(Object.values), ...listOf(anyOf)];
@@ -112,14 +112,17 @@ export function faultIn({ param, name }: NamedSchema, why: string): ApiError {
 }
 
 /** What a reference within the schema leads to. */
-export function targetOf(reference: unknown, named: NamedSchema): unknown {
+export function targetOf(
+  reference: unknown,
+  namedSchema: NamedSchema,
+): unknown {
   const [root, ...steps] = String(reference).slice(0, REFERENCE_CHARS_MAX)
     .split("/");
   const path = steps.map((step) =>
     step.replaceAll("~1", "/").replaceAll("~0", "~")
   );
-  const found = root === "#" ? valueAt(named.schema, path) : undefined;
-  if (found === undefined) throw faultIn(named, "'$ref' leads nowhere");
+  const found = root === "#" ? valueAt(namedSchema.schema, path) : undefined;
+  if (found === undefined) throw faultIn(namedSchema, "'$ref' leads nowhere");
   return found;
 }
 

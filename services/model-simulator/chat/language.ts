@@ -119,16 +119,19 @@ export class Writer {
   /** Samples the next token and writes it. */
   next(): Sampled {
     const candidates = FOLLOWERS.get(tokenAt(this.#place)) ?? COMMON;
-    const written = tokenAt(this.#place + 1);
+    const corpusToken = tokenAt(this.#place + 1);
     const logits = candidates.map(({ token, logit }) =>
-      this.#penalised(token, token === written ? logit + WRITTEN_BONUS : logit)
+      this.#penalised(
+        token,
+        token === corpusToken ? logit + WRITTEN_BONUS : logit,
+      )
     );
-    const chosen = this.#choose(logits);
-    const { token = "", places = [] } = candidates[chosen] ?? {};
-    this.#place = token === written
+    const pick = this.#choose(logits);
+    const { token = "", places = [] } = candidates[pick] ?? {};
+    this.#place = token === corpusToken
       ? (this.#place + 1) % CORPUS.length
       : places[Math.floor(this.random() * places.length)] ?? 0;
-    return this.#write(candidates, logits, chosen);
+    return this.#write(candidates, logits, pick);
   }
 
   #penalised(token: string, logit: number): number {
@@ -160,9 +163,9 @@ export class Writer {
   #write(
     candidates: readonly Candidate[],
     logits: readonly number[],
-    chosen: number,
+    pick: number,
   ): Sampled {
-    const token = candidates[chosen]?.token ?? "";
+    const token = candidates[pick]?.token ?? "";
     this.#counts.set(token, (this.#counts.get(token) ?? 0) + 1);
     const { logprobs: isWanted, top_logprobs: topCount } = this.request;
     if (isWanted !== true) return { token, logprobs: [] };
@@ -173,7 +176,7 @@ export class Writer {
     });
     const top_logprobs = all.toSorted((a, b) => b.logprob - a.logprob)
       .slice(0, topCount);
-    const logprobs = all.slice(chosen, chosen + 1)
+    const logprobs = all.slice(pick, pick + 1)
       .map((own) => ({ ...own, top_logprobs }));
     return { token, logprobs };
   }

@@ -16,15 +16,15 @@ const END = "completed";
 /** The schema of the fields that a question asks for; null if it asks for none. */
 export function markedFields(
   { messages }: ChatRequest,
-  asked: string,
+  question: string,
 ): NamedSchema | null {
-  const names = [...asked.matchAll(ASKED_MARK)].map(([, name = ""]) => name)
+  const names = [...question.matchAll(ASKED_MARK)].map(([, name = ""]) => name)
     .filter((name) => name !== END);
   if (names.length === 0) return null;
-  const shown = messages.flatMap((message) => [
+  const fields = messages.flatMap((message) => [
     ...messageText(message).matchAll(SHOWN_FIELD),
   ]);
-  const notes = new Map(shown.map(([, name = "", note = ""]) => [name, note]));
+  const notes = new Map(fields.map(([, name = "", note = ""]) => [name, note]));
   const properties: Schema = Object.fromEntries(
     names.map((name) => [name, schemaOfNote(notes.get(name) ?? "")]),
   );

@@ -12,12 +12,12 @@ export interface Written {
 
 /** Lets choices write, and keeps what each of them has written so far. */
 export class Rounds {
-  readonly written: readonly Step[][];
+  readonly steps: readonly Step[][];
   readonly #choices: readonly Generator<Step>[];
 
   constructor(choices: readonly Generator<Step>[]) {
     this.#choices = choices;
-    this.written = choices.map(() => []);
+    this.steps = choices.map(() => []);
   }
 
   /** Lets every choice that still runs write one step, again and again. */
@@ -29,7 +29,7 @@ export class Rounds {
         const { value: step, done } = steps.next();
         if (done || step.finish !== undefined) running.delete(index);
         if (done) continue;
-        const all = this.written[index] ?? [];
+        const all = this.steps[index] ?? [];
         round.push({ step, index, isFirst: all.length === 0 });
         all.push(step);
       }

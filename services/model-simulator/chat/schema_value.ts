@@ -1,6 +1,6 @@
 /** Generates values for JSON schemas, within bounds. Pure. */
 import { ApiError } from "@gateway/shared/openai/error";
-import type { GivenValues } from "./given_values.ts";
+import type { PromptValues } from "./prompt_values.ts";
 import {
   faultIn,
   listOf,
@@ -44,7 +44,7 @@ const FORMATS: ReadonlyMap<unknown, string> = new Map([
 /** Where values come from besides chance. */
 export interface ValueSources {
   /** What the prompt gives. */
-  readonly given?: GivenValues;
+  readonly promptValues?: PromptValues;
   /** The value of a property, if it is not to be made: of a list, or of a text. */
   readonly fixed?: (name: string, isList: boolean) => unknown;
   /** Whether optional properties are left out that the prompt does not give. */
@@ -56,12 +56,15 @@ export interface ValueSources {
  * bounds.
  */
 export function valueFor(
-  named: NamedSchema,
+  namedSchema: NamedSchema,
   random: Random,
   sources: ValueSources = {},
 ): unknown {
   const root = { depth: 0, name: "", isOptional: false };
-  return new ValueMaker(named, random, sources).make(named.schema, root);
+  return new ValueMaker(namedSchema, random, sources).make(
+    namedSchema.schema,
+    root,
+  );
 }
 
 /** Where a value stands. */
@@ -79,7 +82,7 @@ class ValueMaker {
   #cost = 0;
 
   constructor(
-    readonly named: NamedSchema,
+    readonly namedSchema: NamedSchema,
     readonly random: Random,
     readonly sources: ValueSources,
   ) {}
@@ -87,10 +90,12 @@ class ValueMaker {
   /** A value, or `LEFT_OUT` for an optional one. */
   make(value: unknown, place: Place): unknown {
     this.#spend(1);
-    if (place.depth > DEPTH_MAX) throw faultIn(this.named, "it never ends");
+    if (place.depth > DEPTH_MAX) {
+      throw faultIn(this.namedSchema, "it never ends");
+    }
     const schema = objectOf(value);
     if (schema.$ref !== undefined) {
-      return this.make(targetOf(schema.$ref, this.named), below(place));
+      return this.make(targetOf(schema.$ref, this.namedSchema), below(place));
     }
     if ("const" in schema) return this.#constant(schema.const);
     const values = listOf(schema.enum);
@@ -117,7 +122,9 @@ class ValueMaker {
 
   #spend(cost: number): void {
     this.#cost += cost;
-    if (this.#cost > COST_MAX) throw faultIn(this.named, "it is too large");
+    if (this.#cost > COST_MAX) {
+      throw faultIn(this.namedSchema, "it is too large");
+    }
   }
 
   #constant(value: unknown): unknown {
@@ -128,13 +135,13 @@ class ValueMaker {
   /** One of a list: what the prompt mentions, or any. */
   #member(values: unknown[], { isOptional }: Place): unknown {
     this.#spend(values.length);
-    const given = this.sources.given?.oneOf(values);
-    if (given === undefined && isOptional) return LEFT_OUT;
-    return this.#constant(given ?? this.#oneOf(values));
+    const promptValue = this.sources.promptValues?.oneOf(values);
+    if (promptValue === undefined && isOptional) return LEFT_OUT;
+    return this.#constant(promptValue ?? this.#oneOf(values));
   }
 
   #flag({ name, isOptional }: Place): unknown {
-    if (this.sources.given?.mentions(name) === true) return true;
+    if (this.sources.promptValues?.mentions(name) === true) return true;
     return isOptional ? LEFT_OUT : this.random() < 0.5;
   }
 
@@ -149,7 +156,7 @@ class ValueMaker {
   #alternative(options: unknown[], place: Place): unknown {
     this.#spend(options.length);
     const isSmall = place.depth >= DEPTH_SMALL;
-    const isGiven = this.sources.given !== undefined;
+    const isGiven = this.sources.promptValues !== undefined;
     const order = isSmall
       ? options.toSorted((a, b) => weightOf(a) - weightOf(b))
       : [isGiven ? options.find(isNoNull) : this.#oneOf(options), ...options];
@@ -165,7 +172,7 @@ class ValueMaker {
       }
     }
     if (isLeftOut) return LEFT_OUT;
-    throw faultIn(this.named, "none of its alternatives has a value");
+    throw faultIn(this.namedSchema, "none of its alternatives has a value");
   }
 
   #object(schema: Schema, { depth, isOptional }: Place): unknown {
@@ -192,7 +199,9 @@ class ValueMaker {
     if (isOptional) return LEFT_OUT;
     const min = numberOf(schema.minItems, 0);
     const max = numberOf(schema.maxItems, Infinity);
-    if (min > max) throw faultIn(this.named, "no number of items is in bounds");
+    if (min > max) {
+      throw faultIn(this.namedSchema, "no number of items is in bounds");
+    }
     this.#spend(min);
     const isSmall = depth >= DEPTH_SMALL;
     const more = isSmall ? 0 : 1 + Math.floor(this.random() * MORE_ITEMS_MAX);
@@ -207,14 +216,14 @@ class ValueMaker {
     { format, minLength, maxLength }: Schema,
     { name, isOptional }: Place,
   ): unknown {
-    const { fixed, given } = this.sources;
+    const { fixed, promptValues } = this.sources;
     const min = numberOf(minLength, 0);
     const max = numberOf(maxLength, Infinity);
     this.#spend(Math.max(min, WORDS_CHARS) / CHARS_PER_COST);
-    if (given !== undefined) this.#spend(GIVEN_COST);
+    if (promptValues !== undefined) this.#spend(GIVEN_COST);
     const fits = (text: string) => text.length >= min && text.length <= max;
     const text = fixed?.(name, false) ??
-      given?.text({ name, fits, isOptional }, format);
+      promptValues?.text({ name, fits, isOptional }, format);
     if (text !== undefined) return text;
     if (isOptional) return LEFT_OUT;
     return FORMATS.get(format) ??
@@ -239,9 +248,13 @@ class ValueMaker {
         ? Number((Math.ceil(number / step) * step).toPrecision(15))
         : number;
     const fits = (number: number) => isIn(number) && onStep(number) === number;
-    if (this.sources.given !== undefined) this.#spend(GIVEN_COST);
-    const given = this.sources.given?.number({ name, fits, isOptional });
-    if (given !== undefined) return given;
+    if (this.sources.promptValues !== undefined) this.#spend(GIVEN_COST);
+    const promptValue = this.sources.promptValues?.number({
+      name,
+      fits,
+      isOptional,
+    });
+    if (promptValue !== undefined) return promptValue;
     if (isOptional) return LEFT_OUT;
     const least = Math.max(min, above);
     const most = Math.min(max, under);
@@ -250,7 +263,7 @@ class ValueMaker {
     const near = [from + span * this.random(), from, from + step];
     const found = [...near, from + span / 2].map(onStep).find(isIn);
     if (found === undefined) {
-      throw faultIn(this.named, "no number is in bounds");
+      throw faultIn(this.namedSchema, "no number is in bounds");
     }
     return found;
   }
@@ -264,8 +277,8 @@ const below = (place: Place): Place => ({ ...place, depth: place.depth + 1 });
  */
 function typeOf({ type, properties, items }: Schema): string {
   const types = [type ?? []].flat();
-  const named = types.find((each) => each !== "null") ?? types[0];
-  if (named !== undefined) return String(named);
+  const firstType = types.find((each) => each !== "null") ?? types[0];
+  if (firstType !== undefined) return String(firstType);
   if (properties !== undefined) return "object";
   return items === undefined ? "string" : "array";
 }

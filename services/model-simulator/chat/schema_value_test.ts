@@ -4,14 +4,14 @@ import { seededRandom } from "./language.ts";
 import { valueFor } from "./schema_value.ts";
 
 type Schema = Record<string, unknown>;
-const named = (schema: Schema, isStrict = false) => ({
+const namedSchema = (schema: Schema, isStrict = false) => ({
   param: "response_format",
   name: "x",
   isStrict,
   schema,
 });
 const value = (schema: Schema, seed = 1) =>
-  valueFor(named(schema), seededRandom(seed));
+  valueFor(namedSchema(schema), seededRandom(seed));
 const closed = (properties: Schema) => ({
   type: "object",
   properties,
@@ -69,9 +69,9 @@ function hasLength(length: number) {
 Deno.test("valueFor() makes values that the schema allows, with all required properties", () => {
   for (const [schema, isGood] of VALUES) {
     for (let seed = 0; seed < 50; seed++) {
-      const made = value(schema, seed);
-      const what = `${JSON.stringify(schema)}: ${JSON.stringify(made)}`;
-      assert.ok(isGood(made), what);
+      const result = value(schema, seed);
+      const what = `${JSON.stringify(schema)}: ${JSON.stringify(result)}`;
+      assert.ok(isGood(result), what);
     }
   }
 });
@@ -93,12 +93,15 @@ Deno.test("checkSchema() refuses what is outside of the strict subset", () => {
   ];
   for (const [schema, message] of [...cases, ...strictOnly]) {
     const refusal = { status: 400, message };
-    assert.throws(() => checkSchema(named(schema, true)), refusal);
+    assert.throws(() => checkSchema(namedSchema(schema, true)), refusal);
   }
   for (const [schema, message] of cases) {
-    assert.throws(() => checkSchema(named(schema)), { status: 400, message });
+    assert.throws(() => checkSchema(namedSchema(schema)), {
+      status: 400,
+      message,
+    });
   }
-  for (const [schema] of strictOnly) checkSchema(named(schema));
+  for (const [schema] of strictOnly) checkSchema(namedSchema(schema));
 });
 
 Deno.test("valueFor() refuses what has no value", () => {

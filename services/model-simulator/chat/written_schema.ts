@@ -31,8 +31,8 @@ const OF_SCHEMA = /\bJSON schema: (\{.+\})/;
 const INSTRUCTION = /^Respond with .*$|\[\[ ## \w+ ## \]\]/gm;
 
 /** A question without the names of the members that its answer must have. */
-export function withoutInstructions(asked: string): string {
-  const plain = asked.replace(INSTRUCTION, "");
+export function withoutInstructions(question: string): string {
+  const plain = question.replace(INSTRUCTION, "");
   const pieces: string[] = [];
   let end = 0;
   for (const { from, to } of objectsIn(plain)) {
@@ -45,8 +45,8 @@ export function withoutInstructions(asked: string): string {
 /** The schema of a value that a note describes, by default of a text. */
 export function schemaOfNote(note: string): Schema {
   const [, schema = ""] = OF_SCHEMA.exec(note) ?? [];
-  const written = parsed(schema);
-  if (written !== undefined) return written;
+  const wholeSchema = parsed(schema);
+  if (wholeSchema !== undefined) return wholeSchema;
   const [, values = ""] = ONE_OF.exec(note) ?? [];
   if (values !== "") return { enum: values.split(";").map((it) => it.trim()) };
   const type = TYPES.find(([form]) => form.test(note))?.[1];
@@ -58,9 +58,9 @@ export function writtenSchema({ messages }: ChatRequest): NamedSchema | null {
   const texts = messages.map(messageText)
     .map((text) => text.slice(-LOOK_CHARS)).toReversed();
   const objects = texts.flatMap(objectsIn).map(({ object }) => object);
-  const written = objects.find(isSchema);
+  const schemaObject = objects.find(isSchema);
   const [example] = objects.map((each) => schemaOfExample(each, 0));
-  const schema = written ?? example ?? schemaOfKeys(texts);
+  const schema = schemaObject ?? example ?? schemaOfKeys(texts);
   return schema === undefined
     ? null
     : { param: "messages", name: "", isStrict: false, schema };
@@ -72,9 +72,9 @@ export function writtenSchema({ messages }: ChatRequest): NamedSchema | null {
  */
 export function asksForJson(
   { messages, tools }: ChatRequest,
-  asked: string,
+  question: string,
 ): boolean {
-  if (tools.length > 0 || !ASKS_FOR_JSON.test(asked)) return false;
+  if (tools.length > 0 || !ASKS_FOR_JSON.test(question)) return false;
   return messages.some((message) =>
     objectsIn(messageText(message).slice(-LOOK_CHARS)).length > 0
   );

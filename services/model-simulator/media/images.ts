@@ -75,7 +75,7 @@ function planned(
   photo: string,
 ): Planned {
   const { n, prompt, size, stream, partial_images = 0 } = request;
-  const asked = String(request.quality);
+  const quality = String(request.quality);
   const scene = { ...size, words: withoutControls(prompt) };
   const controls = readControls(prompt, "prompt");
   const draft = (nth: number, finished = 1) => {
@@ -85,7 +85,7 @@ function planned(
   const shape = {
     background: "opaque",
     output_format: "png",
-    quality: QUALITIES.test(asked) ? asked : "low",
+    quality: QUALITIES.test(quality) ? quality : "low",
     size: `${size.width}x${size.height}`,
   };
   const time = Math.floor(wallNow() / 1_000);

@@ -14,7 +14,7 @@ interface Refusal {
 Deno.test("a wrong request for media is refused", async () => {
   await using simulator = startAsked();
   const file = await recording(simulator);
-  const named = (bytes: BlobPart[]) => new File(bytes, "memo.wav");
+  const fileOf = (bytes: BlobPart[]) => new File(bytes, "memo.wav");
   const cases: { path: string; good: object; refusals: Refusal[] }[] = [
     {
       path: "/audio/speech",
@@ -46,8 +46,8 @@ Deno.test("a wrong request for media is refused", async () => {
       good: { ...text, file },
       refusals: [
         { change: { file: "memo.wav" }, param: "file" },
-        { change: { file: named(["no sound"]) }, param: "file" },
-        { change: { file: named([file.slice(0, 20)]) }, param: "file" },
+        { change: { file: fileOf(["no sound"]) }, param: "file" },
+        { change: { file: fileOf([file.slice(0, 20)]) }, param: "file" },
       ],
     },
     {

@@ -179,22 +179,22 @@ Deno.test("a transcription names the file and its length, in each format", async
     const response = await simulator.post(`/audio/${task}`, fields);
     return await response.text();
   };
-  const said = "I am the gateway's model simulator, not a real model. " +
+  const passage = "I am the gateway's model simulator, not a real model. " +
     "You sent memo.wav, 2.5 seconds long. Here is a passage instead";
   const usage = { type: "duration", seconds: 3 };
-  assert.deepEqual(JSON.parse(await ask("json")), { text: said, usage });
-  assert.equal(await ask("text"), `${said}\n`);
+  assert.deepEqual(JSON.parse(await ask("json")), { text: passage, usage });
+  assert.equal(await ask("text"), `${passage}\n`);
   const span = (point: string) =>
-    `00:00:00${point}000 --> 00:00:02${point}500\n${said}\n`;
+    `00:00:00${point}000 --> 00:00:02${point}500\n${passage}\n`;
   assert.equal(await ask("srt"), `1\n${span(",")}`);
   assert.equal(await ask("vtt"), `WEBVTT\n\n${span(".")}`);
   assert.deepEqual(JSON.parse(await ask("verbose_json", "translations")), {
     task: "translate",
     language: "en",
     duration: 2.5,
-    text: said,
+    text: passage,
     usage,
-    segments: [{ id: 0, start: 0, end: 2.5, text: said }],
+    segments: [{ id: 0, start: 0, end: 2.5, text: passage }],
   });
 });
 
@@ -299,9 +299,9 @@ Deno.test("a video is an MP4 file of the size and length, until a hundred others
     assert.equal(chunkOf(bytes, "IHDR").readUInt32BE(0), width);
   }
   // Made at the same time.
-  const made = [id, two.id].map((id) => simulator.get(`${id}/content`));
+  const files = [id, two.id].map((id) => simulator.get(`${id}/content`));
   const [film, other] = await Promise.all(
-    made.map(async (each) => (await bytesOf(await each)).bytes),
+    files.map(async (each) => (await bytesOf(await each)).bytes),
   );
   assert.deepEqual(film, other);
   const { width, height, seconds } = aboutFilm(film ?? assert.fail());
@@ -311,7 +311,7 @@ Deno.test("a video is an MP4 file of the size and length, until a hundred others
     seconds: 4,
   });
   const statusAfter = async (count: number) => {
-    for (let made = 0; made < count; made++) await simulator.create({});
+    for (let index = 0; index < count; index++) await simulator.create({});
     const response = await simulator.get(id);
     await response.body?.cancel();
     return response.status;

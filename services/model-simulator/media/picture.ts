@@ -47,8 +47,12 @@ export function pictureOf(scene: Scene): Uint8Array {
 
 /** A chunk of a PNG file: its size, type, data and checksum. */
 function chunkOf(type: string, data: Buffer): Buffer {
-  const named = Buffer.concat([Buffer.from(type), data]);
-  return Buffer.concat([uint32(data.length), named, uint32(crc32(named))]);
+  const typeAndData = Buffer.concat([Buffer.from(type), data]);
+  return Buffer.concat([
+    uint32(data.length),
+    typeAndData,
+    uint32(crc32(typeAndData)),
+  ]);
 }
 
 function uint32(value: number): Buffer {

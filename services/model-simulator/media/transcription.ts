@@ -53,11 +53,11 @@ export async function transcribe(
   const usage = controls.isUsageMissing
     ? undefined
     : { type: "duration", seconds: Math.ceil(seconds) };
-  const done = () => eventText("transcript.text.done", { text, usage });
+  const endEvent = () => eventText("transcript.text.done", { text, usage });
   if (stream) {
     const events = tokens.values()
       .map((delta) => eventText("transcript.text.delta", { delta }));
-    return eventAnswer(controls, events, { end: done });
+    return eventAnswer(controls, events, { end: endEvent });
   }
   const granularities = request.timestamp_granularities;
   const transcript = { text, seconds, usage, task, language, granularities };

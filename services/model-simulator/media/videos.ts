@@ -176,7 +176,7 @@ function partOf(
   range: string,
   { contentType, controls = {} }: { contentType: string; controls?: Controls },
 ): Planned {
-  const [named, from = "", to = ""] = /^bytes=(\d*)-(\d*)$/.exec(range) ?? [];
+  const [match, from = "", to = ""] = /^bytes=(\d*)-(\d*)$/.exec(range) ?? [];
   const size = file.length;
   const isTail = from === "" && to !== "";
   const first = isTail ? Math.max(0, size - Number(to)) : Number(from);
@@ -194,12 +194,12 @@ function partOf(
   return {
     controls,
     contentType,
-    status: named ? 206 : 200,
+    status: match ? 206 : 200,
     pieces,
     headers: {
       "accept-ranges": "bytes",
       "content-length": String(end - first),
-      ...(named
+      ...(match
         ? { "content-range": `bytes ${first}-${end - 1}/${size}` }
         : {}),
     },

@@ -11,16 +11,16 @@ export type Outcome = "complete" | "refused" | "broken" | "left";
 export class SeenRequest {
   /** Aborted when the answer has ended in any way. */
   readonly leaving = new AbortController();
-  readonly #ended = Promise.withResolvers<Outcome>();
+  readonly #outcome = Promise.withResolvers<Outcome>();
   /** Resolves when the answer has ended. */
-  readonly ended = this.#ended.promise;
+  readonly outcome = this.#outcome.promise;
 
   /** `body`: as received; of a form, its fields as JSON, files by name. */
   constructor(readonly request: Request, readonly body: string) {}
 
   /** The first outcome counts. */
   end(outcome: Outcome): void {
-    this.#ended.resolve(outcome);
+    this.#outcome.resolve(outcome);
     this.leaving.abort();
   }
 }

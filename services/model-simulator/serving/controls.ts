@@ -112,11 +112,11 @@ function controlOf(phrase: string, param: string): Controls {
     const found = form.exec(words);
     if (found !== null) return controls(Number(found[1]));
   }
-  const known = PHRASES.map(({ example }) => example).join("; ");
+  const examples = PHRASES.map(({ example }) => example).join("; ");
   throw fieldError(
     "invalid_value",
     param,
-    `Unknown simulator phrase '${words}'. Known phrases: ${known}.`,
+    `Unknown simulator phrase '${words}'. Known phrases: ${examples}.`,
   );
 }
 

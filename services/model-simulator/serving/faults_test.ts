@@ -140,7 +140,7 @@ for (const [path, bodyOf] of Object.entries(KINDS)) {
         assert.equal(tokens, stream && status === 200 ? 1 : 0);
       }
       const outcome = phrase.startsWith("error") ? "refused" : "broken";
-      assert.equal(await simulator.seen.at(-1)?.ended, outcome);
+      assert.equal(await simulator.requests.at(-1)?.outcome, outcome);
     }
     for (const stream of [true, false]) {
       const body = bodyOf("[simulator: usage missing]", stream, file);

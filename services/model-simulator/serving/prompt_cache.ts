@@ -13,14 +13,14 @@ const FNV_PRIME = 0x01000193;
 /** The tokens of a prompt by what the cache knew of it. */
 export interface CachedTokens {
   /** Its beginning, which an earlier prompt had, too. */
-  readonly read: number;
+  readonly readTokens: number;
   /** What follows, in whole blocks, and is known from now on. */
-  readonly written: number;
+  readonly writtenTokens: number;
 }
 
 /** The beginnings of the prompts that a simulator got. */
 export class PromptCache {
-  readonly #known = new Map<string, true>();
+  readonly #blocks = new Map<string, true>();
 
   /** `tokens`: of the whole prompt, of which at least one is always new. */
   take(prompt: string, tokens: number): CachedTokens {
@@ -36,13 +36,13 @@ export class PromptCache {
         digest = Math.imul(digest ^ prompt.charCodeAt(at), FNV_PRIME);
       }
       const key = `${blocks} ${digest}`;
-      if (read === blocks && this.#known.has(key)) read += 1;
-      remember(this.#known, { key, value: true, sizeMax: BLOCKS_MAX });
+      if (read === blocks && this.#blocks.has(key)) read += 1;
+      remember(this.#blocks, { key, value: true, sizeMax: BLOCKS_MAX });
       blocks += 1;
     }
     const most = Math.max(0, tokens - 1);
     const all = Math.min(most, blocks * BLOCK_TOKENS);
-    const known = Math.min(most, read * BLOCK_TOKENS);
-    return { read: known, written: all - known };
+    const readTokens = Math.min(most, read * BLOCK_TOKENS);
+    return { readTokens, writtenTokens: all - readTokens };
   }
 }

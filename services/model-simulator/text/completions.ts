@@ -85,7 +85,7 @@ export function completions({ text }: Received, cache: PromptCache): Planned {
 }
 
 /** What a {@link TextAnswer} is made for. */
-interface Given {
+interface TextParts {
   texts: readonly string[];
   controls: Controls;
   cache: PromptCache;
@@ -100,7 +100,7 @@ class TextAnswer {
   readonly #hasUsage: boolean;
   readonly #head: object;
 
-  constructor(request: Request, { texts, controls, cache }: Given) {
+  constructor(request: Request, { texts, controls, cache }: TextParts) {
     this.#request = request;
     this.#texts = texts;
     this.#hasUsage = controls.isUsageMissing !== true;
@@ -130,7 +130,7 @@ class TextAnswer {
 
   *events(): Generator<string> {
     for (const round of this.rounds.run()) {
-      yield round.map((written) => this.#event(written)).join("");
+      yield round.map((step) => this.#event(step)).join("");
     }
   }
 
@@ -146,7 +146,7 @@ class TextAnswer {
     const choices = this.#texts.flatMap((prompt, nth) =>
       Array.from({ length: this.#request.n }, (_, each) => {
         const index = nth * this.#request.n + each;
-        const steps = this.rounds.written[index] ?? [];
+        const steps = this.rounds.steps[index] ?? [];
         const text = steps.map(({ delta }) => delta.content ?? "").join("");
         const echo = this.#request.echo ? prompt : "";
         const finish_reason = steps.at(-1)?.finish ?? "length";
@@ -171,14 +171,14 @@ class TextAnswer {
 
   #usage(): object {
     const { tokens: prompt_tokens, cached } = this.#prompt;
-    const completion_tokens = this.rounds.written.flat().length;
+    const completion_tokens = this.rounds.steps.flat().length;
     return {
       prompt_tokens,
       completion_tokens,
       total_tokens: prompt_tokens + completion_tokens,
-      prompt_tokens_details: cached.read === 0
+      prompt_tokens_details: cached.readTokens === 0
         ? undefined
-        : { cached_tokens: cached.read },
+        : { cached_tokens: cached.readTokens },
     };
   }
 }
@@ -216,8 +216,8 @@ function sumOf(prompts: readonly MeasuredPrompt[]): MeasuredPrompt {
   return {
     tokens: sum(({ tokens }) => tokens),
     cached: {
-      read: sum(({ cached }) => cached.read),
-      written: sum(({ cached }) => cached.written),
+      readTokens: sum(({ cached }) => cached.readTokens),
+      writtenTokens: sum(({ cached }) => cached.writtenTokens),
     },
   };
 }

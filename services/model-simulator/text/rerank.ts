@@ -50,7 +50,7 @@ export function rerank(received: Received): Planned {
 
 /** The share of the query's words that a text has. */
 function scoreOf(query: string, text: string): number {
-  const asked = new Set(wordsOf(query));
-  const shared = asked.intersection(new Set(wordsOf(text)));
-  return shared.size / asked.size;
+  const queryWords = new Set(wordsOf(query));
+  const shared = queryWords.intersection(new Set(wordsOf(text)));
+  return shared.size / queryWords.size;
 }

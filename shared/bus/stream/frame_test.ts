@@ -14,9 +14,9 @@ Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 byte
   for (const type of Object.values(frame.FrameType)) {
     for (const number of [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]) {
       const numbers = { sequence: number, offerNumber: number, tokens: number };
-      const sent = { type, ...numbers, payload };
-      const message = frame.encodeFrame(sent, payload);
-      assert.deepEqual(frame.decodeFrame(message), sent);
+      const original = { type, ...numbers, payload };
+      const message = frame.encodeFrame(original, payload);
+      assert.deepEqual(frame.decodeFrame(message), original);
     }
   }
 });
@@ -38,14 +38,14 @@ Deno.test("decodeFrame() returns null for what is no frame of this version", () 
 });
 
 Deno.test("a message carries frames of several requests, and many frames take several", () => {
-  const sent = Array.from({ length: 20 }, (_, index) => {
+  const frames = Array.from({ length: 20 }, (_, index) => {
     const { framePayloadBytesMax: most } = STREAM_LIMITS;
     const payload = Buffer.alloc(index % 3 === 0 ? most : 7, index);
     const header = { sequence: index, offerNumber: 1, tokens: 0 };
     const data = { type: frame.FrameType.DATA, ...header, payload };
     return [index.toString(16).padStart(32, "0"), data] as const;
   });
-  const encoded = sent.map(([requestId, data]) =>
+  const encoded = frames.map(([requestId, data]) =>
     [requestId, frame.encodeFrame(data, data.payload)] as const
   );
   assert.equal(frame.encodeFrames(encoded.slice(1, 4)).length, 1);
@@ -53,7 +53,7 @@ Deno.test("a message carries frames of several requests, and many frames take se
   assert.ok(messages.every(({ length }) => length <= BUS_LIMITS.batchBytesMax));
   assert.deepEqual(
     messages.flatMap((each) => frame.decodeFrames(each) ?? []),
-    sent,
+    frames,
   );
 
   const [good = new Uint8Array()] = frame.encodeFrames(encoded.slice(1, 2));

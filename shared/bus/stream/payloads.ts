@@ -111,8 +111,8 @@ const errSchema = endSchema.extend({
 }).transform(({ code, message, ...read }) => {
   const { worker, usage, backend, retryable, ...rest } = read;
   // A newer worker may know codes that this edge does not.
-  const known = isErrorCode(code) ? code : "internal_error";
-  const error = new ApiError(known, message, {
+  const knownCode = isErrorCode(code) ? code : "internal_error";
+  const error = new ApiError(knownCode, message, {
     ...rest,
     param: rest.param ?? undefined,
     retryAfterMs: rest.retryAfterMs ?? undefined,

@@ -51,8 +51,8 @@ Deno.test("ERR carries an ApiError to the edge", () => {
 Deno.test("parseBackend() finds the backend in END and ERR, and may find none", () => {
   const { parseBackend } = payloads;
   const end = { worker: "w1", usage: null };
-  const named = frame.encodeJson({ ...end, backend: "vllm-1" });
-  assert.equal(parseBackend(named), "vllm-1");
+  const payload = frame.encodeJson({ ...end, backend: "vllm-1" });
+  assert.equal(parseBackend(payload), "vllm-1");
   assert.equal(parseBackend(payloads.encodeErr("w1", FAILURE)), "vllm-1");
   assert.equal(parseBackend(frame.encodeJson(end)), undefined);
   assert.equal(parseBackend(bytesOf("{")), undefined);

@@ -21,21 +21,21 @@ const frameOf = (
   sequence: number,
   payload: Uint8Array,
 ) => ({ type, sequence, offerNumber: OFFER_NUMBER, tokens: 0, payload });
-const named = (type: FrameType, sequence: number, worker: string) =>
+const workerFrame = (type: FrameType, sequence: number, worker: string) =>
   frameOf(type, sequence, encodeJson({ worker, usage: null }));
 
 const data = (sequence: number, bytes = 4) =>
   frameOf(FrameType.DATA, sequence, new Uint8Array(bytes));
 const end = (sequence: number, worker = "w1") =>
-  named(FrameType.END, sequence, worker);
+  workerFrame(FrameType.END, sequence, worker);
 const err = (sequence: number) => {
   const error = new ApiError("upstream_error", "No");
   const payload = encodeErr("w1", { error, retryable: true, usage: null });
   return frameOf(FrameType.ERR, sequence, payload);
 };
-const accept = (worker = "w1") => named(FrameType.ACCEPT, 0, worker);
+const accept = (worker = "w1") => workerFrame(FrameType.ACCEPT, 0, worker);
 const beat = (sequence: number, worker = "w1") =>
-  named(FrameType.BEAT, sequence, worker);
+  workerFrame(FrameType.BEAT, sequence, worker);
 const reject = () => {
   const rejection = { worker: "w1", reason: "full", retryAfterMs: 5 } as const;
   const frame = decodeFrame(encodeRejectFrame(OFFER_NUMBER, rejection));
@@ -288,10 +288,10 @@ Deno.test("a stray frame that names its worker is answered: an end with an ACK, 
     [broken(FrameType.END)],
   ];
   for (const [frame, ...did] of table) {
-    const sent: string[] = [];
+    const messages: string[] = [];
     answerStrayFrame("r", frame, (worker, record) => {
-      sent.push(recordText(worker, record));
+      messages.push(recordText(worker, record));
     });
-    assert.deepEqual(sent, did);
+    assert.deepEqual(messages, did);
   }
 });

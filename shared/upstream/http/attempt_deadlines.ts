@@ -20,7 +20,7 @@ export interface AttemptDeadlinesOptions {
  */
 export class AttemptDeadlines implements Timed, EventListenerObject {
   /** Why it has ended: the reason of the call's signal, or an `upstream_timeout`. */
-  #ended: { reason: unknown } | null = null;
+  #ending: { reason: unknown } | null = null;
   #onEnd: (() => void) | null = null;
   readonly deadlines: Deadlines;
   readonly now: MonotonicNow;
@@ -65,13 +65,13 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
    */
   onEnd(run: () => void): void {
     this.#onEnd = run;
-    if (this.#ended !== null) run();
+    if (this.#ending !== null) run();
   }
 
   throwIfEnded(): void {
     // A stream that never pauses may delay the timer.
     if (this.now() >= this.#totalAt) this.expire();
-    if (this.#ended !== null) throw this.#ended.reason;
+    if (this.#ending !== null) throw this.#ending.reason;
   }
 
   /** Ends the attempt because its earliest deadline has passed. */
@@ -95,8 +95,8 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
   }
 
   #finish(reason: unknown): void {
-    if (this.#ended !== null) return;
-    this.#ended = { reason };
+    if (this.#ending !== null) return;
+    this.#ending = { reason };
     this.#onEnd?.();
   }
 }

@@ -248,11 +248,11 @@ Deno.test("HttpClient gives up connecting after connectMs, or when aborted", asy
   const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
   const client = new HttpClient(connect, 100);
   // No process accepts connections: after a few, the kernel ignores more.
-  const held: ByteConnection[] = [];
+  const connections: ByteConnection[] = [];
   for (let isFull = false; !isFull;) {
     const signal = AbortSignal.timeout(500);
     try {
-      held.push(await connect(signal));
+      connections.push(await connect(signal));
     } catch {
       isFull = true;
     }
@@ -268,20 +268,20 @@ Deno.test("HttpClient gives up connecting after connectMs, or when aborted", asy
   await assert.rejects(sending, reason);
   assert.ok(watch.ms < 50);
   deadlines.dispose();
-  for (const conn of held) conn.close();
+  for (const conn of connections) conn.close();
 });
 
 Deno.test("HttpClient closes a connection that is made in spite of the abort", async () => {
-  const made = Promise.withResolvers<ByteConnection>();
+  const connection = Promise.withResolvers<ByteConnection>();
   let closed = 0;
-  const connect: Connect = () => made.promise;
+  const connect: Connect = () => connection.promise;
   const client = new HttpClient(connect, 2_000);
   const controller = new AbortController();
   const deadlines = newDeadlines(controller.signal);
   const sending = begin(client, deadlines);
   controller.abort(new Error("Client left"));
   const fail = () => Promise.reject(new Deno.errors.BadResource("Closed"));
-  made.resolve({ read: fail, write: fail, close: () => closed++ });
+  connection.resolve({ read: fail, write: fail, close: () => closed++ });
   await assert.rejects(sending, /Client left/);
   assert.equal(closed, 1);
   deadlines.dispose();

@@ -70,13 +70,13 @@ Deno.test("createConnect() gives up a TLS handshake when it is aborted", async (
 /** A proxy that opens the first tunnel it is asked for, and says where it led. */
 function startProxy() {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const asked: string[] = [];
+  const names: string[] = [];
   const serving = (async () => {
     const client = await listener.accept();
     const buffer = new Uint8Array(1_024);
     const bytes = await client.read(buffer) ?? 0;
     const [head = ""] = decoder.decode(buffer.subarray(0, bytes)).split("\r\n");
-    asked.push(head);
+    names.push(head);
     const [, hostname = "", port] = /^CONNECT (.*):(\d+) /.exec(head) ?? [];
     const server = await Deno.connect({ hostname, port: Number(port) });
     await client.write(new TextEncoder().encode("HTTP/1.1 200 OK\r\n\r\n"));
@@ -88,7 +88,7 @@ function startProxy() {
   const { port } = listener.addr;
   return {
     proxy: { hostname: "127.0.0.1", port, authorization: null },
-    asked,
+    names,
     async [Symbol.asyncDispose]() {
       listener.close();
       await serving;
@@ -104,6 +104,6 @@ Deno.test("createConnect() passes through a proxy, with TLS inside of the tunnel
     const caCerts = tls ? [tls.cert] : [];
     assert.equal(await firstWord(server.baseUrl, caCerts, proxy), "HTTP");
     const { host } = new URL(server.baseUrl);
-    assert.deepEqual(tunnel.asked, [`CONNECT ${host} HTTP/1.1`]);
+    assert.deepEqual(tunnel.names, [`CONNECT ${host} HTTP/1.1`]);
   }
 });

@@ -79,8 +79,8 @@ Deno.test("API4: ContentDecoder makes little more of a bomb than its reader take
   const decoder = new ContentDecoder("gzip");
   const source = sourceOf(bomb, 16 * 1024);
   const before = Deno.memoryUsage().rss;
-  for (let taken = 0; taken < MIB;) {
-    taken += (await decoder.read(source.read))?.length ?? assert.fail("ended");
+  for (let bytes = 0; bytes < MIB;) {
+    bytes += (await decoder.read(source.read))?.length ?? assert.fail("ended");
   }
   assert.equal(source.bytesRead, 16 * 1024);
   assert.ok(Deno.memoryUsage().rss - before < 64 * MIB);

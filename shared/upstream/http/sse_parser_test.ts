@@ -6,19 +6,19 @@ import { SseParser } from "./sse_parser.ts";
 
 const encoder = new TextEncoder();
 
-interface Parsed {
+interface ParsedEvents {
   events: [data: string, name: string][];
   rest: string;
 }
 
-function parse(pieces: Iterable<Uint8Array>): Parsed {
-  const events: Parsed["events"] = [];
+function parse(pieces: Iterable<Uint8Array>): ParsedEvents {
+  const events: ParsedEvents["events"] = [];
   const parser = new SseParser((data, name) => void events.push([data, name]));
   for (const piece of pieces) {
     // The parser must not keep what it was given: overwrite it afterwards.
-    const given = piece.slice();
-    parser.push(given);
-    given.fill(0x58);
+    const copy = piece.slice();
+    parser.push(copy);
+    copy.fill(0x58);
   }
   return { events, rest: parser.end() };
 }
@@ -81,13 +81,13 @@ const cases: { input: string | Uint8Array; events: Event[]; rest?: string }[] =
 
 Deno.test("SseParser reads events by the standard, however they are cut", () => {
   for (const { input, events, rest = "" } of cases) {
-    const named = events.map((event) =>
+    const lines = events.map((event) =>
       typeof event === "string" ? [event, ""] : event
     );
     for (const pieces of everySplit(input)) {
       assert.deepEqual(
         parse(pieces),
-        { events: named, rest },
+        { events: lines, rest },
         String(input),
       );
     }

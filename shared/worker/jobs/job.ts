@@ -26,13 +26,13 @@ import type {
 import { type Log, roundMs } from "../../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../../process/tracing.ts";
 import { UpstreamError } from "../../upstream/http/errors.ts";
-import type { BackendCall } from "../../upstream/pool.ts";
+import type { PoolContext } from "../../upstream/pool.ts";
 import { JobBody } from "./job_body.ts";
 import { type JobReport, recordJob } from "./job_report.ts";
 import type { JobMemory, WorkerMemory } from "./memory.ts";
 
 /** What a request needs to be run, apart from itself. */
-export interface JobCall extends BackendCall {
+export interface JobContext extends PoolContext {
   /** Unix seconds, the same for every attempt at a model server. */
   created: number;
   files: readonly UploadedFile[];
@@ -106,7 +106,7 @@ export interface JobHost {
  */
 export type RunRequest<More extends unknown[] = []> = (
   request: JobRequest,
-  call: JobCall,
+  context: JobContext,
   ...more: More
 ) => Promise<JobCost>;
 

@@ -155,8 +155,9 @@ export class WorkerMemory {
   #isWithin(part: number, { job }: HeldBytes, bytes: number): boolean {
     const { account } = job;
     if (account === null) return true;
-    const held = this.#bytesByAccount.get(account) ?? 0;
-    return held === job.bytes || held + bytes <= part * this.#bytesMax;
+    const accountBytes = this.#bytesByAccount.get(account) ?? 0;
+    return accountBytes === job.bytes ||
+      accountBytes + bytes <= part * this.#bytesMax;
   }
 
   /** Whether somebody waits for room that this owner could take instead. */
@@ -237,15 +238,15 @@ export class HeldBytes {
    * rejects with `overloaded`.
    */
   grow(bytes: number): Promise<void> | undefined {
-    const taken = bytes * this.#copies;
-    if (this.#memory.take(this, taken)) {
+    const bytesOfCopies = bytes * this.#copies;
+    if (this.#memory.take(this, bytesOfCopies)) {
       this.#bytes += bytes;
       return;
     }
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#memory.wait({
       owner: this,
-      bytes: taken,
+      bytes: bytesOfCopies,
       onRoom: () => {
         this.#bytes += bytes;
         resolve();

@@ -14,10 +14,10 @@ class Stage {
   /** `a1` is the first job of the account a; `-1` one of nobody. */
   grow(name: string, bytes: number): void {
     const account = name.startsWith("-") ? null : name.slice(0, 1);
-    const held = this.#jobs.get(name) ??
+    const job = this.#jobs.get(name) ??
       this.#memory.openJob(account).openUpload();
-    this.#jobs.set(name, held);
-    const room = held.grow(bytes);
+    this.#jobs.set(name, job);
+    const room = job.grow(bytes);
     this.#events.push(room === undefined ? `${name} has` : `${name} waits`);
     room?.then(
       () => this.#events.push(`${name} got`),

@@ -24,7 +24,7 @@ export interface BackendReporterOptions {
   family: WorkerFamily;
   pools: Pick<ModelPools<PoolBackend>, "models">;
   statistics: BackendTable;
-  overrides: Pick<Overrides, "of">;
+  overrides: Pick<Overrides, "forBackend">;
   now: MonotonicNow;
   /** Sends one message. Must not throw. */
   publish(message: Uint8Array): void;
@@ -108,9 +108,9 @@ export class BackendReporter {
 const unused = (
   model: string,
   config: PoolBackend["config"],
-  overrides: Pick<Overrides, "of">,
+  overrides: Pick<Overrides, "forBackend">,
 ): BackendState => ({
-  ...overridden(config, (name) => overrides.of(model, name)),
+  ...overridden(config, (name) => overrides.forBackend(model, name)),
   breaker: "closed",
   openMs: 0,
   limitedMs: 0,
@@ -119,12 +119,12 @@ const unused = (
 /** A text that changes with the state of any backend. */
 function statesOf(
   pools: BackendReporterOptions["pools"],
-  overrides: Pick<Overrides, "of">,
+  overrides: Pick<Overrides, "forBackend">,
 ): string {
   let states = "";
   for (const { id, backends, pool } of pools.models()) {
     for (const { name } of backends) {
-      const changed = overrides.of(id, name);
+      const changed = overrides.forBackend(id, name);
       if (changed === undefined) continue;
       states += `${id} ${name} ${changed.isDrained} ${changed.weight}\n`;
     }
@@ -153,10 +153,10 @@ function rowOf(
     ...openMs > 0 && { openMs: Math.ceil(openMs) },
     ...limitedMs > 0 && { limitedMs: Math.ceil(limitedMs) },
   };
-  const known = statistics.get(model, name);
-  if (known === undefined) return row;
-  const { inFlight, error } = known;
-  const hour = known.hour();
+  const figures = statistics.get(model, name);
+  if (figures === undefined) return row;
+  const { inFlight, error } = figures;
+  const hour = figures.hour();
   return {
     ...row,
     inFlight,

@@ -33,7 +33,7 @@ function rig() {
   const now = () => nowMs;
   const statistics = new BackendTable(now);
   const overrides = new Overrides();
-  const told: Uint8Array[] = [];
+  const messages: Uint8Array[] = [];
   const pools = new ModelPools<PoolBackend>({
     open: (id, backends) =>
       new BackendPool({
@@ -41,7 +41,7 @@ function rig() {
         now,
         random: () => 0,
         sleep: () => Promise.resolve(),
-        overrideOf: (backend) => overrides.of(id, backend),
+        overrideOf: (backend) => overrides.forBackend(id, backend),
         onStart: (backend) => statistics.begin(id, backend),
         onAttempt: (report) => countAttempt(statistics, id, report),
         onOddity() {},
@@ -56,12 +56,12 @@ function rig() {
     pools,
     statistics,
     now,
-    publish: (message) => told.push(message),
+    publish: (message) => messages.push(message),
   });
   return {
     overrides,
     reporter,
-    told,
+    messages,
     wait(ms: number) {
       for (const endMs = nowMs + ms; nowMs < endMs;) {
         nowMs += TICK_MS;
@@ -85,14 +85,14 @@ function rig() {
           return Promise.resolve();
         },
       ),
-    rows: () => decodeReport(told.at(-1) ?? new Uint8Array(0))?.rows ?? [],
+    rows: () => decodeReport(messages.at(-1) ?? new Uint8Array(0))?.rows ?? [],
   };
 }
 
 Deno.test("a worker tells every backend at its first tick, used or not", () => {
-  const { reporter, rows, told } = rig();
+  const { reporter, rows, messages } = rig();
   reporter.tick();
-  assert.equal(told.length, 1);
+  assert.equal(messages.length, 1);
   assert.deepEqual(
     rows().map(({ model, backend, weight, state }) =>
       `${model} ${backend} ${weight} ${state}`
@@ -107,13 +107,16 @@ Deno.test("a worker tells every backend at its first tick, used or not", () => {
 });
 
 Deno.test("a worker to which nothing happens repeats itself every five seconds", () => {
-  const { wait, told } = rig();
+  const { wait, messages } = rig();
   wait(10 * BACKEND_LIMITS.repeatMs);
-  assert.ok(told.length >= 10 && told.length <= 11, `${told.length}`);
+  assert.ok(
+    messages.length >= 10 && messages.length <= 11,
+    `${messages.length}`,
+  );
 });
 
 Deno.test("figures are told two seconds later, with the fault in the server's words", async () => {
-  const { wait, told, run, rows, reporter } = rig();
+  const { wait, messages, run, rows, reporter } = rig();
   reporter.tick();
   let calls = 0;
   await run(() => {
@@ -124,7 +127,7 @@ Deno.test("figures are told two seconds later, with the fault in the server's wo
     });
   });
   wait(BACKEND_LIMITS.tellMs + BACKEND_LIMITS.lookMs);
-  assert.equal(told.length, 2);
+  assert.equal(messages.length, 2);
   const [a, b] = rows();
   assert.equal(a?.requests, 1);
   assert.equal(a?.failures, 1);
@@ -136,16 +139,16 @@ Deno.test("figures are told two seconds later, with the fault in the server's wo
 });
 
 Deno.test("a breaker that opens is told at the next look, and also that it has closed", async () => {
-  const { wait, run, rows, told, reporter } = rig();
+  const { wait, run, rows, messages, reporter } = rig();
   reporter.tick();
   for (let n = 0; n < 5; n++) {
     await run(() => {
       throw new UpstreamError("server_error");
     })?.catch(() => {});
   }
-  const before = told.length;
+  const before = messages.length;
   wait(BACKEND_LIMITS.lookMs);
-  assert.equal(told.length, before + 1);
+  assert.equal(messages.length, before + 1);
   const [a] = rows();
   assert.equal(a?.state, "open");
   assert.ok((a?.openMs ?? 0) > 0);
@@ -157,11 +160,11 @@ Deno.test("a breaker that opens is told at the next look, and also that it has c
 });
 
 Deno.test("whoever wants to know is told at the next tick", () => {
-  const { reporter, told, wait } = rig();
+  const { reporter, messages, wait } = rig();
   reporter.tick();
   reporter.want();
   wait(TICK_MS);
-  assert.equal(told.length, 2);
+  assert.equal(messages.length, 2);
 });
 
 Deno.test("a client that leaves, and one whose request is refused, are no failures of the server", () => {
@@ -176,10 +179,10 @@ Deno.test("a client that leaves, and one whose request is refused, are no failur
       error: new Error("left"),
     });
   }
-  const known = statistics.get("m", "a");
-  assert.equal(known?.hour()?.requests, 3);
-  assert.equal(known?.hour()?.failures, 0);
-  assert.equal(known?.error, null);
+  const figures = statistics.get("m", "a");
+  assert.equal(figures?.hour()?.requests, 3);
+  assert.equal(figures?.hour()?.failures, 0);
+  assert.equal(figures?.error, null);
 });
 
 Deno.test("a server that is drained, or has another weight, is told at the next look, used or not", () => {

@@ -43,7 +43,7 @@ export interface DiscoveryOptions {
 }
 
 /** A server that is asked, and what is known of it. */
-interface Known {
+interface ServerEntry {
   readonly server: ServerConfig;
   readonly identity: string;
   readonly listing: ListingServer;
@@ -67,7 +67,7 @@ const JITTER = 0.2;
  */
 export class Discovery implements WorkerLists {
   readonly #options: DiscoveryOptions;
-  readonly #known = new Map<string, Known>();
+  readonly #entries = new Map<string, ServerEntry>();
   #revision = 0;
 
   constructor(options: DiscoveryOptions) {
@@ -80,14 +80,14 @@ export class Discovery implements WorkerLists {
 
   get current(): { [server: string]: string[] } {
     return Object.fromEntries(
-      [...this.#known].filter(([, { isAsked }]) => isAsked)
+      [...this.#entries].filter(([, { isAsked }]) => isAsked)
         .map(([name, { ids }]) => [name, [...ids]]),
     );
   }
 
   /** All names that a server lists. */
   namesOf({ name }: ServerConfig): readonly string[] {
-    return this.#known.get(name)?.names ?? [];
+    return this.#entries.get(name)?.names ?? [];
   }
 
   /**
@@ -97,20 +97,20 @@ export class Discovery implements WorkerLists {
    * {@link DISCOVERY_LIMITS.startMs}.
    */
   async follow(servers: readonly ServerConfig[]): Promise<void> {
-    const before = new Map(this.#known);
-    this.#known.clear();
+    const before = new Map(this.#entries);
+    this.#entries.clear();
     const firsts: Promise<void>[] = [];
     for (const server of servers) {
-      const known = before.get(server.name);
+      const current = before.get(server.name);
       const identity = this.#options.identify(server);
-      if (known?.identity === identity) {
+      if (current?.identity === identity) {
         before.delete(server.name);
-        this.#known.set(server.name, known);
+        this.#entries.set(server.name, current);
         continue;
       }
       const first = Promise.withResolvers<void>();
       firsts.push(first.promise);
-      const entry = this.#enter(server, known);
+      const entry = this.#enter(server, current);
       void this.#keepAsking(entry, () => first.resolve());
     }
     for (const { listing, stopping } of before.values()) {
@@ -123,7 +123,7 @@ export class Discovery implements WorkerLists {
 
   /** Asks no more. */
   stop(): void {
-    for (const { listing, stopping } of this.#known.values()) {
+    for (const { listing, stopping } of this.#entries.values()) {
       stopping.abort(new Error("The worker stops"));
       listing.close();
     }
@@ -131,12 +131,12 @@ export class Discovery implements WorkerLists {
 
   /** Asks all servers now. Never rejects. */
   async askAll(): Promise<void> {
-    for (const known of this.#known.values()) await this.#ask(known);
+    for (const entry of this.#entries.values()) await this.#ask(entry);
   }
 
-  #enter(server: ServerConfig, before: Known | undefined): Known {
+  #enter(server: ServerConfig, before: ServerEntry | undefined): ServerEntry {
     const { names = [], failingSinceMs = null } = before ?? {};
-    const entry: Known = {
+    const entry: ServerEntry = {
       server,
       identity: this.#options.identify(server),
       listing: this.#options.open(server),
@@ -146,17 +146,17 @@ export class Discovery implements WorkerLists {
       ids: [],
       failingSinceMs,
     };
-    this.#known.set(server.name, entry);
+    this.#entries.set(server.name, entry);
     // It may have another prefix, or other kinds.
     entry.ids = this.#idsOf(server, names);
     return entry;
   }
 
-  async #keepAsking(known: Known, onAsked: () => void): Promise<void> {
+  async #keepAsking(entry: ServerEntry, onAsked: () => void): Promise<void> {
     const { random, sleep } = this.#options;
-    const { server, stopping: { signal } } = known;
+    const { server, stopping: { signal } } = entry;
     while (!signal.aborted) {
-      await this.#ask(known);
+      await this.#ask(entry);
       onAsked();
       const spread = 1 + JITTER * (random() - 0.5);
       // Rejects only when it is stopped.
@@ -164,28 +164,28 @@ export class Discovery implements WorkerLists {
     }
   }
 
-  async #ask(known: Known): Promise<void> {
-    const { listing, stopping: { signal } } = known;
+  async #ask(entry: ServerEntry): Promise<void> {
+    const { listing, stopping: { signal } } = entry;
     try {
       const names = await listing.ask(signal);
-      if (!signal.aborted) this.#take(known, names);
+      if (!signal.aborted) this.#take(entry, names);
     } catch (error) {
-      if (!signal.aborted) this.#fail(known, error);
+      if (!signal.aborted) this.#fail(entry, error);
     }
   }
 
-  #take(known: Known, names: readonly string[]): void {
-    const { server, isAsked } = known;
-    known.failingSinceMs = null;
-    if (isAsked && isSame(known.names, names)) return;
-    known.names = names;
-    known.ids = this.#idsOf(server, names);
+  #take(entry: ServerEntry, names: readonly string[]): void {
+    const { server, isAsked } = entry;
+    entry.failingSinceMs = null;
+    if (isAsked && isSame(entry.names, names)) return;
+    entry.names = names;
+    entry.ids = this.#idsOf(server, names);
     this.#options.log.info("models_listed", {
       server: server.name,
       listed: names.length,
-      offered: known.ids.length,
+      offered: entry.ids.length,
     });
-    this.#change(known);
+    this.#change(entry);
   }
 
   /** The ids of the names that may be offered, within the bounds of a message. */
@@ -197,7 +197,7 @@ export class Discovery implements WorkerLists {
         const kind = kindIn(server, id);
         return kind !== null && familyOf(kind) === family;
       });
-    const bytesMax = DISCOVERY_LIMITS.namesBytesMax / this.#known.size;
+    const bytesMax = DISCOVERY_LIMITS.namesBytesMax / this.#entries.size;
     const ids: string[] = [];
     let bytes = 0;
     for (const id of fit.slice(0, DISCOVERY_LIMITS.modelsMax)) {
@@ -215,12 +215,12 @@ export class Discovery implements WorkerLists {
     return ids;
   }
 
-  #fail(known: Known, error: unknown): void {
+  #fail(entry: ServerEntry, error: unknown): void {
     const { now, log } = this.#options;
-    const isFirst = known.failingSinceMs === null;
-    known.failingSinceMs ??= now();
+    const isFirst = entry.failingSinceMs === null;
+    entry.failingSinceMs ??= now();
     const cause = error instanceof UpstreamError ? error.logText : error;
-    const line = { server: known.server.name, error: cause };
+    const line = { server: entry.server.name, error: cause };
     if (isFirst) {
       log.warn("models_not_listed", {
         ...line,
@@ -229,17 +229,17 @@ export class Discovery implements WorkerLists {
           "are known stay for ten minutes",
       });
     } else log.debug("models_not_listed", line);
-    const isLost = now() - known.failingSinceMs >= DISCOVERY_LIMITS.keepMs;
-    if (isLost && known.ids.length > 0) {
-      known.names = [];
-      known.ids = [];
-      this.#change(known);
-    } else if (!known.isAsked) this.#change(known); // It has none, which counts.
+    const isLost = now() - entry.failingSinceMs >= DISCOVERY_LIMITS.keepMs;
+    if (isLost && entry.ids.length > 0) {
+      entry.names = [];
+      entry.ids = [];
+      this.#change(entry);
+    } else if (!entry.isAsked) this.#change(entry); // It has none, which counts.
   }
 
   /** Something is known now that was not, of this server if it is given. */
-  #change(known?: Known): void {
-    if (known !== undefined) known.isAsked = true;
+  #change(entry?: ServerEntry): void {
+    if (entry !== undefined) entry.isAsked = true;
     this.#revision += 1;
     this.#options.onChange();
   }

@@ -22,7 +22,7 @@ export function askModels(
   return server.exchange({
     encode: server.encoder(path, { method: "GET" }),
     body: "",
-    call: { requestId: newRequestId(), signal },
+    context: { requestId: newRequestId(), signal },
     mustBeginSoon: false,
     totalMs: DISCOVERY_LIMITS.answerMs,
   }, async ({ connection }) => {
@@ -41,8 +41,8 @@ export function openListing(
   open: (apiKey: string | null) => ModelServer,
   values: ReadonlyMap<string, string>,
 ): ListingServer {
-  const named = keys.map(({ variable }) => values.get(variable) ?? null);
-  const servers = (named.length > 0 ? named : [null]).map(open);
+  const apiKeys = keys.map(({ variable }) => values.get(variable) ?? null);
+  const servers = (apiKeys.length > 0 ? apiKeys : [null]).map(open);
   return {
     async ask(signal) {
       let refusal: unknown;

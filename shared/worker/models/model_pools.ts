@@ -110,11 +110,11 @@ export class ModelPools<Backend extends PoolBackend> {
   #enter(id: string, backends: readonly BackendConfig[]): void {
     const { identify } = this.#options;
     const identity = backends.map((each) => identify(each)).join("\n");
-    const known = this.#entries.get(id);
-    const isSame = known?.identity === identity;
-    if (!isSame) known?.pool?.close();
+    const entry = this.#entries.get(id);
+    const isSame = entry?.identity === identity;
+    if (!isSame) entry?.pool?.close();
     const pool = isSame
-      ? known.pool
+      ? entry.pool
       : backends.some(isCounted)
       ? this.#options.open(id, backends)
       : null;

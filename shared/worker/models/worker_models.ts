@@ -56,6 +56,7 @@ export class WorkerModels<Backend extends PoolBackend> {
   readonly #discovery: Discovery;
   #keys: BackendKeys = new Map();
   #isFollowing = false;
+  #firstAnswers: Promise<void> = Promise.resolve();
 
   constructor(options: WorkerModelsOptions<Backend>) {
     this.#options = options;
@@ -86,19 +87,23 @@ export class WorkerModels<Backend extends PoolBackend> {
     return [...models.map(({ id }) => id), ...this.pools.leaving()];
   }
 
-  /**
-   * Runs the models of this list from now on. Resolves when new servers have said which
-   * models they have, or could have.
-   */
-  async follow({ file, keys }: WorkerList): Promise<void> {
+  /** Runs the models of this list from now on. */
+  follow({ file, keys }: WorkerList): void {
     this.#keys = keys;
     // Its changes count together with those of the file.
     this.#isFollowing = true;
-    const isAsked = this.#discovery.follow(file.servers);
+    this.#firstAnswers = this.#discovery.follow(file.servers);
     this.#isFollowing = false;
     this.#options.catalog.replace(file);
     this.#update({ keepsGone: true });
-    await isAsked;
+  }
+
+  /**
+   * Resolves when the servers that the latest list has added have said which models
+   * they have, or could have. Never rejects.
+   */
+  firstAnswers(): Promise<void> {
+    return this.#firstAnswers;
   }
 
   /** Advances time. */
@@ -116,11 +121,11 @@ export class WorkerModels<Backend extends PoolBackend> {
     const { catalog } = this.#options;
     catalog.list(this.#discovery.current);
     const { models } = catalog.file;
-    const named = models.map((model) =>
+    const fileModels = models.map((model) =>
       withStandIn(model, this.#discovery, catalog)
     );
     const listed = [...catalog.values()].slice(models.length);
-    this.pools.follow([...named, ...listed], gone);
+    this.pools.follow([...fileModels, ...listed], gone);
   }
 
   /** All that counts of a server: with other keys, it is another one. */

@@ -10,10 +10,10 @@ import { BackendPool } from "../../upstream/pool.ts";
 import { LEAVING_MS } from "./model_pools.ts";
 import { WorkerModels } from "./worker_models.ts";
 
-type Given = CatalogFile["models"][number];
+type ModelEntry = CatalogFile["models"][number];
 
 /** A model of one backend, with these members. */
-const model = (id: string, backend: object = {}): Given => ({
+const model = (id: string, backend: object = {}): ModelEntry => ({
   id,
   backends: [{
     type: "openai",
@@ -78,9 +78,10 @@ function setup() {
     lists,
     opened,
     closed,
-    follow(file: { models?: Given[]; servers?: object[] }, key = "k1") {
+    follow(file: { models?: ModelEntry[]; servers?: object[] }, key = "k1") {
       const { file: parsed } = parseCatalog(file);
-      return models.follow({ file: parsed, keys: new Map([["KEY", key]]) });
+      models.follow({ file: parsed, keys: new Map([["KEY", key]]) });
+      return models.firstAnswers();
     },
     wait(ms: number) {
       nowMs += ms;

@@ -131,8 +131,8 @@ export class Keyrings {
         model: limits_of === "model" ? config.model : null,
         variable,
       });
-    const named = config.keys.length > 0 ? config.keys : NO_KEY;
-    const ring = named.map(({ variable, bounds }): RingKey<Backend> => {
+    const ringKeys = config.keys.length > 0 ? config.keys : NO_KEY;
+    const ring = ringKeys.map(({ variable, bounds }): RingKey<Backend> => {
       const apiKey = keys.get(variable) ?? null;
       const use = useOf(variable);
       this.#renewIfOther(use, apiKey ?? "");

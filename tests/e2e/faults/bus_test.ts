@@ -53,9 +53,9 @@ async function startStream(
 ) {
   const backend = scriptedModelServer((call) => call.say("a"));
   const worker = await gateway.addWorker(backend, options);
-  const begun = await begin(gateway.edge, backend);
-  await begun.answered;
-  return { ...begun, backend, worker };
+  const request = await begin(gateway.edge, backend);
+  await request.answered;
+  return { ...request, backend, worker };
 }
 
 Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", async () => {
@@ -154,15 +154,15 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
     }),
   });
   const reader = await chat(edge, { stream: true, seed: 1 });
-  let [said, before] = [0, -1];
+  let [text, before] = [0, -1];
   await until(async () => {
-    before = said;
+    before = text;
     await sleep(200);
-    said = unread?.bytesSent ?? 0;
-    return said > 0 && said === before;
+    text = unread?.bytesSent ?? 0;
+    return text > 0 && text === before;
   });
   // The window, the queue of the response, and the buffers of the kernel.
-  assert.ok(said < 20_000_000, `${said} bytes for a client that reads nothing`);
+  assert.ok(text < 20_000_000, `${text} bytes for a client that reads nothing`);
   using watch = startStopwatch();
   for (let number = 0; number < 20; number += 1) {
     assert.equal((await ask(edge, {})).kind, "complete");
@@ -229,14 +229,14 @@ Deno.test("the only worker is back after two failed dials: streams go on, reques
   await until(() => (backend.produced.get(1) ?? 0) > 20);
   proxy.set({ refuse: true });
   // Sent before, so that they find the worker gone.
-  const asked = Array.from(
+  const responses = Array.from(
     { length: 20 },
     () => ask(edge, { stream: true, seed: 2, max_tokens: 5 }),
   );
   proxy.cut();
   await until(() => proxy.refusals() >= 2);
   proxy.set({});
-  for (const answer of asked) {
+  for (const answer of responses) {
     await endsAs(answer, {
       kind: "complete",
       content: answerOf(2, 5),

@@ -81,15 +81,15 @@ Deno.test(`${REQUESTS} forwarded streams under failing workers and a failing bus
   while (living.length < WORKERS) living.push(await start());
   const random = seededRandom(SEED);
   const failing = fail({ gateway, living, start, random });
-  const asked: Promise<unknown>[] = [];
+  const requests: Promise<unknown>[] = [];
   for (let number = 1; number <= REQUESTS; number += 1) {
     const path = random() < 0.5 ? "messages" : "responses";
     // A failure is told when all have ended.
-    asked.push(ask(gateway, path, number).catch((error) => error));
+    requests.push(ask(gateway, path, number).catch((error) => error));
     await sleep(random() * 2 * PAUSE_MS);
   }
   await failing;
-  const outcomes = await Promise.all(asked);
+  const outcomes = await Promise.all(requests);
   for (const outcome of outcomes) {
     if (outcome instanceof Error) throw outcome;
   }
@@ -138,13 +138,13 @@ async function ask(
     assert.ok(FAILED.includes(answer.status), what);
     return "refused";
   }
-  const said = eventsFor(path, number).join("");
-  if (text === said) return "whole";
+  const wholeText = eventsFor(path, number).join("");
+  if (text === wholeText) return "whole";
   // Signs of life stand between events.
   const delivered = text.replace(ENDS, "")
     .replaceAll(MESSAGE.ping, "").replaceAll(": keep-alive\n\n", "");
   assert.match(text, ENDS, what);
-  assert.ok(said.startsWith(delivered), what);
-  assert.ok(delivered.length < said.length, what);
+  assert.ok(wholeText.startsWith(delivered), what);
+  assert.ok(delivered.length < wholeText.length, what);
   return "failed";
 }

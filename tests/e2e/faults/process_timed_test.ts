@@ -106,8 +106,8 @@ class Fleet {
     body: object = {},
     key = this.gateway.state.api_key,
   ): Promise<ChatOutcome> {
-    const asked = { ...twoTokens(0.02), ...body };
-    return outcomeOf(this.gateway.ask(key, { edge, body: asked }));
+    const fields = { ...twoTokens(0.02), ...body };
+    return outcomeOf(this.gateway.ask(key, { edge, body: fields }));
   }
 
   /** Begins a stream, whose first token is there. */
@@ -116,9 +116,9 @@ class Fleet {
     body: object = ENDLESS,
     key = this.gateway.state.api_key,
   ): Promise<Begun> {
-    const number = this.server.asked.length + 1;
-    const asked = { ...body, stream: true };
-    const response = await this.gateway.ask(key, { edge, body: asked });
+    const number = this.server.requests.length + 1;
+    const fields = { ...body, stream: true };
+    const response = await this.gateway.ask(key, { edge, body: fields });
     assert.equal(response.status, 200);
     return {
       answer: outcomeOf(Promise.resolve(response)),
@@ -141,7 +141,7 @@ const many = <T>(send: (number: number) => Promise<T>) =>
   Array.from({ length: REQUESTS }, (_, number) => send(number));
 
 async function isLeft({ upstream }: Begun): Promise<void> {
-  assert.equal(await upstream.ended, "left");
+  assert.equal(await upstream.outcome, "left");
 }
 
 async function allSayHello(answers: Promise<ChatOutcome>[]): Promise<void> {
@@ -180,16 +180,16 @@ async function freezesWorkersBriefly(fleet: Fleet): Promise<void> {
 }
 
 async function freezesWorkersLong(fleet: Fleet): Promise<void> {
-  const begun = await fleet.begin(0);
+  const stream = await fleet.begin(0);
   using watch = startStopwatch();
   await whileFrozen(fleet.workers(), async () => {
     const refused = fleet.ask(0);
-    await endsAs(begun.answer, CUT);
+    await endsAs(stream.answer, CUT);
     assertWithin(DISPATCH_LIMITS.workerLostMs, watch);
-    assert.ok(!begun.upstream.leaving.signal.aborted);
+    assert.ok(!stream.upstream.leaving.signal.aborted);
     await endsAs(refused, { status: 503, retryAfter: "1" });
   });
-  await isLeft(begun);
+  await isLeft(stream);
   await fleet.completes(0);
 }
 
@@ -208,16 +208,16 @@ async function freezesEdge(fleet: Fleet): Promise<void> {
 async function stopsEdge(fleet: Fleet): Promise<void> {
   // A key for one request at once: free again only when that one is settled.
   const { key } = await fleet.gateway.createKey("--concurrency=1");
-  const begun = await fleet.begin(1, ENDLESS, key);
+  const stream = await fleet.begin(1, ENDLESS, key);
   assert.equal((await fleet.ask(0, {}, key)).status, 429);
   const edge = fleet.gateway.pid("edge-auth", 1);
   // So that nobody says what the request had cost before the edge is done.
   await whileFrozen(fleet.workers(), async () => {
     Deno.kill(edge, "SIGTERM");
-    await endsAs(begun.answer, { ...CUT, errorCode: "server_shutdown" });
+    await endsAs(stream.answer, { ...CUT, errorCode: "server_shutdown" });
     await fleet.gateway.isReplaced("edge-auth", edge);
   });
-  await isLeft(begun);
+  await isLeft(stream);
   await fleet.completes(0, key);
   // Later steps ask the new one.
   await until(async () => (await fleet.ask(1)).kind === "complete", 10_000);
@@ -225,7 +225,7 @@ async function stopsEdge(fleet: Fleet): Promise<void> {
 
 async function freezesIdleWorker(fleet: Fleet): Promise<void> {
   await allSayHello(fleet.askMany()); // Both workers are known, and warm.
-  const before = fleet.server.asked.length;
+  const before = fleet.server.requests.length;
   await whileFrozen([fleet.gateway.pid("chat-worker")], async () => {
     using watch = startStopwatch();
     await allSayHello(fleet.askMany());
@@ -234,7 +234,7 @@ async function freezesIdleWorker(fleet: Fleet): Promise<void> {
     await sleep(FROZEN_MS);
   });
   await allSayHello(fleet.askMany());
-  assert.equal(fleet.server.asked.length, before + 2 * REQUESTS);
+  assert.equal(fleet.server.requests.length, before + 2 * REQUESTS);
 }
 
 async function freezesKeyAdmin(fleet: Fleet): Promise<void> {
@@ -245,41 +245,41 @@ async function freezesKeyAdmin(fleet: Fleet): Promise<void> {
 async function killsWorker(fleet: Fleet): Promise<void> {
   // A worker that has just woken up is not known to have room before it beats.
   await sleep(2 * DISPATCH_LIMITS.workerBeatMs);
-  const begun = await Promise.all(
+  const streams = await Promise.all(
     many((number) => fleet.begin(number % 2, twoTokens(5))),
   );
-  const before = fleet.server.asked.length;
+  const before = fleet.server.requests.length;
   const late = twoTokens(0.02, ", first token 3000 ms");
   const answers = fleet.askMany(late);
-  await until(() => fleet.server.asked.length === before + REQUESTS);
+  await until(() => fleet.server.requests.length === before + REQUESTS);
   using watch = startStopwatch();
   Deno.kill(fleet.gateway.pid("chat-worker"), "SIGKILL");
   let lost = 0;
-  for (const { ended } of fleet.server.asked.slice(before)) {
+  for (const { outcome: ended } of fleet.server.requests.slice(before)) {
     void ended.then((outcome) => {
       if (outcome === "left") lost += 1;
     });
   }
   const isRepeated = () =>
-    fleet.server.asked.length === before + REQUESTS + lost;
+    fleet.server.requests.length === before + REQUESTS + lost;
   await waitFor(() => lost > 0 && isRepeated(), {
     what: () => `${lost} calls to be made again`,
   });
   assertWithin(REPEATED_MS, watch);
   await allSayHello(answers);
-  const ended = await Promise.all(begun.map(({ answer }) => answer));
+  const ended = await Promise.all(streams.map(({ answer }) => answer));
   const cut = ended.filter(({ kind }) => kind !== "complete");
   for (const outcome of cut) assert.partialDeepStrictEqual(outcome, CUT);
   assert.ok(cut.length > 0 && cut.length < REQUESTS, `${cut.length} cut`);
-  assert.ok(isRepeated(), `${fleet.server.asked.length - before} calls`);
+  assert.ok(isRepeated(), `${fleet.server.requests.length - before} calls`);
 }
 
 async function killsEdge(fleet: Fleet): Promise<void> {
-  const begun = await fleet.begin(0);
+  const stream = await fleet.begin(0);
   using watch = startStopwatch();
   Deno.kill(fleet.gateway.pid("edge-auth", 0), "SIGKILL");
-  assert.equal((await begun.answer).kind, "broken");
-  await isLeft(begun);
+  assert.equal((await stream.answer).kind, "broken");
+  await isLeft(stream);
   assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);
 }
 

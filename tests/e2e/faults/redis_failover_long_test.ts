@@ -77,7 +77,7 @@ class Guarded {
       adminEnv: ServiceEnv;
     },
     readonly keys: {
-      kept: CreatedKey;
+      firstKey: CreatedKey;
       disabled: CreatedKey;
       limited: CreatedKey;
     },
@@ -106,7 +106,7 @@ class Guarded {
   /** Waits until the first edge answers the key that is kept with this status. */
   async becomes(expected: number): Promise<void> {
     const { url, process } = this.first;
-    const status = () => statusOf(url, this.keys.kept.key);
+    const status = () => statusOf(url, this.keys.firstKey.key);
     await waitFor(async () => await status() === expected, {
       what: () => `${expected}: ${process.output().slice(-2_000)}`,
       timeoutMs: FAILOVER_MS,
@@ -143,7 +143,7 @@ async function losesMaster(guarded: Guarded): Promise<void> {
   await guarded.disable(guarded.keys.disabled);
   await old.kill();
   for (const url of guarded.edges) {
-    assert.equal(await servedStatus(url, guarded.keys.kept.key), 200);
+    assert.equal(await servedStatus(url, guarded.keys.firstKey.key), 200);
     assert.equal(await statusOf(url, guarded.keys.disabled.key), 403);
   }
   await until(async () => (await guarded.group.master()).port !== old.port);
@@ -172,9 +172,9 @@ async function goesOnAdministering(guarded: Guarded): Promise<void> {
     await response.body?.cancel();
     return response.status < 400;
   }, FAILOVER_MS);
-  const made = await makeKey(guarded.services.adminEnv);
+  const newKey = await makeKey(guarded.services.adminEnv);
   for (const url of guarded.edges) {
-    assert.equal(await statusOf(url, made.key), 200);
+    assert.equal(await statusOf(url, newKey.key), 200);
   }
 }
 
@@ -208,7 +208,10 @@ async function losesTwoSentinels(guarded: Guarded): Promise<void> {
   await kill([await guarded.group.master(), sentinel, other]);
   const killedAtMs = performance.now();
   await waitFor(async () => {
-    assert.equal(await statusOf(guarded.first.url, guarded.keys.kept.key), 503);
+    assert.equal(
+      await statusOf(guarded.first.url, guarded.keys.firstKey.key),
+      503,
+    );
     return performance.now() - killedAtMs > NO_FAILOVER_MS;
   }, { what: "no failover", timeoutMs: FAILOVER_MS, intervalMs: 100 });
   await restart([sentinel]);
@@ -233,12 +236,12 @@ async function startGuarded(
   const admin = await gateway.start("key-admin", adminEnv);
   const services = { first, second, admin, adminEnv };
   const guarded = new Guarded(group, services, {
-    kept: await makeKey(adminEnv),
+    firstKey: await makeKey(adminEnv),
     disabled: await makeKey(adminEnv),
     limited: await makeKey(adminEnv, `--rpm=${LIMIT}`),
   });
   for (const url of guarded.edges) {
-    for (const { key } of [guarded.keys.kept, guarded.keys.disabled]) {
+    for (const { key } of [guarded.keys.firstKey, guarded.keys.disabled]) {
       assert.equal(await statusOf(url, key), 200);
     }
   }

@@ -70,21 +70,21 @@ class PartedGroup {
     readonly wire: TcpProxy,
   ) {
     this.#firstPort = servers.servers[0]?.port ?? assert.fail();
-    this.open = this.#views((named) => this.#ownPort(named));
-    this.behind = this.#views((named) =>
-      this.#isCut ? this.#firstPort : this.#ownPort(named)
+    this.open = this.#views((port) => this.#ownPort(port));
+    this.behind = this.#views((port) =>
+      this.#isCut ? this.#firstPort : this.#ownPort(port)
     );
   }
 
   /** Sentinels whose news name the master as `rename` says. */
-  #views(rename: (named: number) => number): string[] {
+  #views(rename: (port: number) => number): string[] {
     return this.servers.sentinels.map(({ port }) =>
       this.own.use(startTcpProxy(port, renaming(rename))).server
     );
   }
 
-  #ownPort(named: number): number {
-    return named === this.wire.port ? this.#firstPort : named;
+  #ownPort(port: number): number {
+    return port === this.wire.port ? this.#firstPort : port;
   }
 
   /** Variables of a service that asks these sentinels. */
@@ -96,9 +96,9 @@ class PartedGroup {
   async openStore(views: readonly string[]): Promise<KeyStore> {
     const { sentinels = assert.fail(), ...address } = this.servers
       .address("admin");
-    const seen = { ...address, sentinels: { ...sentinels, servers: views } };
+    const view = { ...address, sentinels: { ...sentinels, servers: views } };
     const open = async () => {
-      const link = testRedisLink(seen, { deadlineMs: WRITE_MS });
+      const link = testRedisLink(view, { deadlineMs: WRITE_MS });
       this.own.defer(() => link.close());
       await link.ready(FAILOVER_MS);
       return link;
@@ -145,7 +145,7 @@ interface Parted {
   inside: RunningService;
   /** Variables of a key-admin on the side of the first master. */
   admin: ServiceEnv;
-  kept: CreatedKey;
+  firstKey: CreatedKey;
   limited: CreatedKey;
   /** When {@link SPENT} requests were sent with the limited key. */
   spentAtMs: number;
@@ -183,13 +183,13 @@ async function startParted(own: AsyncDisposableStack): Promise<Parted> {
   const outside = await startEdge(group.open);
   const inside = await startEdge(group.behind);
   const admin = { ...bus, ...group.env("admin", group.behind) };
-  const kept = await makeKey(admin);
+  const firstKey = await makeKey(admin);
   const limited = await makeKey(admin, `--rpm=${LIMIT}`);
   for (const { url } of [outside, inside]) {
-    assert.equal(await servedStatus(url, kept.key), 200);
+    assert.equal(await servedStatus(url, firstKey.key), 200);
   }
   const spentAtMs = performance.now();
-  for (let sent = 0; sent < SPENT; sent++) {
+  for (let count = 0; count < SPENT; count++) {
     assert.equal(await statusOf(inside.url, limited.key), 200);
   }
   const writing = await startWriters(group);
@@ -198,7 +198,7 @@ async function startParted(own: AsyncDisposableStack): Promise<Parted> {
     outside,
     inside,
     admin,
-    kept,
+    firstKey,
     limited,
     spentAtMs,
     ...writing,
@@ -213,7 +213,7 @@ async function admitsRest(parted: Parted): Promise<void> {
   );
   assert.ok(rest >= LIMIT - SPENT, `${rest} admitted`);
   const stops = async () =>
-    await statusOf(parted.inside.url, parted.kept.key) === 503;
+    await statusOf(parted.inside.url, parted.firstKey.key) === 503;
   await until(stops, FAILOVER_MS);
   const tookMs = performance.now() - parted.group.cutAtMs;
   assert.ok(tookMs < STOPS_MS + SLACK_MS, `${tookMs} ms`);
@@ -221,13 +221,16 @@ async function admitsRest(parted: Parted): Promise<void> {
 
 async function confirmsNothing(parted: Parted): Promise<void> {
   await assert.rejects(
-    runKeys(parted.admin, "disable", parted.kept.id),
+    runKeys(parted.admin, "disable", parted.firstKey.id),
     /Cannot confirm a change: on 0 of 1 replicas|NOREPLICAS/,
   );
 }
 
 async function holdsNobody(parted: Parted): Promise<void> {
-  assert.equal(await servedStatus(parted.outside.url, parted.kept.key), 200);
+  assert.equal(
+    await servedStatus(parted.outside.url, parted.firstKey.key),
+    200,
+  );
   const more = await admittedCount(
     parted.outside.url,
     parted.limited.key,
@@ -240,13 +243,13 @@ async function holdsNobody(parted: Parted): Promise<void> {
     SPENT + more <= LIMIT + backMax,
     `${more} admitted once more`,
   );
-  assert.equal(await statusOf(parted.inside.url, parted.kept.key), 503);
+  assert.equal(await statusOf(parted.inside.url, parted.firstKey.key), 503);
 }
 
 async function takesBack(parted: Parted): Promise<void> {
-  const { group, inside, kept, ledger } = parted;
+  const { group, inside, firstKey, ledger } = parted;
   group.heal();
-  assert.equal(await servedStatus(inside.url, kept.key), 200);
+  assert.equal(await servedStatus(inside.url, firstKey.key), 200);
   await parted.stopWriters();
   const after = await group.openStore(group.open);
   for (const { key, actions } of ledger.keys.values()) {
@@ -283,7 +286,7 @@ const NAMED = /(\*2\r\n\$9\r\n127\.0\.0\.1\r\n\$)\d+\r\n(\d+)\r\n/;
  * What a sentinel answers, but the master that it names gets the port that `rename`
  * says.
  */
-function renaming(rename: (named: number) => number) {
+function renaming(rename: (port: number) => number) {
   return (bytes: Uint8Array): Uint8Array => {
     const text = new TextDecoder().decode(bytes);
     const renamed = text.replace(

@@ -266,8 +266,8 @@ async function draws({ client }: Media) {
 }
 
 async function edits({ client, post }: Media) {
-  const { data: [drawn] = [] } = await client.images.generate(IMAGE);
-  const { b64_json = "" } = drawn ?? {};
+  const { data: [picture] = [] } = await client.images.generate(IMAGE);
+  const { b64_json = "" } = picture ?? {};
   const type = "image/png";
   const file = new File([Buffer.from(b64_json, "base64")], "a.png", { type });
   const one = await client.images.edit({ ...IMAGE, image: file });
@@ -306,14 +306,14 @@ async function transcribes({ client }: Media) {
   const translated = await client.audio.translations.create(ask);
   assert.match(translated.text, /silence\.wav/);
   const stream = { ...ask, stream: true } as const;
-  let said = "";
+  let deltas = "";
   for await (
     const event of await client.audio.transcriptions.create(stream)
   ) {
-    if (event.type === "transcript.text.delta") said += event.delta;
-    if (event.type === "transcript.text.done") assert.equal(event.text, said);
+    if (event.type === "transcript.text.delta") deltas += event.delta;
+    if (event.type === "transcript.text.done") assert.equal(event.text, deltas);
   }
-  assert.equal(said, text);
+  assert.equal(deltas, text);
 }
 
 async function refusesWrong(media: Media) {
@@ -358,8 +358,8 @@ async function keepsDayLimits({ gateway, post }: Media) {
     [say("x"), "characters"],
     [record(), "audio seconds"],
   ] as const;
-  for (const [asked, limit] of refused) {
-    const response = await asked;
+  for (const [answer, limit] of refused) {
+    const response = await answer;
     const { error } = await response.json();
     assert.equal(error.code, "rate_limit_exceeded");
     const form = new RegExp(`^Limit of ${limit} per day reached for this`);

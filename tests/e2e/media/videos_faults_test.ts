@@ -102,7 +102,7 @@ class Studio {
   }
 
   /** The id of the video that was started. */
-  async begun(created: Promise<Response>): Promise<string> {
+  async idOnceBegun(created: Promise<Response>): Promise<string> {
     const response = await created;
     const { id } = await response.json();
     assert.equal(response.status, 200);
@@ -165,7 +165,7 @@ async function losesStartingWorker(
 ): Promise<void> {
   const creating = studio.create(0, "first token 3000 ms");
   await studio.replaceBusyWorker();
-  const id = await studio.begun(creating);
+  const id = await studio.idOnceBegun(creating);
   await studio.isMade(1, id);
   assert.deepEqual(await studio.listed(1), [...others, id]);
   studio.videos += 1;
@@ -174,10 +174,10 @@ async function losesStartingWorker(
 
 async function losesStartingEdge(studio: Studio): Promise<void> {
   const before = await studio.listed(1);
-  const { length } = studio.simulator.asked;
+  const { length } = studio.simulator.requests;
   const creating = studio.create(0, "first token 60000 ms");
   const isBroken = creating.then(() => false, () => true);
-  await until(() => studio.simulator.asked.length > length);
+  await until(() => studio.simulator.requests.length > length);
   await studio.replaceEdge(0);
   assert.ok(await isBroken);
   assert.deepEqual(await studio.listed(1), before);
@@ -185,7 +185,7 @@ async function losesStartingEdge(studio: Studio): Promise<void> {
 }
 
 async function losesEverything(studio: Studio): Promise<void> {
-  const id = await studio.begun(studio.create(0, "video takes 5 s"));
+  const id = await studio.idOnceBegun(studio.create(0, "video takes 5 s"));
   await studio.replaceEdge(0);
   for (const at of studio.workers.keys()) await studio.replaceWorker(at);
   await studio.world.redis.restart();
@@ -195,7 +195,7 @@ async function losesEverything(studio: Studio): Promise<void> {
 }
 
 async function losesDownload(studio: Studio): Promise<void> {
-  const id = await studio.begun(studio.create(0, "stall after 1 tokens"));
+  const id = await studio.idOnceBegun(studio.create(0, "stall after 1 tokens"));
   await studio.isMade(0, id);
   studio.videos += 1;
   const content = (edge: number, from: number) =>
@@ -219,9 +219,9 @@ async function losesDownload(studio: Studio): Promise<void> {
     await until(() => parts.length > 0);
     await kill();
     assert.ok(await isCut, "a film that breaks off is no film");
-    const got = Buffer.concat(parts).length;
-    assert.ok(got < size, `${got} of ${size}`);
-    parts.push(await (await content(1, got)).bytes());
+    const bytes = Buffer.concat(parts).length;
+    assert.ok(bytes < size, `${bytes} of ${size}`);
+    parts.push(await (await content(1, bytes)).bytes());
     const film = Buffer.concat(parts);
     assert.equal(film.length, size);
     assert.equal(film.toString("latin1", 4, 8), "ftyp");

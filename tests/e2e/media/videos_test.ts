@@ -51,19 +51,19 @@ class Videos {
 }
 
 async function makesFilm(videos: Videos): Promise<string> {
-  const asked = { ...VIDEO, seconds: "4", ...SMALL } as const;
-  const made = await videos.client.videos.create(asked);
-  assert.ok(isVideo(made), Deno.inspect(made));
-  assert.match(made.id, /^video_[0-9a-f]{32}$/);
-  const expected = { ...asked, status: "queued", error: null };
-  assert.partialDeepStrictEqual(made, expected);
-  const early = videos.client.videos.downloadContent(made.id);
+  const fields = { ...VIDEO, seconds: "4", ...SMALL } as const;
+  const first = await videos.client.videos.create(fields);
+  assert.ok(isVideo(first), Deno.inspect(first));
+  assert.match(first.id, /^video_[0-9a-f]{32}$/);
+  const expected = { ...fields, status: "queued", error: null };
+  assert.partialDeepStrictEqual(first, expected);
+  const early = videos.client.videos.downloadContent(first.id);
   await assert.rejects(early, NotFoundError);
-  const video = await videos.ended(made.id);
+  const video = await videos.ended(first.id);
   assert.equal(video.status, "completed");
   assert.equal(video.progress, 100);
-  assert.ok((video.completed_at ?? 0) >= made.created_at);
-  return made.id;
+  assert.ok((video.completed_at ?? 0) >= first.created_at);
+  return first.id;
 }
 
 async function downloads(videos: Videos, first: string): Promise<void> {

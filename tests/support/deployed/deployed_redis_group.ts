@@ -107,7 +107,7 @@ export class RedisGroup implements AsyncDisposable {
 
   /** The server that all living sentinels name, which may be dead. */
   master(): Promise<LocalServer> {
-    return until(() => this.#named());
+    return until(() => this.#masterByName());
   }
 
   /**
@@ -203,7 +203,7 @@ export class RedisGroup implements AsyncDisposable {
     });
   }
 
-  async #named(): Promise<LocalServer | undefined> {
+  async #masterByName(): Promise<LocalServer | undefined> {
     const ports = new Set((await this.#views()).map(([, port]) => port));
     const [port] = ports;
     return ports.size === 1
@@ -213,7 +213,7 @@ export class RedisGroup implements AsyncDisposable {
 
   async #isSettled(replicas: number): Promise<boolean> {
     const views = await this.#views();
-    const master = await this.#named();
+    const master = await this.#masterByName();
     if (master === undefined || !master.isRunning()) return false;
     const agreed = `ok ${this.#knownAs(master)} ${REPLICAS}`;
     const isAgreed = views.every((view) => view.join(" ") === agreed);

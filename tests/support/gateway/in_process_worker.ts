@@ -28,7 +28,7 @@ import { WorkerMetrics } from "@gateway/shared/worker/metrics";
 import type { RunRequest } from "@gateway/shared/worker/jobs/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
-import { poolOf } from "../model_servers/recorded_call.ts";
+import { poolOf } from "../model_servers/recorded_context.ts";
 import type { ModelServer } from "../model_servers/scripted_model_server.ts";
 import { connectTo, Timers } from "./in_process_edge.ts";
 

@@ -89,7 +89,7 @@ export async function startLimitedEdge(
     catalog: options.door?.catalog ?? CATALOG,
     showsCost: options.showsCost ?? false,
     onUnknown: (principal) => keys.forget(principal),
-    onCharged: (of, cost) => metrics?.charged(of, cost),
+    onCharged: (subject, cost) => metrics?.charged(subject, cost),
     onDecision: (decision) => {
       if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },
@@ -141,20 +141,20 @@ function keeperOf(
     catalog: door?.catalog ?? CATALOG,
     wallNow,
     log,
-    onMade: (of, cost) => metrics?.charged(of, cost),
+    onMade: (subject, cost) => metrics?.charged(subject, cost),
     limits: { freshMs: 0 },
   });
 }
 
 /** Gives each call this much time at least. */
 function patient(link: RedisLink, ms: number): RedisLink {
-  const given = (options: CallOptions = {}) =>
+  const optionsOf = (options: CallOptions = {}) =>
     ms === 0
       ? options
       : { ...options, deadlineMs: Math.max(ms, options.deadlineMs ?? 0) };
   return changedLink(link, {
-    command: (args, options) => link.command(args, given(options)),
+    command: (args, options) => link.command(args, optionsOf(options)),
     evalScript: (script, input, options) =>
-      link.evalScript(script, input, given(options)),
+      link.evalScript(script, input, optionsOf(options)),
   });
 }

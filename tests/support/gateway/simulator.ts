@@ -8,18 +8,18 @@ import { until } from "../wait_for.ts";
 
 /** A simulator in this process, and the requests that reached it. */
 export interface WatchedSimulator extends RunningSimulator {
-  readonly asked: SeenRequest[];
+  readonly requests: SeenRequest[];
   /** The request with this number, from 1, as soon as it has come. */
   request(number: number): Promise<SeenRequest>;
 }
 
 /** Starts a simulator on a free port. */
 export function startSimulator(): WatchedSimulator {
-  const asked: SeenRequest[] = [];
-  const onRequest = (run: SeenRequest) => void asked.push(run);
+  const requests: SeenRequest[] = [];
+  const onRequest = (run: SeenRequest) => void requests.push(run);
   return Object.assign(serveSimulator({ onRequest }), {
-    asked,
-    request: (number: number) => until(() => asked[number - 1]),
+    requests,
+    request: (number: number) => until(() => requests[number - 1]),
   });
 }
 

@@ -160,10 +160,10 @@ class SlotRecord {
   /** Refusals while fewer than `limit` slots can have been taken. */
   wrongRefusals(limit: number): number {
     return this.#refusals.filter(({ askedAtMs, answeredAtMs }) => {
-      const taken = this.#slots.filter(({ fromMs, untilMs }) =>
+      const overlapping = this.#slots.filter(({ fromMs, untilMs }) =>
         fromMs <= answeredAtMs && untilMs >= askedAtMs
       );
-      return taken.length < limit;
+      return overlapping.length < limit;
     }).length;
   }
 }

@@ -22,16 +22,16 @@ export async function waitUntilBack(
 ): Promise<void> {
   using watch = startStopwatch();
   let size = 0;
-  const told = () =>
+  const report = () =>
     `${(size / idleBytes).toFixed(2)} times its idle size, ` +
     `${Math.round(size / MIB)} MiB, after ${Math.round(watch.ms / 1_000)} s`;
   await waitFor(async () => {
     size = (await residentBytes(pid)).now;
     return size <= times * idleBytes;
   }, {
-    what: () => `memory to come back; it is ${told()}`,
+    what: () => `memory to come back; it is ${report()}`,
     timeoutMs: BACK_MS,
     intervalMs: LOOK_MS,
   });
-  print(told());
+  print(report());
 }

@@ -115,8 +115,8 @@ export function chatReply(
   },
 ): (request: Pick<WholeRequest, "json">) => Iterable<Step> {
   return function* (request) {
-    const { n: asked = 1, stream = false } = Object(request.json());
-    const n = Math.min(asked, choicesMax);
+    const { n: count = 1, stream = false } = Object(request.json());
+    const n = Math.min(count, choicesMax);
     const indexes = Array.from({ length: n }, (_, index) => index);
     const usage = usageChunk(1, words.length * n);
     if (!stream) {

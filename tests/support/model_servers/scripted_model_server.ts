@@ -72,21 +72,21 @@ export interface ScriptedCall {
 }
 
 function scriptedCall(
-  asked: WholeRequest,
+  httpRequest: WholeRequest,
   steps: ReadableStreamDefaultController<Step>,
 ): ScriptedCall {
-  const request: ChatRequest = JSON.parse(asked.body);
+  const request: ChatRequest = JSON.parse(httpRequest.body);
   let hasSaid = false;
   const send = (events: string) => {
     steps.enqueue({ send: (hasSaid ? "" : STREAM_HEAD) + events });
     hasSaid = true;
   };
   // It may have ended before.
-  asked.left.then(() => steps.close()).catch(() => {});
+  httpRequest.left.then(() => steps.close()).catch(() => {});
   return {
     request,
     get abortedAtMs() {
-      return asked.leftAtMs;
+      return httpRequest.leftAtMs;
     },
     say: (...texts) => send(texts.map(says).join("")),
     end(tokens = 1) {
@@ -106,10 +106,10 @@ export function scriptedModelServer(
   onCall: (call: ScriptedCall) => void = () => {},
 ): ScriptedModelServer {
   const calls: ScriptedCall[] = [];
-  const reply = (asked: WholeRequest) =>
+  const reply = (request: WholeRequest) =>
     new ReadableStream<Step>({
       start(steps) {
-        const call = scriptedCall(asked, steps);
+        const call = scriptedCall(request, steps);
         calls.push(call);
         onCall(call);
       },

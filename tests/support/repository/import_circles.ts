@@ -23,12 +23,12 @@ export function circlesOf(imports: Imports): string[] {
 /** The shortest way from `start` back to it, without its end; null: there is none. */
 function shortestWay(imports: Imports, start: string): string[] | null {
   const ways = [[start]];
-  const seen = new Set<string>();
+  const visited = new Set<string>();
   for (const way of ways) {
     for (const next of imports.get(way.at(-1) ?? "") ?? []) {
       if (next === start) return way;
-      if (seen.has(next)) continue;
-      seen.add(next);
+      if (visited.has(next)) continue;
+      visited.add(next);
       ways.push([...way, next]);
     }
   }

@@ -50,8 +50,8 @@ export async function startNatsServer(
       const reloads = () => server.output().match(RELOAD_OUTCOME) ?? [];
       const before = reloads().length;
       server.signal("SIGHUP");
-      const said = await until(() => reloads()[before]);
-      if (said.startsWith("Failed")) throw new Error(said);
+      const outcome = await until(() => reloads()[before]);
+      if (outcome.startsWith("Failed")) throw new Error(outcome);
     },
     retire: () => server.signal("SIGUSR2"),
   };

@@ -57,8 +57,8 @@ export class TcpProxy implements AsyncDisposable {
   }
 
   /** Replaces all toxics, for present and future connections. `{}` heals. */
-  set(wanted: Toxics): void {
-    this.#toxics = wanted;
+  set(toxics: Toxics): void {
+    this.#toxics = toxics;
     this.#wake();
   }
 
@@ -137,18 +137,18 @@ export class TcpProxy implements AsyncDisposable {
     const blackHoles = ["both", isDown ? "down" : "up"];
     const isHeld = () => blackHoles.includes(this.#toxics.blackHole ?? "");
     const writer = to.writable.getWriter();
-    let sent: Promise<unknown> = Promise.resolve();
+    let delivery: Promise<unknown> = Promise.resolve();
     for await (const read of from.readable) {
       while (isHeld() && !signal.aborted) await this.#changed.promise;
       if (signal.aborted) return;
       const { delayMs = 0 } = this.#toxics;
       const bytes = isDown ? this.#change(read) : read;
       const due = delayMs && setTimeout(delayMs, undefined, { signal });
-      sent = Promise.all([sent, due]).then(() => writer.write(bytes));
-      sent.catch(() => {}); // The next write reports it.
-      if (delayMs === 0) await sent;
+      delivery = Promise.all([delivery, due]).then(() => writer.write(bytes));
+      delivery.catch(() => {}); // The next write reports it.
+      if (delayMs === 0) await delivery;
     }
-    await sent;
+    await delivery;
   }
 }
 

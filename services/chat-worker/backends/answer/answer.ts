@@ -13,7 +13,7 @@ import {
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 import { TOKENS_MAX } from "@gateway/shared/forward/usage";
-import type { JobCall } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job";
 import { ChoiceEnding } from "./choice_ending.ts";
 import type { Surroundings } from "./chunk_template.ts";
 import { type ToolCallFragment, ToolCallFragments } from "./tool_calls.ts";
@@ -62,11 +62,11 @@ interface TokenCounter {
 /** The request that an answer is for, and who is told of its progress. */
 export interface AnswerOptions {
   request: ChatRequest;
-  call: JobCall;
+  context: JobContext;
   /** Told of the first delta or finish reason, and of the first line passed on. */
   progress: AttemptProgress;
   /** Counts the bytes of a whole answer. */
-  held: HeldBytes;
+  heldBytes: HeldBytes;
 }
 
 /** Collects the output of a model and passes it on as lines. */
@@ -77,9 +77,9 @@ export class ChatAnswer {
    */
   fingerprint: string | null = null;
   readonly request: ChatRequest;
-  readonly call: JobCall;
+  readonly context: JobContext;
   readonly progress: AttemptProgress;
-  readonly held: HeldBytes;
+  readonly heldBytes: HeldBytes;
   readonly choices: readonly Choice[];
   /** The counters that read responses into the answer. */
   readonly counters: TokenCounter[] = [];
@@ -89,12 +89,12 @@ export class ChatAnswer {
   readonly #collected: readonly Collected[];
   #chunkMembers: JsonObject | undefined;
 
-  constructor({ request, call, progress, held }: AnswerOptions) {
+  constructor({ request, context, progress, heldBytes }: AnswerOptions) {
     this.request = request;
-    this.call = call;
+    this.context = context;
     this.progress = progress;
-    this.held = held;
-    const idPrefix = `call_${call.requestId.slice(0, CALL_ID_CHARS)}`;
+    this.heldBytes = heldBytes;
+    const idPrefix = `call_${context.requestId.slice(0, CALL_ID_CHARS)}`;
     const indexes = Array.from({ length: request.n }, (_, index) => index);
     this.choices = indexes.map((index): Choice => ({
       index,
@@ -150,12 +150,12 @@ export class ChatAnswer {
     this.#chunkMembers = mergedMembers(this.#chunkMembers, part.chunk);
   }
 
-  /** Passes on what has been collected; returns what {@link JobCall.write} returns. */
+  /** Passes on what has been collected; returns what {@link JobContext.write} returns. */
   flush(tokens: number = this.#tokens()): Promise<void> | undefined {
     const lines = this.#lines;
     this.#lines = "";
     if (lines !== "") this.progress.hasSent = true;
-    return this.call.write(lines, tokens);
+    return this.context.write(lines, tokens);
   }
 
   /**
@@ -182,7 +182,7 @@ export class ChatAnswer {
    */
   #begin(calling: Choice | null): void {
     if (this.#prefix !== "") return;
-    const { requestId, created } = this.call;
+    const { requestId, created } = this.context;
     this.#prefix = `{"id":"chatcmpl-${requestId}"` +
       `,"object":"chat.completion.chunk","created":${created}` +
       `,"model":${JSON.stringify(this.request.model)}` +
@@ -219,9 +219,9 @@ export class ChatAnswer {
 
   #wholeResponse(usage: JsonObject): string {
     const completion = {
-      id: `chatcmpl-${this.call.requestId}`,
+      id: `chatcmpl-${this.context.requestId}`,
       object: "chat.completion",
-      created: this.call.created,
+      created: this.context.created,
       model: this.request.model,
       choices: this.#collected.map((collected, index) => {
         const { message, logprobs, finishReason, more } = collected;

@@ -6,26 +6,29 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import {
   noProgress,
-  recordCall,
-  type RecordedCall,
-} from "../../../../tests/support/model_servers/recorded_call.ts";
+  recordContext,
+  type RecordedContext,
+} from "../../../../tests/support/model_servers/recorded_context.ts";
 import { requestWith } from "../../requests/request_fixture.ts";
 import { ChatAnswer } from "./answer.ts";
 
 /** An answer to {@link requestWith}, and the call that records its lines. */
 export function newAnswer(
   change: Partial<ChatRequest> = {},
-  call = recordCall(),
+  context = recordContext(),
 ) {
   const progress = noProgress();
   const request = requestWith(change);
-  const held = new WorkerMemory().openJob().openAnswer();
-  return { call, answer: new ChatAnswer({ request, call, progress, held }) };
+  const heldBytes = new WorkerMemory().openJob().openAnswer();
+  return {
+    context,
+    answer: new ChatAnswer({ request, context, progress, heldBytes }),
+  };
 }
 
 /** The lines that were passed on, parsed. */
-export const linesOf = (call: RecordedCall) =>
-  call.answer().toString().split("\n").slice(0, -1)
+export const linesOf = (context: RecordedContext) =>
+  context.answer().toString().split("\n").slice(0, -1)
     .map((line) => JSON.parse(line));
 
 /**
@@ -34,8 +37,8 @@ export const linesOf = (call: RecordedCall) =>
  * finish reason, `"3+2"` for usage, and for anything else the delta with its log
  * probabilities.
  */
-export function seen(call: RecordedCall): unknown[] {
-  return linesOf(call).flatMap(({ choices: [choice], usage }): unknown[] => {
+export function contentOf(context: RecordedContext): unknown[] {
+  return linesOf(context).flatMap(({ choices: [choice], usage }): unknown[] => {
     if (choice === undefined) {
       return [`${usage.prompt_tokens}+${usage.completion_tokens}`];
     }

@@ -21,14 +21,14 @@ type Part =
   | { index: number; finish: "stop" | "length" | "tool_calls" };
 
 function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
-  const { answer, call } = newAnswer({ include_usage: false, ...change });
+  const { answer, context } = newAnswer({ include_usage: false, ...change });
   for (const { index, ...part } of parts) {
     const choice = answer.choices[index] ?? assert.fail("no such choice");
     if ("finish" in part) answer.finish(choice, part.finish);
     else answer.add(choice, part);
   }
   answer.end({ counts: USAGE, members: USAGE });
-  return linesOf(call);
+  return linesOf(context);
 }
 
 function chunk(choices: unknown[], more: object = {}): object {
@@ -142,18 +142,18 @@ Deno.test("a whole response joins deltas, reasoning, tool calls and log probabil
 
 for (const stream of [true, false]) {
   Deno.test(`flush() reports the tokens read so far, end() the usage (stream: ${stream})`, () => {
-    const { answer, call } = newAnswer({ stream, n: 2 });
+    const { answer, context } = newAnswer({ stream, n: 2 });
     const counters = [{ tokens: 0 }, { tokens: 0 }];
     answer.counters.push(...counters);
     for (const [index, choice] of answer.choices.entries()) {
       answer.add(choice, { delta: { content: "a" } });
       counters[index] = Object.assign(counters[index] ?? {}, { tokens: 5 });
       answer.flush();
-      assert.equal(call.tokens, 5 * (index + 1));
+      assert.equal(context.tokens, 5 * (index + 1));
     }
     for (const choice of answer.choices) answer.finish(choice, "stop");
     assert.equal(answer.progress.hasSent, stream);
     answer.end({ counts: USAGE, members: USAGE });
-    assert.equal(call.tokens, USAGE.completion_tokens);
+    assert.equal(context.tokens, USAGE.completion_tokens);
   });
 }

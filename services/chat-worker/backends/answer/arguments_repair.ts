@@ -12,16 +12,16 @@ export class ArgumentsRepair {
   /** Repairs so far. */
   count = 0;
   /** What was passed on. */
-  #passed = "";
+  #output = "";
   /** A fragment that may continue what was passed on, or repeat it. */
-  #held = "";
+  #pending = "";
 
   /** Takes the server's next fragment. Returns the part of it to pass on. */
   take(text: string): string {
     if (text === "") return "";
-    if (this.#held !== "") return this.#takeAfterHeld(text);
-    if (this.#passed === "" ? text === EMPTY_OBJECT : this.#mayRepeat(text)) {
-      this.#held = text;
+    if (this.#pending !== "") return this.#takeAfterHeld(text);
+    if (this.#output === "" ? text === EMPTY_OBJECT : this.#mayRepeat(text)) {
+      this.#pending = text;
       return "";
     }
     return this.#pass(text);
@@ -29,48 +29,48 @@ export class ArgumentsRepair {
 
   /** The call is complete. Returns the part of the held fragment to pass on. */
   end(): string {
-    const held = this.#held;
-    this.#held = "";
-    if (held === "") return "";
-    if (this.#passed === "") return this.#pass(held);
-    const isContinued = isObject(this.#passed + held);
-    if (isContinued || !isObject(held)) return this.#pass(held);
+    const pending = this.#pending;
+    this.#pending = "";
+    if (pending === "") return "";
+    if (this.#output === "") return this.#pass(pending);
+    const isContinued = isObject(this.#output + pending);
+    if (isContinued || !isObject(pending)) return this.#pass(pending);
     // Everything was sent again: only what is new is passed on.
     this.count += 1;
-    return this.#pass(this.#newIn(held));
+    return this.#pass(this.#newIn(pending));
   }
 
   #takeAfterHeld(text: string): string {
-    const held = this.#held;
-    this.#held = "";
-    if (this.#passed === "") {
+    const pending = this.#pending;
+    this.#pending = "";
+    if (this.#output === "") {
       // The empty object was no more than a beginning, unless nothing followed it.
       this.count += 1;
       return this.take(text);
     }
-    if (text.startsWith(held)) {
+    if (text.startsWith(pending)) {
       // Each fragment has everything so far.
-      this.#held = text;
+      this.#pending = text;
       return "";
     }
-    return this.#pass(held) + this.take(text);
+    return this.#pass(pending) + this.take(text);
   }
 
   /** Arguments are an object, so a fragment that begins with all of them is suspect. */
   #mayRepeat(text: string): boolean {
-    return text.startsWith(this.#passed) ||
-      (text.startsWith("{") && isObject(this.#passed));
+    return text.startsWith(this.#output) ||
+      (text.startsWith("{") && isObject(this.#output));
   }
 
   /** The part of a repeated whole that was not passed on. */
   #newIn(whole: string): string {
-    return whole.startsWith(this.#passed)
-      ? whole.slice(this.#passed.length)
+    return whole.startsWith(this.#output)
+      ? whole.slice(this.#output.length)
       : "";
   }
 
   #pass(text: string): string {
-    this.#passed += text;
+    this.#output += text;
     return text;
   }
 }

@@ -99,12 +99,12 @@ Deno.test("streams are the same whether or not chunks are recognized", () => {
 });
 
 function read(payloads: readonly string[]): string {
-  const { answer, call } = newAnswer();
+  const { answer, context } = newAnswer();
   const redact = (text: string) => text;
   const reader = new ChunkReader({ answer, choices: answer.choices, redact });
   for (const payload of payloads) reader.take(payload, "");
   answer.end(reader.end(true));
-  return `${call.answer()} ${reader.tokens}`;
+  return `${context.answer()} ${reader.tokens}`;
 }
 
 const TEXTS = [" word", "a", '"', "\n", "", "é", "content"];

@@ -48,16 +48,16 @@ Deno.test("every line carries the largest of the stated tokens and the text's", 
     },
   ];
   for (const { name, chunk, expected } of cases) {
-    const { answer, call } = newAnswer();
+    const { answer, context } = newAnswer();
     const reader = readerOf(answer, answer.choices);
     reader.take(JSON.stringify(chunk), "");
     void answer.flush();
-    assert.equal(call.tokens, expected, name);
+    assert.equal(context.tokens, expected, name);
   }
 });
 
 Deno.test("the tokens of several readers of one answer add up", () => {
-  const { answer, call } = newAnswer({ n: 2 });
+  const { answer, context } = newAnswer({ n: 2 });
   for (const choice of answer.choices) {
     const reader = readerOf(answer, [choice]);
     const chunk = {
@@ -67,5 +67,5 @@ Deno.test("the tokens of several readers of one answer add up", () => {
     reader.take(JSON.stringify(chunk), "");
   }
   void answer.flush();
-  assert.equal(call.tokens, 2 ** 32 - 1);
+  assert.equal(context.tokens, 2 ** 32 - 1);
 });

@@ -55,7 +55,7 @@ export class ToolCallFragments {
   readonly #calls: StreamedToolCall[] = [];
   /** The latest call at each index that the server uses. */
   readonly #byIndex = new Map<unknown, StreamedToolCall>();
-  #sent = 0;
+  #callsSent = 0;
   #last: StreamedToolCall | undefined;
 
   /** A call without an id gets one that begins with `idPrefix`. */
@@ -65,7 +65,7 @@ export class ToolCallFragments {
 
   /** Whether any call was passed on. */
   get hasCalls(): boolean {
-    return this.#sent > 0;
+    return this.#callsSent > 0;
   }
 
   /** How often arguments came twice, or were preceded by an empty object. */
@@ -96,7 +96,7 @@ export class ToolCallFragments {
    * `upstream_invalid` if a call has no name.
    */
   end(): ToolCallFragment[] {
-    if (this.#calls.length !== this.#sent) {
+    if (this.#calls.length !== this.#callsSent) {
       throw unsupportedAnswer("Tool call without a name");
     }
     return this.#calls.flatMap((call) => [...restOf(call), ...emptyOf(call)]);
@@ -123,8 +123,8 @@ export class ToolCallFragments {
     }
     if (name === "") return null;
     call.name = name;
-    call.index = this.#sent;
-    this.#sent += 1;
+    call.index = this.#callsSent;
+    this.#callsSent += 1;
     call.id ||= `${this.#idPrefix}_${call.index}`;
     return {
       index: call.index,

@@ -8,17 +8,17 @@ const NAME = "__proto__";
  * as it came, as members of their own: no object gets another prototype. Values that
  * zod has not copied still have theirs.
  */
-export function keepProtoMembers(given: unknown, parsed: unknown): void {
-  if (given === parsed) return;
-  if (Array.isArray(given) && Array.isArray(parsed)) {
+export function keepProtoMembers(original: unknown, parsed: unknown): void {
+  if (original === parsed) return;
+  if (Array.isArray(original) && Array.isArray(parsed)) {
     for (let index = 0; index < parsed.length; index++) {
-      keepProtoMembers(given[index], parsed[index]);
+      keepProtoMembers(original[index], parsed[index]);
     }
-  } else if (isJsonObject(given) && isJsonObject(parsed)) {
-    for (const name in parsed) keepProtoMembers(given[name], parsed[name]);
-    if (!Object.hasOwn(given, NAME)) return;
+  } else if (isJsonObject(original) && isJsonObject(parsed)) {
+    for (const name in parsed) keepProtoMembers(original[name], parsed[name]);
+    if (!Object.hasOwn(original, NAME)) return;
     Object.defineProperty(parsed, NAME, {
-      value: given[NAME],
+      value: original[NAME],
       writable: true,
       enumerable: true,
       configurable: true,

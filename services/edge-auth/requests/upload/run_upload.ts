@@ -17,14 +17,14 @@ import { UploadRun } from "./upload_run.ts";
 export async function runUpload<Request extends JobRequest>(
   call: AuthenticatedCall,
   endpoint: UploadEndpoint<Request>,
-  given: RunRequestDependencies,
+  live: RunRequestDependencies,
 ): Promise<CallEnd> {
   const { exchange, principal } = call;
-  const { admission, refusedBodies, deadlines } = given;
+  const { admission, refusedBodies, deadlines } = live;
   const { kind } = endpoint;
   const { keyId } = principal;
   // A form may take minutes, in which its model may be taken out of the list.
-  const deps = { ...given, catalog: given.catalog.snapshot() };
+  const deps = { ...live, catalog: live.catalog.snapshot() };
   await admission.checkRefused(principal, kind);
   await admission.modelsOf(principal, scopeOf(kind));
   await refusedBodies.wait(keyId, deadlines);
@@ -34,7 +34,7 @@ export async function runUpload<Request extends JobRequest>(
   };
   const form = new Form(exchange, { keyId, bounds, budget: deps });
   try {
-    if (await form.begun === "left") return left(call);
+    if (await form.beginning === "left") return left(call);
     const model = modelFor(form, endpoint, deps);
     return await new UploadRun(call, { endpoint, form, model }, deps).handle();
   } catch (error) {
@@ -84,8 +84,8 @@ function fileBytesMax<Request extends JobRequest>(
   { catalog }: RunRequestDependencies,
 ): number {
   const models = [...catalog.values()].filter((model) => model.kind === kind);
-  const named = modelOf(name, catalog);
-  const bounds = (named?.kind === kind ? [named] : models)
+  const target = modelOf(name, catalog);
+  const bounds = (target?.kind === kind ? [target] : models)
     .map(({ file_bytes: bytes }) => bytes ?? form.fileBytesMax);
   return bounds.length > 0 ? Math.max(...bounds) : form.fileBytesMax;
 }

@@ -55,7 +55,7 @@ const text = z.string().default("");
  * The fields of an entry in Redis. Missing ones are empty; an older version may have
  * had other actions.
  */
-const stored = z.object({
+const storedEntry = z.object({
   action: text,
   by: text,
   ip: text,
@@ -70,10 +70,10 @@ const stored = z.object({
 type AuditEntry =
   & Actor
   & { action: AuditAction }
-  & Partial<z.output<typeof stored>>;
+  & Partial<z.output<typeof storedEntry>>;
 
 /** An entry as it is read. */
-export interface AuditRow extends z.output<typeof stored> {
+export interface AuditRow extends z.output<typeof storedEntry> {
   /** Id of the entry in the stream, which is its cursor as well. */
   id: string;
   /** In ms since 1970 by the clock of Redis. */
@@ -182,6 +182,6 @@ const csvLineOf = (row: AuditRow): string =>
 function decode(reply: unknown): AuditRow {
   const [idReply, flat] = asList(reply);
   const id = asText(idReply);
-  const fields = stored.parse(asFields(flat));
+  const fields = storedEntry.parse(asFields(flat));
   return { id, timeMs: Number(id.split("-")[0]), ...fields };
 }

@@ -208,14 +208,14 @@ Deno.test("pages follow each other without gaps, whatever is deleted meanwhile",
     const page = await t.store.list(OWNER, { ...PAGE, rows, after });
     return { ...page, ids: page.rows.map(({ key }) => key.id) };
   };
-  const seen: string[] = [];
+  const listed: string[] = [];
   const cursors = [""];
   for (const cursor of cursors) {
     const page = await list(cursor);
-    seen.push(...page.ids);
+    listed.push(...page.ids);
     if (page.next !== null) cursors.push(page.next);
   }
-  assert.deepEqual(seen, ids);
+  assert.deepEqual(listed, ids);
   assert.equal((await list("", 23)).next, null);
   await t.store.delete(at(ids[4] ?? ""));
   assert.deepEqual((await list(cursors[1] ?? "")).ids, ids.slice(5, 10));
@@ -223,12 +223,14 @@ Deno.test("pages follow each other without gaps, whatever is deleted meanwhile",
 
 Deno.test("a list finds keys by words, state and the end of their value, and shows today's counters", async () => {
   await using t = await setup();
-  const named = async (description: string, more: Partial<KeySettings> = {}) =>
-    (await create(t.store, { ...SETTINGS, description, ...more })).key;
-  const api = await named("Prod API_v2 apis");
+  const keyNamed = async (
+    description: string,
+    more: Partial<KeySettings> = {},
+  ) => (await create(t.store, { ...SETTINGS, description, ...more })).key;
+  const api = await keyNamed("Prod API_v2 apis");
   const expiresAtMs = Date.now() + 60_000;
-  const chat = await named("用户聊天 chat robot", { expiresAtMs });
-  const old = await named("Old API café");
+  const chat = await keyNamed("用户聊天 chat robot", { expiresAtMs });
+  const old = await keyNamed("Old API café");
   await t.store.disable(at(old.id));
   const cases: { search: string; filter: KeyFilter; ids: string[] }[] = [
     { search: "", filter: "all", ids: [old.id, chat.id, api.id] },

@@ -58,16 +58,16 @@ function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
     const [day = 0, count = 0] = days.slice(2 * nth);
     return [0, 1].includes(day - limiterDay(nowMs)) ? count : 0;
   };
-  const made = (unit: UsageUnit) => ofDay(1 + USAGE_UNITS.indexOf(unit));
+  const ofUnit = (unit: UsageUnit) => ofDay(1 + USAGE_UNITS.indexOf(unit));
   return {
     requestsPerMinute: perMinute(requestsAtMs, limits.requestsPerMinute),
     tokensPerMinute: perMinute(tokensAtMs, limits.tokensPerMinute),
     tokensPerDay: ofDay(0),
     concurrency: running,
-    imagesPerDay: made("images"),
-    charactersPerDay: made("characters"),
-    audioSecondsPerDay: made("audioSeconds"),
-    videoSecondsPerDay: made("videoSeconds"),
+    imagesPerDay: ofUnit("images"),
+    charactersPerDay: ofUnit("characters"),
+    audioSecondsPerDay: ofUnit("audioSeconds"),
+    videoSecondsPerDay: ofUnit("videoSeconds"),
     videoJobs: videos,
   };
 }

@@ -78,8 +78,8 @@ export const oneOf = <const T extends string>(
 
 const scopes = z.array(oneOf("Scopes are", KEY_SCOPES))
   .min(1, "Choose at least one")
-  .transform((chosen): KeyScope[] =>
-    KEY_SCOPES.filter((scope) => chosen.includes(scope))
+  .transform((names): KeyScope[] =>
+    KEY_SCOPES.filter((scope) => names.includes(scope))
   );
 
 const models = z.string()

@@ -27,13 +27,13 @@ export function modelViews(
   catalog: Pick<Catalog, "values"> | undefined,
   reports: readonly BackendView[],
 ): ModelView[] {
-  const told = Map.groupBy(reports, ({ model }) => model);
+  const rowsByModel = Map.groupBy(reports, ({ model }) => model);
   const models = [...catalog?.values() ?? []].map((model) => {
-    const rows = told.get(model.id) ?? [];
-    told.delete(model.id);
+    const rows = rowsByModel.get(model.id) ?? [];
+    rowsByModel.delete(model.id);
     return viewOf(model, rows);
   });
-  const others = [...told].map(([id, rows]): ModelView => ({
+  const others = [...rowsByModel].map(([id, rows]): ModelView => ({
     id,
     aliases: [],
     kind: null,
@@ -47,13 +47,15 @@ function viewOf(
   rows: readonly BackendView[],
 ): ModelView {
   const left = new Map(rows.map((row) => [row.backend, row]));
-  const known = backends.map(({ name, preference, weight, base_url: url }) => {
-    const row = left.get(name) ?? silentServer(id, name);
-    left.delete(name);
-    const configured = row.workers > 0 ? {} : { preference, weight };
-    return { ...row, ...configured, address: new URL(url).origin };
-  });
-  const servers = [...known, ...left.values().map(unknownServer)];
+  const fromCatalog = backends.map(
+    ({ name, preference, weight, base_url: url }) => {
+      const row = left.get(name) ?? silentServer(id, name);
+      left.delete(name);
+      const configured = row.workers > 0 ? {} : { preference, weight };
+      return { ...row, ...configured, address: new URL(url).origin };
+    },
+  );
+  const servers = [...fromCatalog, ...left.values().map(unknownServer)];
   return { id, aliases, kind, servers: servers.sort(byPreference) };
 }
 
@@ -90,13 +92,15 @@ export function search(
   models: readonly ModelView[],
   words: string,
 ): readonly ModelView[] {
-  const wanted = words.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const searchWords = words.toLowerCase().split(/\s+/).filter((word) =>
+    word !== ""
+  );
   return models.filter(({ id, aliases, servers }) => {
     const names = servers.map(({ backend, address }) =>
       `${backend} ${address ?? ""}`
     );
     const text = [id, ...aliases, ...names].join(" ").toLowerCase();
-    return wanted.every((word) => text.includes(word));
+    return searchWords.every((word) => text.includes(word));
   });
 }
 

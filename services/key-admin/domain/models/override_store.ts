@@ -93,9 +93,11 @@ export class OverrideStore {
   ): Promise<boolean> {
     const field = targetOf(target);
     const line = ["HDEL", OVERRIDES_KEY, field];
-    const known = (await this.list()).find((each) => targetOf(each) === field);
+    const override = (await this.list()).find((each) =>
+      targetOf(each) === field
+    );
     if (await this.#deps.writer.command(line) === 0) return false;
-    const what = known === undefined ? field : describe(known);
+    const what = override === undefined ? field : describe(override);
     await this.#record("model.change_undone", actor, what);
     return true;
   }

@@ -33,7 +33,7 @@ export interface WorkerFollowerOptions {
   bus: Pick<BusLink, "flowingSinceMs">;
   /** Null: nobody wants to know what servers list. */
   catalog: Pick<ModelCatalog, "list"> | null;
-  backends: Pick<BackendReports, "told" | "lost">;
+  backends: Pick<BackendReports, "take" | "lost">;
   now: MonotonicNow;
 }
 
@@ -76,7 +76,7 @@ export class WorkerFollower {
     this.#beatAtMs.set(workerId, this.#clock.now());
     if (beat.mistake === undefined) this.#mistakes.delete(workerId);
     else this.#mistakes.set(workerId, beat.mistake);
-    if (beat.listed !== undefined) this.#listed?.told(workerId, beat.listed);
+    if (beat.listed !== undefined) this.#listed?.take(workerId, beat.listed);
   }
 
   /** A worker has told of some of its backends. Ignores what cannot be read. */
@@ -86,7 +86,7 @@ export class WorkerFollower {
     if (report === null) return;
     // A sign of life, which may come before the first beat that is heard.
     this.#beatAtMs.set(workerId, this.#clock.now());
-    this.#backends.told(workerId, report);
+    this.#backends.take(workerId, report);
   }
 
   /** Advances time. Must be called much more often than every 200 ms. */

@@ -33,7 +33,7 @@ function setup() {
     catalog,
     bus,
     follower,
-    told: () => backends.read().map(({ model }) => model).join(" "),
+    modelIds: () => backends.read().map(({ model }) => model).join(" "),
     tell(workerId: string, model: string) {
       const [message = new Uint8Array(0)] = encodeReports("chat", [
         { model, backend: "a", preference: 0, weight: 1, state: "closed" },
@@ -96,18 +96,18 @@ Deno.test("a beat that cannot be read counts for nothing", () => {
 });
 
 Deno.test("what a worker tells of its backends counts for as long as it lives", () => {
-  const { beat, tell, wait, told } = setup();
+  const { beat, tell, wait, modelIds } = setup();
   tell("w1", "x");
   tell("w2", "y");
   wait(2_000, () => beat("w1"));
-  assert.equal(told(), "x");
+  assert.equal(modelIds(), "x");
 });
 
 Deno.test("a report that cannot be read counts for nothing, and is no sign of life", () => {
-  const { follower, told } = setup();
+  const { follower, modelIds } = setup();
   const nonsense = new TextEncoder().encode('{"version":99}');
   follower.onBackendsMessage(subjects.backends("w1"), nonsense);
-  assert.equal(told(), "");
+  assert.equal(modelIds(), "");
   assert.equal(follower.workers, 0);
 });
 

@@ -133,8 +133,8 @@ Deno.test("the last operator keeps the role, also if two take it from each other
   await assert.rejects(change("disable"), /ada@example.org is an operator$/);
   const taking = [take(operator, ownerId), take({ ...operator, ownerId }, own)];
   const results = await Promise.allSettled(taking);
-  const taken = results.filter(({ status }) => status === "fulfilled");
-  assert.equal(taken.length, 1);
+  const successes = results.filter(({ status }) => status === "fulfilled");
+  assert.equal(successes.length, 1);
   const accounts = [await read(), await owners.read(own)];
   assert.equal(accounts.filter((one) => one?.isOperator).length, 1);
 });

@@ -46,7 +46,7 @@ export interface Identity {
 
 const time = z.coerce.number();
 /** An account as it is stored, except for its recovery codes. */
-const stored = z.object({
+const storedAccount = z.object({
   /** Empty: the first owner before set-up. */
   email: z.string().default(""),
   created_at: time.default(0),
@@ -77,7 +77,7 @@ const stored = z.object({
 });
 
 /** An owner, and what signs them in, as the console reads it at once. */
-export interface Account extends z.output<typeof stored> {
+export interface Account extends z.output<typeof storedAccount> {
   ownerId: string;
   recoveryCodesLeft: number;
   /** Cannot sign in, and every request with one of the keys is refused. */
@@ -94,7 +94,7 @@ export async function readEmail(
   ownerId: string,
 ): Promise<string | null> {
   const fields = await readHash(redis, accountKey(ownerId));
-  return fields && stored.parse(fields).email;
+  return fields && storedAccount.parse(fields).email;
 }
 
 const TAKE_ROLE_SCRIPT = defineScript("key-admin/take_role", takeRoleLua);
@@ -186,7 +186,7 @@ export class OwnerStore {
       this.#redis.command(["ZSCORE", OPERATORS_KEY, ownerId]),
     ]);
     return fields && {
-      ...stored.parse(fields),
+      ...storedAccount.parse(fields),
       ownerId,
       recoveryCodesLeft: recoveryFields(fields).length,
       isDisabled: state === "disabled",
@@ -213,12 +213,12 @@ export class OwnerStore {
 
   /** Makes an operator a mere owner. False for the last operator, who stays one. */
   async takeRole(ownerId: string): Promise<boolean> {
-    const taken = await this.#writer.evalScript(TAKE_ROLE_SCRIPT, {
+    const reply = await this.#writer.evalScript(TAKE_ROLE_SCRIPT, {
       keys: [OPERATORS_KEY],
       args: [ownerId],
     });
     await this.#persist();
-    return taken === 1;
+    return reply === 1;
   }
 
   /**

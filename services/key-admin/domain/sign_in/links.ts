@@ -29,10 +29,12 @@ const linkSchema = z.object({
 /** What a link is for, and whom it lets in. */
 export type Link = z.infer<typeof linkSchema>;
 /** Links of an earlier version have no time: they count as newer than anything. */
-const stored = linkSchema.extend({ madeAtMs: z.number().default(Infinity) });
+const storedLink = linkSchema.extend({
+  madeAtMs: z.number().default(Infinity),
+});
 
 /** A link, and when it was made in ms since 1970. */
-export type StoredLink = z.output<typeof stored>;
+export type StoredLink = z.output<typeof storedLink>;
 
 const linkKey = (secret: string) => `ticket:link:${digest(secret)}`;
 
@@ -80,7 +82,7 @@ export class LinkStore {
     if (!isSecret(secret)) return null;
     const reply = await this.#redis.command([command, linkKey(secret)]);
     const text = asTextOrNull(reply);
-    return text === null ? null : stored.parse(JSON.parse(text));
+    return text === null ? null : storedLink.parse(JSON.parse(text));
   }
 }
 

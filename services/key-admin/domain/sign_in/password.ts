@@ -79,7 +79,7 @@ export interface PasswordHasher {
    * Whether a password is the stored one. `stored` is null for an account that does not
    * exist, which takes the same work (ASVS 6.3.8).
    */
-  verify(stored: string | null, password: string): Promise<boolean>;
+  verify(storedHash: string | null, password: string): Promise<boolean>;
 }
 
 /**
@@ -94,10 +94,10 @@ export async function createPasswordHasher(): Promise<PasswordHasher> {
   const limit = pLimit(AT_ONCE_MAX);
   return {
     hash: (password) => limit(() => hash(normal(password), PARAMETERS)),
-    verify: (stored, password) =>
+    verify: (storedHash, password) =>
       limit(async () => {
-        const isRight = await verify(stored ?? decoy, normal(password));
-        return stored !== null && isRight;
+        const isRight = await verify(storedHash ?? decoy, normal(password));
+        return storedHash !== null && isRight;
       }),
   };
 }

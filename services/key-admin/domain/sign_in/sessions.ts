@@ -27,7 +27,7 @@ const USER_AGENT_CHARS_MAX = 200;
 /** How many sessions of an owner are shown, the newest ones. */
 const SESSIONS_SHOWN_MAX = 100;
 
-const stored = z.object({
+const storedSession = z.object({
   ownerId: z.string(),
   createdAtMs: z.coerce.number(),
   seenAtMs: z.coerce.number(),
@@ -40,10 +40,10 @@ const stored = z.object({
   /** The key of the page "Try it", see `try/key.ts`; empty: none. */
   tryKeyId: z.string().default(""),
 });
-type Stored = z.infer<typeof stored>;
+type StoredSession = z.infer<typeof storedSession>;
 
 /** A session that has not ended. */
-export interface Session extends Stored {
+export interface Session extends StoredSession {
   /** Digest of the cookie. It identifies a session but does not authenticate. */
   id: string;
 }
@@ -122,7 +122,7 @@ export class SessionStore {
    * Stores these members. If the session has ended in the meantime, they form no valid
    * session, and expire.
    */
-  async update(id: string, members: Partial<Stored>): Promise<void> {
+  async update(id: string, members: Partial<StoredSession>): Promise<void> {
     const fields = Object.entries(members).flat().map(String);
     await this.#redis.command(["HSET", sessionKey(id), ...fields]);
     await this.#redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
@@ -168,7 +168,7 @@ export class SessionStore {
 
   async #read(id: string): Promise<Session | null> {
     const fields = await readHash(this.#redis, sessionKey(id));
-    const session = stored.safeParse(fields).data;
+    const session = storedSession.safeParse(fields).data;
     // It has ended, or an earlier version of this service stored it in a different
     // form.
     if (session === undefined) return null;

@@ -31,7 +31,7 @@ Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in sets a new cookie of 256 
   const client = site.client();
   const planted = "A".repeat(43);
   client.cookies.set(SESSION, planted);
-  const seen = new Set([planted]);
+  const cookies = new Set([planted]);
   for (let n = 0; n < 10; n++) {
     const { headers } = await signIn(client, ADA);
     const line = headers.getSetCookie()
@@ -41,12 +41,12 @@ Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in sets a new cookie of 256 
       assert.ok(line.includes(part), line);
     }
     assert.doesNotMatch(line, /domain=/i);
-    seen.add(client.cookies.get(SESSION) ?? "");
+    cookies.add(client.cookies.get(SESSION) ?? "");
   }
-  assert.equal(seen.size, 11);
+  assert.equal(cookies.size, 11);
   assert.ok(43 * Math.log2(62) >= 256);
   assert.equal(await isSignedIn(client), true);
-  for (const earlier of [...seen].slice(0, -1)) {
+  for (const earlier of [...cookies].slice(0, -1)) {
     client.cookies.set(SESSION, earlier);
     assert.equal(await isSignedIn(client), false, "ended by the next sign-in");
   }
@@ -106,10 +106,10 @@ Deno.test("ASVS 6.2.2, 6.2.3, 7.4.3: a new password needs the old one and ends a
     (await here.post("/account/password", { password, ...better })).status;
   assert.equal(await change("wrong"), 400);
   const { hasher, hasher: { verify } } = site.deps;
-  hasher.verify = async (...given) => {
+  hasher.verify = async (...args) => {
     hasher.verify = verify;
     assert.equal(await change(PASSWORD), 303);
-    return await verify(...given);
+    return await verify(...args);
   };
   const late = await site.signedIn(ADA);
   assert.deepEqual(await areSignedIn(here, there, late), [true, false, false]);
@@ -150,8 +150,8 @@ Deno.test("ASVS 7.5.3: an hour after the password was entered, changes of keys a
     assert.equal(page.status, 401, path);
     assert.match(page.text, /"password" .*autocomplete="current-password"/);
     for (const [name, value] of fieldsOf(form)) {
-      const kept = `<input type="hidden" name="${name}" value="${value}"/>`;
-      assert.ok(page.text.includes(kept), `${path} ${name}`);
+      const input = `<input type="hidden" name="${name}" value="${value}"/>`;
+      assert.ok(page.text.includes(input), `${path} ${name}`);
     }
     const last = await sendKept([path, form], "x".repeat(129));
     assert.equal(last.status, 401, "too long to be checked");
@@ -174,8 +174,8 @@ Deno.test("a form that arrives after the end of the session is kept, without a p
   const client = await site.signedIn(ADA);
   const form = keyForm("<b>Late</b>", { nonce: "n".repeat(43) });
   site.clock.nowMs += 30 * MINUTE_MS;
-  const sent = { ...form, confirmed_password: PASSWORD };
-  const page = await client.post("/keys/new", sent);
+  const fields = { ...form, confirmed_password: PASSWORD };
+  const page = await client.post("/keys/new", fields);
   assert.equal(page.status, 401);
   assert.ok(!page.text.includes(PASSWORD));
   assert.ok(page.text.includes('value="&lt;b&gt;Late&lt;/b&gt;"'), page.text);

@@ -38,7 +38,7 @@ Deno.test("ASVS 6.3.8: unknown address, wrong password and wrong code look the s
 
 Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, 6.3.5: guesses are slowed down, lock nobody out, and warn the owner", async () => {
   await using site = await startConsole();
-  const known = await site.signedIn(ADA);
+  const ownBrowser = await site.signedIn(ADA);
   const statuses: number[] = [];
   for (let tries = 0; tries < 7; tries++) {
     const stranger = site.client(`198.51.100.${tries}`);
@@ -50,8 +50,8 @@ Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, 6.3.5: guesses are slowed down, lock nobody
   assert.equal(right.status, 429, "the right password has to wait, too");
   assert.ok(Number(right.headers.get("retry-after")) >= 1);
   assert.match(right.text, /Try again in 1 second\./);
-  known.cookies.delete(SESSION);
-  const own = await signIn(known, ADA);
+  ownBrowser.cookies.delete(SESSION);
+  const own = await signIn(ownBrowser, ADA);
   assert.equal(own.status, 303, "the owner's own device does not");
   const { redis } = site.deps;
   for (const name of asTexts(await redis.command(["KEYS", "try:*"]))) {
@@ -240,8 +240,8 @@ Deno.test("ASVS 6.5.1: the same code sent many times at once works once", async 
     const answers = await Promise.all(
       browsers.map((browser) => signIn(browser, ADA, { code })),
     );
-    const count = (wanted: number) =>
-      answers.filter(({ status }) => status === wanted).length;
+    const count = (expected: number) =>
+      answers.filter(({ status }) => status === expected).length;
     assert.deepEqual(
       [count(303), count(401)],
       [successes, 3 - successes],

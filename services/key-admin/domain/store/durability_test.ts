@@ -17,16 +17,16 @@ async function appendfsync(link: RedisLink): Promise<string | undefined> {
 
 /** A link that notes what is sent, and answers some commands itself. */
 function withReplies(link: RedisLink, replies: Record<string, RedisReply>) {
-  const sent: string[] = [];
+  const commands: string[] = [];
   const command: RedisLink["command"] = (args, options) => {
-    sent.push(args.join(" "));
+    commands.push(args.join(" "));
     const reply = replies[args.slice(0, 2).join(" ")] ??
       replies[args[0] ?? ""];
     return reply === undefined
       ? link.command(args, options)
       : Promise.resolve(reply);
   };
-  return { link: changedLink(link, { command }), sent };
+  return { link: changedLink(link, { command }), commands };
 }
 
 Deno.test("detectDurability() reports what a server guarantees; persist() switches only what it can", async () => {
@@ -39,12 +39,12 @@ Deno.test("detectDurability() reports what a server guarantees; persist() switch
   ];
   for (const [settings, expected] of cases) {
     await using redis = await startRedis(settings);
-    const { link, sent } = withReplies(await redis.connect(), {});
+    const { link, commands } = withReplies(await redis.connect(), {});
     const found = await detectDurability(link);
     assert.equal(found, expected, settings.join(" "));
     if (expected === "switched") continue;
     await createPersist(link)();
-    assert.ok(!sent.some((line) => /SADD|(always|everysec)$/.test(line)));
+    assert.ok(!commands.some((line) => /SADD|(always|everysec)$/.test(line)));
   }
   await using redis = await startRedis(EVERYSEC);
   const link = await redis.connect();
@@ -55,14 +55,14 @@ Deno.test("detectDurability() reports what a server guarantees; persist() switch
 
 Deno.test("persist() has everything flushed at once, despite the mark of a killed process, and switches back", async () => {
   await using redis = await startRedis(EVERYSEC);
-  const { link, sent } = withReplies(await redis.connect(), {});
+  const { link, commands } = withReplies(await redis.connect(), {});
   await link.command(["SADD", "fsync", "killed"]);
   await link.command(["CONFIG", "SET", "appendfsync", "always"]);
   assert.equal(await detectDurability(link), "switched");
   const persist = createPersist(link);
   await Promise.all(Array.from({ length: 20 }, persist));
-  const flushes = sent.flatMap((line, at) =>
-    line.startsWith("SADD fsync ") ? [sent.slice(at - 1, at + 3)] : []
+  const flushes = commands.flatMap((line, at) =>
+    line.startsWith("SADD fsync ") ? [commands.slice(at - 1, at + 3)] : []
   ).slice(1);
   assert.equal(flushes.length, 1, "one for all");
   const [begin, , ...rest] = flushes[0] ?? [];
@@ -85,9 +85,12 @@ Deno.test("persist() flushes again if another process switched back at the same 
     }
     return await real.command(args, options);
   };
-  const { link, sent } = withReplies(changedLink(real, { command }), {});
+  const { link, commands } = withReplies(
+    changedLink(real, { command }),
+    {},
+  );
   await createPersist(link)();
-  assert.equal(sent.filter((line) => line.startsWith("SADD")).length, 2);
+  assert.equal(commands.filter((line) => line.startsWith("SADD")).length, 2);
   assert.equal(await appendfsync(real), "everysec");
 });
 
@@ -96,28 +99,28 @@ Deno.test("persist() acknowledges no change that is not on disk or on enough rep
   const real = await redis.connect();
   const unmarked = createPersist(withReplies(real, { SREM: 0 }).link);
   await assert.rejects(unmarked(), { name: "NotDurable" });
-  const cases: { wanted: number; reached: number; isConfirmed: boolean }[] = [
-    { wanted: 0, reached: 0, isConfirmed: true },
-    { wanted: 1, reached: 0, isConfirmed: false },
-    { wanted: 1, reached: 1, isConfirmed: true },
-    { wanted: 2, reached: 1, isConfirmed: false },
-    { wanted: 2, reached: 3, isConfirmed: true },
+  const cases: { replicas: number; reached: number; isConfirmed: boolean }[] = [
+    { replicas: 0, reached: 0, isConfirmed: true },
+    { replicas: 1, reached: 0, isConfirmed: false },
+    { replicas: 1, reached: 1, isConfirmed: true },
+    { replicas: 2, reached: 1, isConfirmed: false },
+    { replicas: 2, reached: 3, isConfirmed: true },
   ];
-  for (const { wanted, reached, isConfirmed } of cases) {
+  for (const { replicas, reached, isConfirmed } of cases) {
     const settings = [
       "appendonly",
       "yes",
       "appendfsync",
       "always",
       "min-replicas-to-write",
-      String(wanted),
+      String(replicas),
     ];
     const replies = { "CONFIG GET": settings, WAIT: reached };
-    const { link, sent } = withReplies(real, replies);
+    const { link, commands } = withReplies(real, replies);
     const changed = createPersist(link)();
     if (isConfirmed) await changed;
     else await assert.rejects(changed, { name: "NotDurable" });
-    const waits = sent.filter((line) => line.startsWith("WAIT "));
-    assert.deepEqual(waits, wanted === 0 ? [] : [`WAIT ${wanted} 3000`]);
+    const waits = commands.filter((line) => line.startsWith("WAIT "));
+    assert.deepEqual(waits, replicas === 0 ? [] : [`WAIT ${replicas} 3000`]);
   }
 });

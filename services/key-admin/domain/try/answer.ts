@@ -163,7 +163,7 @@ const video = videoSchema.transform(({ id, status, progress, ...times }) => {
 const refused = z.object({
   error: z.object({ message: z.string(), code: text }),
 });
-const answered = z.union([
+const anyAnswer = z.union([
   refused,
   chat,
   response,
@@ -200,7 +200,7 @@ export async function readAnswer(
     const file = `speech.${type === "audio/mpeg" ? "mp3" : type.slice(6)}`;
     return { texts: facts, media: [[url, file]] };
   }
-  const data = answered.safeParse(isWhole && parseJson(bytes.toString())).data;
+  const data = anyAnswer.safeParse(isWhole && parseJson(bytes.toString())).data;
   if (data === undefined || "error" in data) {
     const unread = { code: "", message: isWhole ? UNREADABLE : bytes };
     const { code, message } = data?.error ?? unread;

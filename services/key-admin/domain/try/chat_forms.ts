@@ -99,6 +99,6 @@ function functionsOf(
 }
 
 function schemaOf(format: unknown): { [name: string]: unknown } | undefined {
-  const named = isJsonObject(format) ? format.json_schema : undefined;
-  return isJsonObject(named) ? named : undefined;
+  const schema = isJsonObject(format) ? format.json_schema : undefined;
+  return isJsonObject(schema) ? schema : undefined;
 }

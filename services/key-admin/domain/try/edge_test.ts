@@ -8,12 +8,12 @@ const TOO_LARGE = new Error("Too large");
 /** The bytes one by one, in one buffer that is used again for each. */
 function inPieces(bytes: Uint8Array): ReadableStream<Uint8Array> {
   const piece = new Uint8Array(1);
-  let sent = 0;
+  let at = 0;
   return new ReadableStream({
     pull: (controller) => {
-      if (sent === bytes.length) return controller.close();
-      piece.set(bytes.subarray(sent, sent + 1));
-      sent += 1;
+      if (at === bytes.length) return controller.close();
+      piece.set(bytes.subarray(at, at + 1));
+      at += 1;
       controller.enqueue(piece);
     },
   }, { highWaterMark: 0 });

@@ -75,7 +75,7 @@ export async function tryKeyValue(
   }
   const unlisted = { lifeMs: TRY_LIMITS.keyMs, mintValue };
   const creation = { ownerId, actor, settings: SETTINGS, unlisted };
-  const made = await keys.create(creation);
-  await sessions.update(id, { tryKeyId: made.key.id });
-  return made.value;
+  const newKey = await keys.create(creation);
+  await sessions.update(id, { tryKeyId: newKey.key.id });
+  return newKey.value;
 }

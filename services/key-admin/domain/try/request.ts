@@ -103,7 +103,7 @@ export function tryRequest(kind: TryKind, values: TryValues): ReadForm {
       errors.set(name, errorMessage(error));
     }
   }
-  const made = toRequest?.(members, errors) ?? members;
-  const request: TryRequest = { model: values.model ?? "", ...made };
+  const body = toRequest?.(members, errors) ?? members;
+  const request: TryRequest = { model: values.model ?? "", ...body };
   return { request, errors };
 }

@@ -229,9 +229,9 @@ function read(kind: TryKind, form: TryValues) {
 
 Deno.test("tryRequest() makes of a form the request that it describes", () => {
   for (const { kind, form, request } of GOOD) {
-    const made = read(kind, form);
-    assert.deepEqual(made.request, { model: "a", ...request });
-    assert.equal(made.errors.size, 0);
+    const result = read(kind, form);
+    assert.deepEqual(result.request, { model: "a", ...request });
+    assert.equal(result.errors.size, 0);
   }
 });
 

@@ -74,8 +74,8 @@ export const auditRoutes: Routes = {
 };
 
 function actionOf(c: ConsoleContext): string {
-  const wanted = c.req.query("action");
-  return FILTERS.find(([prefix]) => prefix === wanted)?.[0] ?? "";
+  const action = c.req.query("action");
+  return FILTERS.find(([prefix]) => prefix === action)?.[0] ?? "";
 }
 
 /**

@@ -73,12 +73,14 @@ Deno.test("ASVS 16.4.1: input cannot break out of its entry, in the log or in th
 Deno.test("the audit log names deleted keys and links to those that exist", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
-  const { id: kept } = await storedKey(site, ownerId, { description: "Kept" });
+  const { id: keptId } = await storedKey(site, ownerId, {
+    description: "Kept",
+  });
   const form = { version: "1", sure: "on" };
   await client.post(`/keys/${keyId}/delete`, form);
   const { text } = await client.get("/audit");
   const linked = [...text.matchAll(/href="\/keys\/(\w+)"/g)];
-  assert.deepEqual(linked.map(([, id]) => id), [kept]);
+  assert.deepEqual(linked.map(([, id]) => id), [keptId]);
   assert.match(text, /Key deleted[\s\S]*<bdi>Secret project 1<\/bdi>/);
 });
 
@@ -97,17 +99,17 @@ Deno.test("the audit log shows the entries that match a filter, newest first, as
   const filters = ["key.", "session.", "account.", "", "nonsense"];
   for (const [rest, action] of filters.entries()) {
     const expected = all.filter((n) => rest > 2 || n % 3 === rest);
-    const seen: number[] = [];
+    const counts: number[] = [];
     let next: string | undefined = `/audit?action=${action}`;
     for (let pages = 0; next !== undefined && pages < 10; pages++) {
       const { text } = await client.get(next);
       const details = detailsOf(text);
       assert.ok(details.length <= 50);
-      seen.push(...details);
+      counts.push(...details);
       next = /href="([^"]*before=[^"]*)"[^>]*>Older/.exec(text)?.[1]
         ?.replaceAll("&amp;", "&");
     }
-    assert.deepEqual(seen, expected, action);
+    assert.deepEqual(counts, expected, action);
     const { text, headers } = await client.get(`/audit.csv?action=${action}`);
     assert.match(text, /^\uFEFF?time,action,by,ip,key_id,key,/);
     assert.deepEqual(detailsOf(text), expected, action);

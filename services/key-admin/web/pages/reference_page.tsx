@@ -220,11 +220,11 @@ const inline = (text: string): Child =>
 
 /** The operations with the schemas that no earlier one uses, errors and headers. */
 function reference() {
-  const shown = new Set<string>();
+  const names = new Set<string>();
   const newIn = (part: unknown): string[] =>
     refsIn(part).flatMap((name) => {
-      if (shown.has(name)) return [];
-      shown.add(name);
+      if (names.has(name)) return [];
+      names.add(name);
       return [name, ...newIn(SCHEMAS[name])];
     });
   return (

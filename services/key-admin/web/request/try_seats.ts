@@ -17,7 +17,7 @@ interface SeatLimits {
 export class TrySeats {
   readonly #limits: SeatLimits;
   readonly #takenByOwner = new Map<string, number>();
-  #taken = 0;
+  #seats = 0;
 
   constructor(limits: SeatLimits) {
     this.#limits = limits;
@@ -31,15 +31,15 @@ export class TrySeats {
     const { heldAtOnce, heldPerOwner } = this.#limits;
     const own = this.#takenByOwner.get(ownerId) ?? 0;
     if (own >= heldPerOwner) throw new Refused(429, OWN_BUSY, AGAIN_SOON);
-    if (this.#taken >= heldAtOnce) throw new Refused(503, BUSY, AGAIN_LATER);
-    this.#taken += 1;
+    if (this.#seats >= heldAtOnce) throw new Refused(503, BUSY, AGAIN_LATER);
+    this.#seats += 1;
     this.#takenByOwner.set(ownerId, own + 1);
     return { [Symbol.dispose]: () => this.#release(ownerId) };
   }
 
   #release(ownerId: string): void {
     const left = (this.#takenByOwner.get(ownerId) ?? 0) - 1;
-    this.#taken -= 1;
+    this.#seats -= 1;
     if (left > 0) this.#takenByOwner.set(ownerId, left);
     else this.#takenByOwner.delete(ownerId);
   }

@@ -103,7 +103,7 @@ Deno.test("API4: Try it holds the uploads and answers of a few accounts at the s
     ),
   );
   const late = await site.signedIn("late@example.org");
-  const held = accounts.flatMap((client) =>
+  const requests = accounts.flatMap((client) =>
     Array.from({ length: heldPerOwner }, () => upload(client))
   );
   await until(() => answers.length === heldAtOnce);
@@ -112,7 +112,9 @@ Deno.test("API4: Try it holds the uploads and answers of a few accounts at the s
   assert.match(busy.text, /Try it is handling too many requests/);
   assert.equal(busy.headers.get("retry-after"), "60");
   release(answers);
-  for (const { status } of await Promise.all(held)) assert.equal(status, 200);
+  for (const { status } of await Promise.all(requests)) {
+    assert.equal(status, 200);
+  }
   const answer = upload(late);
   await until(() => answers.length > heldAtOnce);
   release(answers);

@@ -89,9 +89,9 @@ export async function Page(
   const signedIn: SignedIn | undefined = status < 500
     ? c.get("signedIn")
     : undefined;
-  const done = c.req.query("done") ?? "";
+  const notice = c.req.query("done") ?? "";
   const warnings = signedIn === undefined ? [] : [
-    done === "not_stopped" && NOT_STOPPED,
+    notice === "not_stopped" && NOT_STOPPED,
     await detectDurability(redis) === "none" && NOT_DURABLE,
     isSimulated && SIMULATED,
     signedIn.account.isOperator && refusedList(listMistakes()),
@@ -152,8 +152,8 @@ export async function Page(
           {warnings.map((text) =>
             text && <Banner key={text} look="warn">{text}</Banner>
           )}
-          {Object.hasOwn(NOTICES, done) && (
-            <Banner look="good">{NOTICES[done]}</Banner>
+          {Object.hasOwn(NOTICES, notice) && (
+            <Banner look="good">{NOTICES[notice]}</Banner>
           )}
           {signedIn && <FactorRemoved {...signedIn.account} />}
           {isCard ? <section class="card narrow">{body}</section> : body}

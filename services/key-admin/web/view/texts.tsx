@@ -38,9 +38,9 @@ export const permissionOf = (scope: string): string =>
 /** `qwen3-32b (also gpt-4o, gpt-4)`: the id of a model, with its first aliases. */
 export function namesText({ id, aliases }: Named): string {
   const names = aliases.filter(isExact);
-  const shown = names.slice(0, ALIASES_SHOWN_MAX).join(", ");
+  const firstNames = names.slice(0, ALIASES_SHOWN_MAX).join(", ");
   const more = names.length > ALIASES_SHOWN_MAX ? " …" : "";
-  return names.length === 0 ? id : `${id} (also ${shown}${more})`;
+  return names.length === 0 ? id : `${id} (also ${firstNames}${more})`;
 }
 /** An installation may have dozens. */
 const ALIASES_SHOWN_MAX = 3;
@@ -148,12 +148,12 @@ export function rotationOf(
   { replaces, replacedBy }: KeyRecord,
   { base, present }: { base: string; present: ReadonlySet<string> },
 ) {
-  const named = ([id, hint]: KeyName) =>
+  const linkTo = ([id, hint]: KeyName) =>
     present.has(id) ? <a href={`${base}/${id}`}>{hint}</a> : hint;
   return (
     <>
-      {replaces && <p class="help">Replaces {named(replaces)}</p>}
-      {replacedBy && <p class="help">Replaced by {named(replacedBy)}</p>}
+      {replaces && <p class="help">Replaces {linkTo(replaces)}</p>}
+      {replacedBy && <p class="help">Replaced by {linkTo(replacedBy)}</p>}
     </>
   );
 }

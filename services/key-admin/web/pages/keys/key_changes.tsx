@@ -116,11 +116,11 @@ export const change =
     const target = targetOf(c, scope, { version, reason });
     const key = await c.var.deps.keys[what](target);
     await noteForOperator(c, scope, { action: `key.${what}d`, key, reason });
-    const done = stop_running ? await stopRunning(c, scope, key) : `${what}d`;
+    const notice = stop_running ? await stopRunning(c, scope, key) : `${what}d`;
     const list = other === null ? base : operatorPath(key.ownerId);
     const back = isFinal ? list : backOf(next, `${base}/${key.id}`);
     const separator = back.includes("?") ? "&" : "?";
-    return c.redirect(`${back}${separator}done=${done}`, 303);
+    return c.redirect(`${back}${separator}done=${notice}`, 303);
   };
 
 /** Replaces a key by a new one, whose value is shown once. */

@@ -150,28 +150,28 @@ function valuesOf(
 export function parse(
   values: Values,
   { now, catalog }: Pick<ConsoleDeps, "now" | "catalog">,
-  kept: Pick<KeyRecord, "expiresAtMs" | "models"> | null,
+  current: Pick<KeyRecord, "expiresAtMs" | "models"> | null,
 ): { settings?: KeySettings; errors: ReadonlyMap<string, string> } {
   const isLimited = values.which_models === "these";
-  const named = isLimited ? values.models : [];
-  const texts = { ...values, models: named.join(",") };
+  const names = isLimited ? values.models : [];
+  const texts = { ...values, models: names.join(",") };
   const { data, error } = SETTING_TEXTS.safeParse(texts);
   // The first mistake of a field is the one that is shown.
   const errors = new Map(
     error?.issues.toReversed()
       .map(({ path: [name], message }) => [String(name), message]),
   );
-  const keptMs = kept?.expiresAtMs ?? null;
+  const keptMs = current?.expiresAtMs ?? null;
   const isKept = values.expires === dayOf(keptMs);
   const expiresAtMs = isKept ? keptMs : data?.expires ?? null;
   const isOver = !isKept && expiresAtMs !== null && expiresAtMs <= now();
   if (isOver || errors.has("expires")) {
     errors.set("expires", "Choose today or a later day");
   }
-  if (isLimited && named.length === 0) {
+  if (isLimited && names.length === 0) {
     errors.set("models", "Choose at least one model, or all models");
   }
-  const allowed = [...catalog.keys(), ...kept?.models ?? []];
+  const allowed = [...catalog.keys(), ...current?.models ?? []];
   // The form may be older than this process, which does not know the lists yet.
   const unknown = catalog.isPending
     ? undefined
@@ -273,7 +273,7 @@ async function showForm(
         }))}
         <ModelChoices
           catalog={catalog}
-          kept={key?.models ?? []}
+          currentModels={key?.models ?? []}
           values={values}
           error={errors.get("models")}
         />
@@ -287,14 +287,14 @@ async function showForm(
  * All models, or those that are ticked, by kind. The style sheet shows the boxes when
  * they count.
  */
-function ModelChoices({ catalog, kept, values, error }: {
+function ModelChoices({ catalog, currentModels, values, error }: {
   catalog: Catalog;
-  kept: readonly string[];
+  currentModels: readonly string[];
   values: Pick<Values, "which_models" | "models">;
   error: string | undefined;
 }) {
-  const { which_models: which, models: chosen } = values;
-  const gone = kept.filter((id) => !catalog.has(id));
+  const { which_models: which, models: selection } = values;
+  const gone = currentModels.filter((id) => !catalog.has(id));
   const groups = Map.groupBy(
     [...gone, ...catalog.keys()],
     (id) => labelOf(catalog.get(id)?.kind ?? absenceOf(catalog)),
@@ -326,7 +326,7 @@ function ModelChoices({ catalog, kept, values, error }: {
           <fieldset>
             <legend>{title}</legend>
             {ids.map((id) => (
-              <Box name="models" value={id} checked={chosen.includes(id)}>
+              <Box name="models" value={id} checked={selection.includes(id)}>
                 {namesText(catalog.get(id) ?? { id, aliases: [] })}
               </Box>
             ))}

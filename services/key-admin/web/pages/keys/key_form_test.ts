@@ -169,10 +169,10 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
   // The day that a key has already is no change, whatever the hour, even in the past.
   for (const keptMs of [NOW_MS - 1, NOW_MS - 86_400_000]) {
     const expires = new Date(keptMs).toISOString().slice(0, 10);
-    const kept = parse(valuesOf({ expires }), CONSOLE, {
+    const result = parse(valuesOf({ expires }), CONSOLE, {
       expiresAtMs: keptMs,
       models: [],
     }).settings;
-    assert.equal(kept?.expiresAtMs, keptMs);
+    assert.equal(result?.expiresAtMs, keptMs);
   }
 });

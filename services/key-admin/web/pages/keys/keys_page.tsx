@@ -58,8 +58,8 @@ const listKeys: Handler = async (c) => {
   if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
     return c.redirect(`/keys/${search}`, 302);
   }
-  const wanted = c.req.query("filter");
-  const filter = KEY_FILTERS.find((name) => name === wanted) ?? "all";
+  const filterName = c.req.query("filter");
+  const filter = KEY_FILTERS.find((name) => name === filterName) ?? "all";
   const after = c.req.query("after") ?? "";
   const nowMs = deps.now();
   const day = usageDay(nowMs);

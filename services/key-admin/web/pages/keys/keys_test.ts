@@ -112,8 +112,8 @@ Deno.test("a key's models are chosen from those that exist, and examples name on
   };
   assert.equal((await save("1", ["model-7", "new"])).status, 303, "kept");
   const late = await save("1", ["new"]);
-  const kept = /was changed after.*"version" value="2".*"new"[^>]* checked/s;
-  assert.match(late.text, kept);
+  const form = /was changed after.*"version" value="2".*"new"[^>]* checked/s;
+  assert.match(late.text, form);
   assert.equal((await save("2", ["new"])).status, 303, "removed");
   const refused = await save("3", ["model-7"]);
   assert.equal(refused.status, 400);

@@ -33,8 +33,8 @@ Deno.test("an operator finds any key, disables it for a reason, and the owner re
     text.includes(`by ${operator.email}`),
     "the owner reads who did it",
   );
-  const [made] = (await entries(site, operator.ownerId)).slice(-2);
-  assert.equal(made?.detail, `${owner.email}: Found on a forum`);
+  const [entry] = (await entries(site, operator.ownerId)).slice(-2);
+  assert.equal(entry?.detail, `${owner.email}: Found on a forum`);
 });
 
 Deno.test("an operator changes the limits of somebody else's key, and enables and deletes it", async () => {
@@ -75,8 +75,8 @@ Deno.test("a change without a reason, or of a key that is not in the named accou
     { path: unknown, form: { reason }, status: 404 },
   ];
   for (const { path, form, status } of cases) {
-    const sent = { version: "1", ...form };
-    const answer = await operator.client.post(`${path}/disable`, sent);
+    const fields = { version: "1", ...form };
+    const answer = await operator.client.post(`${path}/disable`, fields);
     assert.equal(answer.status, status, JSON.stringify({ path, form }));
   }
   const key = await site.deps.keys.find(owner.ownerId, owner.keyId);

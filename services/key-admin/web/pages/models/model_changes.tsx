@@ -67,9 +67,9 @@ async function find(c: ConsoleContext) {
     });
   }
   const all = await overrides.list();
-  const held = new Set(all.map(targetOf));
+  const targets = new Set(all.map(targetOf));
   const isHeld = (what: OverrideTarget["what"]) =>
-    held.has(targetOf({ what, model, backend }));
+    targets.has(targetOf({ what, model, backend }));
   return { view, server, all, isHeld };
 }
 
@@ -259,24 +259,24 @@ const change: Handler = async (c) => {
   const { what, model, backend, weight, reason } = parseForm(c, CHANGE_FORM);
   const { catalog, workers, overrides } = c.var.deps;
   const isDigits = /^\d{1,5}$/.test(weight);
-  const asked = overrideSchema.safeParse({
+  const result = overrideSchema.safeParse({
     what,
     model,
     backend,
     ...isDigits && { weight: Number(weight) },
   });
   const back = changeAddress(model, backend);
-  if (!asked.success) {
+  if (!result.success) {
     throw new Refused(400, what === "weight" ? BAD_WEIGHT : NO_SERVER, {
       back,
     });
   }
   const views = modelViews(catalog, workers.backends.read());
   const note = { by: "", atMs: 0, reason: "" };
-  if (!isKnown({ ...asked.data, ...note }, views)) {
+  if (!isKnown({ ...result.data, ...note }, views)) {
     throw new Refused(404, NO_SERVER, { back: "/models" });
   }
-  await overrides.set(asked.data, operatorOf(c), reason.trim());
+  await overrides.set(result.data, operatorOf(c), reason.trim());
   return await tell(c);
 };
 const BAD_WEIGHT =

@@ -33,7 +33,7 @@ const showModels: Handler = async (c) => {
   const words = cleanSearch(c.req.query("search") ?? "");
   const all = modelViews(catalog, workers.backends.read());
   const found = searchModels(all, words);
-  const shown = found.slice(0, MODELS_MAX);
+  const page = found.slice(0, MODELS_MAX);
   return (
     <Page
       c={c}
@@ -54,13 +54,13 @@ const showModels: Handler = async (c) => {
         views={all}
         nowMs={now()}
       />
-      {shown.length === 0 && (
+      {page.length === 0 && (
         <Empty title="Nothing found" lead="Try fewer or shorter words." />
       )}
-      {shown.map((model) => <ModelTable key={model.id} c={c} model={model} />)}
-      {found.length > shown.length && (
+      {page.map((model) => <ModelTable key={model.id} c={c} model={model} />)}
+      {found.length > page.length && (
         <p class="help">
-          {number(found.length - shown.length)}{" "}
+          {number(found.length - page.length)}{" "}
           more: search for part of their names.
         </p>
       )}
@@ -70,12 +70,12 @@ const showModels: Handler = async (c) => {
 
 function totalsText(models: readonly ModelView[], workers: number): string {
   const servers = models.flatMap(({ servers }) => servers);
-  const of = (count: number, name: string) =>
+  const countText = (count: number, name: string) =>
     `${number(count)} ${name}${count === 1 ? "" : "s"}`;
   return [
-    of(models.length, "model"),
-    of(servers.length, "server"),
-    of(workers, "worker"),
+    countText(models.length, "model"),
+    countText(servers.length, "server"),
+    countText(workers, "worker"),
   ].join(", ");
 }
 

@@ -306,10 +306,10 @@ const change: Handler = async (c) => {
   const { operators } = c.var.deps;
   const link = await operators.change(operatorOf(c), ownerId, what);
   if (link !== null) return answerLink(c, link);
-  const done = what === "disable" && stops
+  const notice = what === "disable" && stops
     ? await stopRunning(c, ownerId)
     : "owner_changed";
-  return c.redirect(`/people/${ownerId}?done=${done}`, 303);
+  return c.redirect(`/people/${ownerId}?done=${notice}`, 303);
 };
 
 /** Stops what runs with the keys of an owner. Returns the notice to show. */

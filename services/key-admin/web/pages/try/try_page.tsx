@@ -78,13 +78,13 @@ function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, Named[]> {
  */
 function askedFor(c: ConsoleContext) {
   const kinds = [...offered(c.var.deps)];
-  const { kind: wanted = "", model = "" } = c.req.query();
-  const [kind, models] = kinds.find(([kind]) => kind === wanted) ??
+  const { kind: kindName = "", model = "" } = c.req.query();
+  const [kind, models] = kinds.find(([kind]) => kind === kindName) ??
     kinds.find(([, models]) => models.some(({ id }) => id === model)) ??
     kinds[0] ?? [];
   if (kind === undefined) throw new Refused(404, "There is no model to try");
-  const chosen = models?.find(({ id }) => id === model) ?? models?.[0];
-  return { kind, model: chosen?.id };
+  const option = models?.find(({ id }) => id === model) ?? models?.[0];
+  return { kind, model: option?.id };
 }
 
 const openTry: Handler = (c) => {
@@ -141,8 +141,8 @@ const PASSED = /^(content-(type|length|range)|accept-ranges|x-request-id)$/;
 
 /** An answer of the API without what is between the API and its callers. */
 function passOn({ body, status, headers }: Response): Response {
-  const passed = [...headers].filter(([name]) => PASSED.test(name));
-  return new Response(body, { status, headers: passed });
+  const passedHeaders = [...headers].filter(([name]) => PASSED.test(name));
+  return new Response(body, { status, headers: passedHeaders });
 }
 
 /** Passes on the file of the video in the path, or the part that a player asks for. */
@@ -210,7 +210,7 @@ function showTry(
   const { deps } = c.var;
   const { isUpload } = TRY_KINDS[kind];
   const { name: endpoint, streamed } = endpointOf(kind, values);
-  const sent = { ...tryRequest(kind, values).request, ...streamed };
+  const request = { ...tryRequest(kind, values).request, ...streamed };
   const kinds = offered(deps);
   return (
     <Page
@@ -254,7 +254,7 @@ function showTry(
         </section>
         <div>
           <Answer kind={kind} answer={answer} subject={values.prompt ?? ""} />
-          <Code code={codeOf(endpoint, sent, deps.apiUrl)} />
+          <Code code={codeOf(endpoint, request, deps.apiUrl)} />
         </div>
       </div>
       <script src={deps.assets.tryScript} defer />

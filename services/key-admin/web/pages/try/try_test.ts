@@ -111,8 +111,8 @@ Deno.test("Try it sends its form to the API, shows mistakes at their fields, and
   const [{ request, body } = assert.fail()] = site.requests;
   assert.match(request.url, /\/v1\/audio\/transcriptions$/);
   const model = "simulated-transcription-1";
-  const sent = { model, file: "silence.wav", language: "en" };
-  assert.deepEqual(JSON.parse(body), sent);
+  const fields = { model, file: "silence.wav", language: "en" };
+  assert.deepEqual(JSON.parse(body), fields);
   for (const path of ["/try", "/try/stream"]) {
     const { status, text } = await client.post(path, tryForm(" "));
     assert.equal(status, 400);
@@ -165,7 +165,7 @@ Deno.test("Try it passes the API's stream and refusals on, and stops a request w
     await until(() => site.requests.length > count);
     leaving.abort();
     await answer.catch(() => {}); // Nobody waits for it.
-    assert.equal(await site.requests.at(-1)?.ended, "left", path);
+    assert.equal(await site.requests.at(-1)?.outcome, "left", path);
   }
 });
 
@@ -179,13 +179,13 @@ Deno.test("pages show images, audio and transcripts, within bounds, and allow th
     headers.get("content-security-policy") ?? "";
   const basic = policyOf(await client.get("/try"));
   assert.doesNotMatch(basic, /data:|blob:|media-src/);
-  const drawn = await ask("image", { prompt: `<A "kite">`, size: "64x64" });
+  const picture = await ask("image", { prompt: `<A "kite">`, size: "64x64" });
   assert.match(
-    drawn.text,
+    picture.text,
     /<img src="data:image\/png;base64,iVBOR[^"]*" alt="&lt;A &quot;kite&quot;&gt;"\/><a [^>]*href="data:image\/png[^"]*" download="image-1.png".*data-part="output">\d+</s,
   );
   const images = "img-src 'self'";
-  assert.equal(policyOf(drawn), basic.replace(images, `${images} data:`));
+  assert.equal(policyOf(picture), basic.replace(images, `${images} data:`));
   const spoken = await speak();
   assert.match(
     spoken.text,
@@ -271,16 +271,16 @@ Deno.test("API4, ASVS 3.5.1, 5.2.1: only Try it takes an upload, of one file, wi
   });
   const isRead = stranger.text.includes('type="hidden"');
   assert.deepEqual([stranger.status, isRead], [401, false]);
-  const refused: readonly { status: number; sent: Upload }[] = [
-    { status: 400, sent: { fields: { owner: "x" } } },
-    { status: 400, sent: { files: [silence(), silence()] } },
-    { status: 413, sent: { files: sized(heldBytes + 64 * 1024) } },
-    { status: 415, sent: { path: "/try?kind=chat" } },
-    { status: 415, sent: { path: "/try/stream?kind=transcription" } },
-    { status: 415, sent: { path: "/keys?kind=transcription" } },
+  const refused: readonly { status: number; upload: Upload }[] = [
+    { status: 400, upload: { fields: { owner: "x" } } },
+    { status: 400, upload: { files: [silence(), silence()] } },
+    { status: 413, upload: { files: sized(heldBytes + 64 * 1024) } },
+    { status: 415, upload: { path: "/try?kind=chat" } },
+    { status: 415, upload: { path: "/try/stream?kind=transcription" } },
+    { status: 415, upload: { path: "/keys?kind=transcription" } },
   ];
-  for (const { status, sent } of refused) {
-    assert.equal((await upload(client, sent)).status, status, sent.path);
+  for (const { status, upload: file } of refused) {
+    assert.equal((await upload(client, file)).status, status, file.path);
   }
   const raw = (origin: string) =>
     client.send("/try?kind=transcription", {

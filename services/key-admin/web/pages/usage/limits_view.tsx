@@ -97,15 +97,15 @@ export async function limitsCard(
       )}
       <div class="split">
         {LIMIT_NAMES.map((name) => {
-          const shown = meters.filter((meter) => meter.name === name);
-          if (shown.length === 0 && MEDIA_LIMIT_NAMES.includes(name)) {
+          const rows = meters.filter((meter) => meter.name === name);
+          if (rows.length === 0 && MEDIA_LIMIT_NAMES.includes(name)) {
             return null;
           }
           return (
             <div>
               <h3>{labelOf(name)}</h3>
-              {shown.length === 0 && <p class="faint">No limit</p>}
-              {shown.map((meter) => barOf(meter, { words, nowMs }))}
+              {rows.length === 0 && <p class="faint">No limit</p>}
+              {rows.map((meter) => barOf(meter, { words, nowMs }))}
             </div>
           );
         })}

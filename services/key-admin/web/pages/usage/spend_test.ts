@@ -35,9 +35,9 @@ async function startSpent() {
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const count = (
     counts: UseCounts,
-    { model = "small-1", of = keyId }: { model?: string; of?: string } = {},
+    { model = "small-1", id = keyId }: { model?: string; id?: string } = {},
   ) =>
-    countUse(site, { ownerId, keyId: of }, {
+    countUse(site, { ownerId, keyId: id }, {
       atMs: site.deps.now(),
       counts,
       model,
@@ -50,7 +50,7 @@ async function startSpent() {
     lostCost: 4,
   });
   await count({ requests: 2, unpriced: 2 }, { model: "free-1" });
-  await count({ requests: 1, cost: 7 }, { of: `key_${"9".repeat(20)}` });
+  await count({ requests: 1, cost: 7 }, { id: `key_${"9".repeat(20)}` });
   return { site, client, keyId };
 }
 

@@ -136,15 +136,15 @@ Deno.test("usage by model and the reasons of failures are the same on pages and 
     for (const part of SHOWN) assert.ok(text.includes(`${part} `), part);
     assert.equal(text.includes("small-1 2 0 0 4 0"), path === "/usage");
   }
-  const named = { key_id: keyId, description: "Secret project 1" };
+  const columns = { key_id: keyId, description: "Secret project 1" };
   const lines = await fileOf(client, `/keys/${keyId}/export.csv`);
   const [earlier, ...ofHour] = lines.map(counted);
-  assert.partialDeepStrictEqual(earlier, { ...named, requests: "3" });
+  assert.partialDeepStrictEqual(earlier, { ...columns, requests: "3" });
   assert.deepEqual(
     ofHour.map((line) => ({ ...line, key: "" })),
     LINES.map((line) => ({
       ...hour,
-      ...named,
+      ...columns,
       key: "",
       endpoint: "",
       ...line,
@@ -182,7 +182,7 @@ Deno.test("usage by endpoint has what was cached, and what earlier versions coun
     ]
   ) assert.ok(text.includes(`${part} `), part);
   const lines = await fileOf(client, "/usage/export.csv");
-  const told = lines.map((line) =>
+  const rows = lines.map((line) =>
     [
       line.endpoint,
       line.requests,
@@ -190,7 +190,7 @@ Deno.test("usage by endpoint has what was cached, and what earlier versions coun
       line.cache_write_tokens,
     ].join()
   );
-  assert.deepEqual(told, [",3,0,0", "embeddings,1,0,0", "messages,2,80,10"]);
+  assert.deepEqual(rows, [",3,0,0", "embeddings,1,0,0", "messages,2,80,10"]);
 });
 
 Deno.test("the usage of a deleted key stays in the owner's file, without its name", async () => {

@@ -43,7 +43,7 @@ const OTHER_PATH = "/tmp/model-simulator.txt";
 const OTHER_URL = "https://example.com/";
 
 /** A value that is sought. */
-export interface Sought<Value> {
+export interface ValueQuestion<Value> {
   /** The name of the property; empty for an element of a list. */
   readonly name: string;
   /** Whether the schema allows a value. */
@@ -53,7 +53,7 @@ export interface Sought<Value> {
 }
 
 /** The values of one prompt. Each is given once; the order is that of the text. */
-export class GivenValues {
+export class PromptValues {
   readonly #text: string;
   readonly #lower: string;
   readonly #numbers: number[];
@@ -73,12 +73,17 @@ export class GivenValues {
     })).filter(({ name }) => name !== "");
     const names = found.map(({ name }) => name);
     // Any word is large at the beginning of a sentence.
-    const named = (isFirst: boolean) =>
+    const namesWhere = (isFirst: boolean) =>
       found.filter((each) => each.isFirst === isFirst).map(({ name }) => name);
     const topics = [...plain.matchAll(TOPIC)].map(([, topic = ""]) => topic)
       .filter((topic) => !names.some((name) => topic.includes(name)));
     this.#texts = [
-      ...new Set([...quoted, ...named(false), ...topics, ...named(true)]),
+      ...new Set([
+        ...quoted,
+        ...namesWhere(false),
+        ...topics,
+        ...namesWhere(true),
+      ]),
     ];
   }
 
@@ -95,9 +100,13 @@ export class GivenValues {
   }
 
   /** A number for a property: what follows its name, or the next one. */
-  number({ name, fits, isOptional }: Sought<number>): number | undefined {
-    const [named] = (this.#after(name)?.match(NUMBER) ?? []).map(toNumber);
-    if (named !== undefined && fits(named)) return taken(this.#numbers, named);
+  number(
+    { name, fits, isOptional }: ValueQuestion<number>,
+  ): number | undefined {
+    const [value] = (this.#after(name)?.match(NUMBER) ?? []).map(toNumber);
+    if (value !== undefined && fits(value)) {
+      return takeValue(this.#numbers, value);
+    }
     return isOptional ? undefined : takenIf(this.#numbers, fits);
   }
 
@@ -106,7 +115,7 @@ export class GivenValues {
    * name or topic.
    */
   text(
-    { name, fits, isOptional }: Sought<string>,
+    { name, fits, isOptional }: ValueQuestion<string>,
     format: unknown,
   ): string | undefined {
     const form = FORMATS.get(format) ??
@@ -116,9 +125,11 @@ export class GivenValues {
       if (found !== undefined || isOptional) return found;
       return format === undefined ? [otherOf(name)].find(fits) : undefined;
     }
-    const named = /^\s*(?:is|are|=|:|to|called|named)\s*["'`]?([^"'`,.;\n]+)/
+    const value = /^\s*(?:is|are|=|:|to|called|named)\s*["'`]?([^"'`,.;\n]+)/
       .exec(this.#after(name) ?? "")?.[1]?.trim();
-    if (named !== undefined && fits(named)) return taken(this.#texts, named);
+    if (value !== undefined && fits(value)) {
+      return takeValue(this.#texts, value);
+    }
     if (isOptional) return undefined;
     const isWhole = IS_QUESTION.test(name) && this.#texts.length === 0;
     const whole = this.#text.trim().slice(0, VALUE_CHARS_MAX);
@@ -148,7 +159,7 @@ export class GivenValues {
 const toNumber = (text: string): number => Number(text.replaceAll(",", ""));
 
 /** A value that is in the list no more. */
-function taken<Value>(list: Value[], value: Value): Value {
+function takeValue<Value>(list: Value[], value: Value): Value {
   const at = list.indexOf(value);
   if (at >= 0) list.splice(at, 1);
   return value;
@@ -159,7 +170,7 @@ function takenIf<Value>(
   fits: (value: Value) => boolean,
 ): Value | undefined {
   const found = list.find(fits);
-  return found === undefined ? undefined : taken(list, found);
+  return found === undefined ? undefined : takeValue(list, found);
 }
 
 function formOfName(name: string): RegExp | undefined {

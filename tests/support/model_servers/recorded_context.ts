@@ -1,10 +1,10 @@
 /** Calls of jobs without a worker. */
 import { Buffer } from "node:buffer";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import type { JobCall } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job";
 
 /** The call of a job, and what was passed on of its answer. */
-export interface RecordedCall extends JobCall {
+export interface RecordedContext extends JobContext {
   /** What was passed on, and the count of the last part. */
   bytes: number;
   tokens: number;
@@ -14,11 +14,12 @@ export interface RecordedCall extends JobCall {
 }
 
 /** The call of a job that collects what is passed on of its answer. */
-export function recordCall(
-  { signal = new AbortController().signal, files = [] }: Partial<JobCall> = {},
-): RecordedCall {
+export function recordContext(
+  { signal = new AbortController().signal, files = [] }: Partial<JobContext> =
+    {},
+): RecordedContext {
   const parts: Uint8Array[] = [];
-  const call: RecordedCall = {
+  const context: RecordedContext = {
     requestId: "req1",
     created: 1_767_622_290,
     signal,
@@ -27,25 +28,25 @@ export function recordCall(
     tokens: 0,
     answer: () => Buffer.concat(parts),
     pauses: [],
-    pause: () => void call.pauses.push(call.tokens),
+    pause: () => void context.pauses.push(context.tokens),
     write(part, tokens) {
       const bytes = Buffer.from(part);
       parts.push(bytes);
-      call.bytes += bytes.length;
-      call.tokens = tokens;
+      context.bytes += bytes.length;
+      context.tokens = tokens;
       return undefined;
     },
   };
-  return call;
+  return context;
 }
 
 /** The call of a client that reads nothing until `room` is resolved. */
-export function slowCall(signal?: AbortSignal) {
+export function slowContext(signal?: AbortSignal) {
   const room = Promise.withResolvers<void>();
-  const call = recordCall(signal && { signal });
-  const { write } = call;
-  call.write = (...written) => write(...written) ?? room.promise;
-  return { call, room };
+  const context = recordContext(signal && { signal });
+  const { write } = context;
+  context.write = (...written) => write(...written) ?? room.promise;
+  return { context, room };
 }
 
 /**
