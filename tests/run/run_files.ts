@@ -10,6 +10,7 @@
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { makeTempDir } from "../support/process.ts";
+import { moduleOfGroup, namingGroups } from "./group_names.ts";
 import { parseJUnit, type TestCase } from "./junit.ts";
 import { addTotals, NO_TESTS, type TestTotals } from "./totals.ts";
 
@@ -191,19 +192,22 @@ async function runGroups(
   const modules = groups.map(async (group, at) => {
     const [first = "", ...others] = group;
     if (others.length === 0) return first;
-    const module = join(directory.path, `group_${at + 1}_test.ts`);
+    const module = join(directory.path, moduleOfGroup(at));
     const imports = group.map((file) =>
       `import ${JSON.stringify(pathToFileURL(resolve(run.cwd, file)).href)};\n`
     );
     await Deno.writeTextFile(module, imports.join(""));
     return module;
   });
-  return await runDeno(["--parallel", ...await Promise.all(modules)], run);
+  const files = ["--parallel", ...await Promise.all(modules)];
+  return await runDeno(files, run, groups);
 }
 
+/** Runs deno; its output names the files of these groups. */
 async function runDeno(
   files: readonly string[],
   { args, cwd, env = {}, signal, output = "inherit" }: TestRun,
+  groups: readonly TestGroup[] = [],
 ): Promise<Report> {
   await using directory = await makeTempDir();
   const report = join(directory.path, "junit.xml");
@@ -212,13 +216,20 @@ async function runDeno(
     cwd,
     env: { NO_COLOR: "1", ...env },
     stdin: "null",
-    stdout: output,
+    stdout: output === "null" ? output : "piped",
     stderr: output,
   }).spawn();
+  const printing = output === "null" ? undefined : child.stdout
+    .pipeThrough(new TextDecoderStream())
+    .pipeThrough(namingGroups(groups))
+    .pipeThrough(new TextEncoderStream())
+    .pipeTo(Deno.stdout.writable, { preventClose: true });
   const stop = () => child.kill();
   if (signal?.aborted) stop();
   signal?.addEventListener("abort", stop);
   const { code } = await child.status;
+  // What an aborted run has started may hold its output open for longer.
+  if (!signal?.aborted) await printing;
   signal?.removeEventListener("abort", stop);
   const xml = await Deno.readTextFile(report).catch(() => "");
   return { code, cases: parseJUnit(xml) };
