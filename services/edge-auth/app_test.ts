@@ -14,7 +14,7 @@ import {
 import { until } from "../../tests/support/wait_for.ts";
 import type { AppDependencies } from "./api/dependencies.ts";
 import { CATALOG, type ServedApp, startApp } from "./app_fixture.ts";
-import type { RunLease } from "./limits/admission.ts";
+import { leaseOf } from "./limits/lease_fixture.ts";
 import { type RunJob, RunOutcome } from "./dispatch/outcome.ts";
 import { EdgeMetrics } from "./metrics.ts";
 
@@ -23,22 +23,8 @@ const LOOKUP_MS = 400;
 const HOST = "127.0.0.1";
 
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
-const LEASE: RunLease = {
-  headers: {},
-  reservation: {
-    id: "l1",
-    principal: PRINCIPAL,
-    model: null,
-    atMs: 0,
-    reservedTokens: 0,
-    reservedUnits: null,
-  },
-  settle: () => null,
-  undo: () => {},
-};
 
-/** An app whose parts move the clock. */
-/** An edge, and what it noted. */
+/** An edge whose parts move the clock, and what it noted. */
 interface TestEdge extends ServedApp {
   log: RecordingLog;
   registry: MetricRegistry;
@@ -77,7 +63,7 @@ async function start({ models = [], isSampled = true, ...overrides }: {
     admission: {
       modelsOf: () => Promise.resolve(models),
       checkRefused: () => Promise.resolve(),
-      admit: () => Promise.resolve(LEASE),
+      admit: () => Promise.resolve(leaseOf(PRINCIPAL)),
       ...overrides,
     },
     dispatcher: {

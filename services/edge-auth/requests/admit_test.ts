@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { costsNothing } from "../limits/cost.ts";
-import type { RunLease } from "../limits/admission.ts";
+import { leaseOf } from "../limits/lease_fixture.ts";
 import { admit, type RunAsk } from "./admit.ts";
 
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
@@ -60,22 +60,13 @@ const CASES: Case[] = [
 for (const { name, isReturned, hasLeft, isStopped, lease } of CASES) {
   Deno.test(`admit(): ${name}`, async () => {
     const events: string[] = [];
-    const granted: RunLease = {
-      headers: {},
-      reservation: {
-        id: "l1",
-        principal: PRINCIPAL,
-        model: null,
-        atMs: 0,
-        reservedTokens: 0,
-        reservedUnits: null,
-      },
+    const granted = leaseOf(PRINCIPAL, {
       settle() {
         events.push("settled");
         return null;
       },
       undo: () => void events.push("undone"),
-    };
+    });
     const call = {
       exchange: { socket: { destroyed: hasLeft } },
       principal: PRINCIPAL,

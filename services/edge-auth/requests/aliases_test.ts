@@ -9,6 +9,7 @@ import { MODEL_KINDS } from "@gateway/shared/models/kinds";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { startApp } from "../app_fixture.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
+import { leaseOf } from "../limits/lease_fixture.ts";
 
 const KEY = mintKey(randomBytes);
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
@@ -37,19 +38,7 @@ async function setup(allowed: readonly string[] = []) {
     admission: {
       admit(_, { model }) {
         models.push(model);
-        return Promise.resolve({
-          headers: {},
-          reservation: {
-            id: "l1",
-            principal: PRINCIPAL,
-            model,
-            atMs: 0,
-            reservedTokens: 0,
-            reservedUnits: null,
-          },
-          settle: () => null,
-          undo: () => {},
-        });
+        return Promise.resolve(leaseOf(PRINCIPAL, { model }));
       },
       modelsOf: () => Promise.resolve(allowed),
       checkRefused: () => Promise.resolve(),

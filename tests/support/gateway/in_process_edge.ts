@@ -8,6 +8,7 @@ import type {
   RunOutcome,
 } from "../../../services/edge-auth/dispatch/outcome.ts";
 import { WholeBody } from "../../../services/edge-auth/dispatch/request_body.ts";
+import { leaseOf } from "../../../services/edge-auth/limits/lease_fixture.ts";
 import { type BusLink, connectBus } from "@gateway/shared/bus/link_nats";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -155,14 +156,6 @@ function admitAll(
   admitted: Admitted[],
 ): Pick<AppDependencies, "keys" | "admission"> {
   const principal = { keyId: "key_test", ownerId: "own_test" };
-  const reservation = {
-    id: "l1",
-    principal,
-    model: null,
-    atMs: 0,
-    reservedTokens: 0,
-    reservedUnits: null,
-  };
   return {
     keys: { find: () => Promise.resolve(principal) },
     admission: {
@@ -171,15 +164,13 @@ function admitAll(
       admit: () => {
         const settlements: Admitted["settlements"] = [];
         admitted.push({ request: {}, settlements });
-        return Promise.resolve({
-          headers: {},
-          reservation,
+        return Promise.resolve(leaseOf(principal, {
           settle(outcome) {
             settlements.push(outcome);
             return null;
           },
-          undo: () => settlements.push(null),
-        });
+          undo: () => void settlements.push(null),
+        }));
       },
     },
   };

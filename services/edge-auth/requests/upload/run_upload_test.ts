@@ -18,19 +18,12 @@ import {
 } from "../../dispatch/outcome.ts";
 import { type Upload, WholeBody } from "../../dispatch/request_body.ts";
 import type { AdmissionAsk, RunLease } from "../../limits/admission.ts";
+import { leaseOf } from "../../limits/lease_fixture.ts";
 
 const MODEL = "simulated-transcription-1";
 const BOUNDARY = "b0und4ry";
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
 const KEY = mintKey(randomBytes);
-const RESERVATION = {
-  id: "l1",
-  principal: PRINCIPAL,
-  model: null,
-  atMs: 0,
-  reservedTokens: 0,
-  reservedUnits: null,
-};
 
 type Settlement = "undone" | "nothing ran" | RunOutcome["kind"];
 
@@ -53,14 +46,13 @@ async function setup(
   const admit = async (_: unknown, ask: AdmissionAsk): Promise<RunLease> => {
     asks.push(ask);
     await decide(ask);
-    return {
-      headers: {},
-      reservation: RESERVATION,
-      settle: (
-        outcome,
-      ) => (settlements.push(outcome?.kind ?? "nothing ran"), null),
+    return leaseOf(PRINCIPAL, {
+      settle(outcome) {
+        settlements.push(outcome?.kind ?? "nothing ran");
+        return null;
+      },
       undo: () => void settlements.push("undone"),
-    };
+    });
   };
   const app = await startApp({
     keys: { find: () => Promise.resolve(PRINCIPAL) },
