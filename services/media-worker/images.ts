@@ -84,13 +84,9 @@ type Picture = Part & {
  */
 export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const { request, server, memory, answer } = attempt;
-  const { total_ms } = server.config.deadlines;
   const heldBytes = memory.openAnswer();
-  const imageAttempt = {
-    ...attempt,
-    heldBytes,
-    endsAtMs: server.now() + total_ms,
-  };
+  const endsAtMs = server.now() + server.config.deadlines.total_ms;
+  const imageAttempt = { ...attempt, heldBytes, endsAtMs };
   const parts: Part[] = [];
   answer.unitsStarted = request.count;
   try {

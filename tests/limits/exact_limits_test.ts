@@ -114,7 +114,7 @@ Deno.test("each limit admits exactly what it says, and a refusal for it consumes
         ...wants,
       });
       for (const refusal of refused) {
-        assert.partialDeepStrictEqual(refusal, { limit, of: side });
+        assert.partialDeepStrictEqual(refusal, { limit, holder: side });
       }
       assert.equal(refused.length, 100);
       assert.equal(await fingerprint(world), before);
