@@ -142,7 +142,7 @@ async function ask(
   },
 ): Promise<ServerProbe> {
   const { base_url: url, api_key_env, keys } = config;
-  // Of a pool, the first stands for all unless one is named.
+  // The first key of a pool stands for all, unless one is named.
   const keyName = api_key_env ?? keys[0]?.variable;
   const signal = AbortSignal.timeout(waitMs);
   let server: ModelServer | null = null;

@@ -170,7 +170,7 @@ export function planServices(
   const consoleUrl = httpUrl(host, consolePort || freePort);
   const simulatorUrl = `${httpUrl(LOOPBACK, simulatorPort)}/v1`;
   const shared = hasSimulator ? { MODEL_SIMULATOR_URL: simulatorUrl } : {};
-  // Of the models that servers list, those that are known beforehand are named.
+  // Models that servers list are not known yet, but some of their kinds are.
   const listed = catalog.servers.flatMap(({ kinds }) => Object.values(kinds));
   const kinds = [
     ...catalog.values().map(({ kind }) => kind),

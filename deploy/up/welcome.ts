@@ -26,7 +26,7 @@ export interface FirstKey {
 
 /** A model, or the models that a server lists, and what the servers answer. */
 export interface DescribedModel {
-  /** Of a list: its first chat model. */
+  /** The id; for the models that a server lists, that of the first chat model. */
   id: string;
   /** What the line calls them. Default: the id. */
   label?: string;

@@ -158,7 +158,7 @@ const DONE = "[DONE]";
 export async function* eventsOf(
   { start, response: { connection, deadlines, server } }: AnswerBody,
   { progress, bytesMax, eventCharsMax = bytesMax, onHeld }: {
-    /** Learns of what was skipped. */
+    /** Hears of what was skipped. */
     progress: Pick<AttemptProgress, "onOddity">;
     bytesMax: number;
     eventCharsMax?: number;

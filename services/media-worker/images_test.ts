@@ -250,7 +250,7 @@ interface Stream {
   name: string;
   reply: Step[];
   events: object[];
-  /** Of the request. */
+  /** Fields of the request. */
   change?: Partial<ImageRequest>;
 }
 

@@ -107,7 +107,7 @@ const hiInEvents = sse(...deltas, done({ text: "Hi" }), event("[DONE]"));
 interface Document {
   name: string;
   reply: Step[];
-  /** Of the request. */
+  /** Fields of the request. */
   change: Partial<media.TranscriptionRequest>;
   type: string;
   body: unknown;

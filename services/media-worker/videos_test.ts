@@ -94,7 +94,7 @@ const SIZED = { seconds: "8", size: "1x1" };
 const failed = (message: string, code = "video_failed") => (
   { status: "failed", error: { code, message } }
 );
-const states: [said: object, told: object][] = [
+const states: [state: object, result: object][] = [
   [{ status: "pending" }, { status: "queued" }],
   [{ status: "RUNNING" }, { status: "in_progress" }],
   [{ ...running, progress: 41.9 }, { progress: 41 }],

@@ -9,7 +9,7 @@ export const BACKEND_LIMITS = {
    * one that was not used for longest.
    */
   backendsMax: 1_000,
-  /** Of an error in a server's words: what tells its cause comes first. */
+  /** Characters of an error in a server's words, of which the first tell its cause. */
   errorCharsMax: 300,
   /** An error is shown for a day. */
   errorMs: 24 * 3_600 * SECOND_MS,

@@ -54,9 +54,9 @@ export const USAGE_KINDS = {
   requests: "req",
   promptTokens: "in",
   completionTokens: "out",
-  /** Of the prompt tokens, those that were read from the cache of a model server. */
+  /** Prompt tokens that were read from the cache of a model server. */
   cachedTokens: "cin",
-  /** Of the prompt tokens, those that were written to it, where the server says so. */
+  /** Prompt tokens that were written to that cache, where the server says so. */
   cacheWriteTokens: "cwr",
   images: "img",
   /** Characters of text that was spoken. */
@@ -68,13 +68,13 @@ export const USAGE_KINDS = {
   errors: "err",
   /** Further requests, which were refused before they ran. */
   refused: "ref",
-  /** In billionths of the unit of the currency. */
+  /** Money, in billionths of the unit of the currency. */
   cost: "cost",
   /** Requests to models without a price, where others have one. */
   unpriced: "unp",
-  /** Of the requests, those whose edge was lost: charged what they had reserved. */
+  /** Requests whose edge was lost, which are charged what they had reserved. */
   lostRequests: "lor",
-  /** Of the cost, that of those. */
+  /** The part of the cost that those requests were charged. */
   lostCost: "loc",
 } as const;
 

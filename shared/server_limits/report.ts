@@ -15,7 +15,7 @@ const toldUse = z.object({
   /** The server or the key of it, see `idOf()`. */
   id: z.string().max(64),
   inFlight: count,
-  /** Of the last minute, as the tokens. */
+  /** Requests of the last minute; the tokens are those of the last minute, too. */
   requests: count,
   tokens: count,
   /** When the first of them are forgotten. */

@@ -243,7 +243,7 @@ Deno.test("a prompt that is too long has its own code", () => {
 });
 
 /** Errors within an answer that began with status 200. */
-const frames: [data: unknown, told: string][] = [
+const frames: [data: unknown, text: string][] = [
   [
     openAi({ message: `Out of memory on ${KEY}`, type: "server_error" }),
     failed("Out of memory on [redacted]"),
@@ -339,7 +339,7 @@ Deno.test("redact() hides secrets, addresses, paths and traces, and nothing else
   for (const [text, expected] of texts) assert.equal(redact(text), expected);
 });
 
-/** Of computing, for a message of up to 18 MB. */
+/** How long the CPU may compute, for a message of up to 18 MB. */
 const MS_MAX = 1_000;
 
 const model = { theirs: "smol+lm2", ours: "neutral" };

@@ -158,7 +158,7 @@ function readList(
     hasUpstreamKey: UPSTREAM_KEY_ENV in upstream &&
       upstream[UPSTREAM_KEY_ENV] !== undefined,
   });
-  // Of a single server, only chat workers have the key.
+  // Only chat workers have the key of a server that UPSTREAM_BASE_URL names.
   const isShared = isChat || values.MODELS_FILE !== undefined;
   const file = {
     models: all.file.models.filter(({ kind }) => familyOf(kind) === family),

@@ -13,7 +13,7 @@ import type { Upload, WholeBody } from "./request_body.ts";
 export interface RunJob {
   /** 32 hexadecimal digits, unique; names the request on the bus. */
   readonly requestId: string;
-  /** The key whose request it is; empty for one of the edge itself. */
+  /** The key of the request; empty for one of the edge itself. */
   readonly keyId: string;
   readonly kind: ModelKind;
   /**

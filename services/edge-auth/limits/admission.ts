@@ -19,7 +19,7 @@ import { type Charge, priced, type Rate, rateOf } from "./rate.ts";
 import type { Reservation } from "./settlement.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
-/** What an admitted request holds: its slot, and what it may cost. */
+/** The lease of an admitted request: its slot, and what it may cost. */
 export interface RunLease {
   /** The state of its limits, for its answer. */
   readonly headers: HeaderFields;
@@ -45,7 +45,7 @@ export interface AdmissionAsk {
   readonly scope: KeyScope;
   /** Null while an upload has not named it: the key's right to it is not checked. */
   readonly model: string | null;
-  /** By which its usage is counted; absent: none is known. */
+  /** The endpoint by which usage is counted; absent: it is not known. */
   readonly endpoint?: UsageEndpoint | null;
   readonly estimate: Estimate;
 }
@@ -89,9 +89,9 @@ export interface Admission {
 export interface ChargeSubject {
   readonly model: string;
   readonly endpoint: UsageEndpoint | null;
-  /** What it is in; null: in tokens. */
+  /** The unit of the charge; null: tokens. */
   readonly unit: UsageUnit | null;
-  /** The prices; null or absent: none are in force. */
+  /** The prices of the model; null or absent: none are in force. */
   readonly rate?: Rate | null;
 }
 
@@ -99,7 +99,7 @@ export interface ChargeSubject {
 export interface AdmissionOptions {
   limiter: Pick<Limiter, "admit" | "look" | "rightsOf" | "settle">;
   now: MonotonicNow;
-  /** Where the prices are. */
+  /** The models with their prices. */
   catalog: Catalog;
   /** Whether answers say what they cost. Default: false. */
   showsCost?: boolean;

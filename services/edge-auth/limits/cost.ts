@@ -130,18 +130,18 @@ export function costsOnly(unit: UsageUnit, count = 0): Estimate {
 export interface Cost {
   promptTokens: number;
   completionTokens: number;
-  /** Of the prompt tokens, those that a cache had. Absent: none are known. */
+  /** The prompt tokens that a cache had. Absent: not known. */
   cachedTokens?: number;
-  /** Of the prompt tokens, those that were written to a cache. */
+  /** The prompt tokens that were written to a cache. */
   cacheWriteTokens?: number;
   /**
    * The units that were made. Null: settled when the video has ended, until then the
    * reservation stays charged. Absent: none.
    */
   unitsMade?: number | null;
-  /** In money, in billionths. Absent: no prices are in force, or it has none. */
+  /** The cost in billionths of the currency. Absent: the request has no price. */
   nanos?: number;
-  /** It has no price, although others have one. */
+  /** Whether the request has no price, although others have one. */
   isUnpriced?: boolean;
   /** Only `failed` counts as an error; a client that disconnects does not. */
   kind: RunOutcome["kind"];

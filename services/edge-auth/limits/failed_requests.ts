@@ -27,7 +27,7 @@ export interface Failure {
   error: ApiError;
   /** The model as the client named it; null if the body was not read. */
   model: string | null;
-  /** By which it is counted; absent: none is known. */
+  /** The endpoint by which it is counted; absent: it is not known. */
   endpoint?: UsageEndpoint | null;
   /** `cut`: it ran, and its stream had started. */
   how: "refused" | "failed" | "cut";
@@ -36,7 +36,7 @@ export interface Failure {
 /** What {@link FailedRequests} needs. */
 export interface FailedRequestsOptions {
   redis: Pick<RedisLink, "state" | "evalScript">;
-  /** Only its models become names of counters. */
+  /** The models that may be in the name of a counter; others are counted without. */
   catalog: { find(name: string): { readonly id: string } | undefined };
   now: WallNow;
   log: Log;

@@ -44,11 +44,11 @@ export interface Ask {
   scope: record.KeyScope;
   /** A model id of the catalog, or null where none is involved. */
   model: string | null;
-  /** By which its usage is counted. */
+  /** The endpoint by which usage is counted. */
   endpoint?: UsageEndpoint | null;
   /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
   wantTokens: number;
-  /** Those of them that the prompt has. Default: all. */
+  /** How many of these tokens the prompt has. Default: all. */
   promptTokens?: number;
   wantUnits?: Units | null;
   /** The prices of the model; absent: none are in force. */
@@ -163,7 +163,7 @@ export class Limiter {
     return { ...grant, ...lease };
   }
 
-  /** As leases have it: `2026112809`. It is the same for all leases of an hour. */
+  /** The hour of a time as leases have it: `2026112809`. */
   #hourOf(timeMs: number): string {
     const number = Math.floor(timeMs / HOUR_MS);
     if (number !== this.#hour.number) {
@@ -282,7 +282,7 @@ export class Limiter {
     }
   }
 
-  /** Asks for all of these, which share a key, a scope and a unit, in one call. */
+  /** Asks for all of these requests, which share a key, a scope and a unit, in one call. */
   #send(waiting: readonly Waiting[]): void {
     const [first] = waiting;
     if (first === undefined) return;

@@ -22,7 +22,7 @@ import type { Cost, Estimate } from "./cost.ts";
 export const rateSchema = z.object({
   /** The id of the table. */
   table: z.string(),
-  /** Null: the model has none. */
+  /** The price of each quantity; null: the model has no price. */
   prices: z.partialRecord(z.enum(PRICE_NAMES), z.number()).nullable(),
 });
 /** The prices of a model: {@link rateSchema}, read. */
@@ -131,7 +131,7 @@ export interface LeaseTerms {
   readonly count: number;
   readonly nanos: number;
   readonly isUnpriced: boolean;
-  /** As in usage fields: `@chat:small-1`. */
+  /** The end of usage fields: `@chat:small-1`. */
   readonly suffix: string;
 }
 

@@ -23,7 +23,7 @@ export const reservationSchema = z.object({
   id: z.string(),
   principal: z.object({ keyId: z.string(), ownerId: z.string() }),
   model: z.string().nullable(),
-  /** Absent in what an earlier version has kept. */
+  /** Absent in reservations that an earlier version has kept. */
   endpoint: z.enum(USAGE_ENDPOINTS).nullish(),
   /** The time of the admission, in Unix ms by Redis' clock. */
   atMs: z.number(),
@@ -47,7 +47,7 @@ export interface Settlement {
   readonly isVideo?: boolean;
   /** An attempt may have succeeded without a reply. */
   readonly mayHaveRun?: boolean;
-  /** Its edge is lost, so it is charged what it had reserved. */
+  /** Whether the edge is lost: then what was reserved is charged. */
   readonly isLost?: boolean;
 }
 

@@ -18,16 +18,16 @@ export interface ConversationRequest {
   readonly account: string;
 }
 
-/** Headers with the id of a session, in the order of precedence. */
+/** The headers that may name a session; the first one that is there counts. */
 const SESSION_HEADERS = [
   "x-claude-code-session-id",
   "session-id",
   "session_id",
   "x-session-id",
 ];
-/** As much of an id, or of a text, as tells conversations apart. */
+/** How many characters of an id or a text count: enough to tell conversations apart. */
 const CHARS_MAX = 2_048;
-/** As many tools and messages as are looked at. */
+/** How many tools and messages are looked at. */
 const ITEMS_MAX = 128;
 const DIGITS = 16;
 

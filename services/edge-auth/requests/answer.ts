@@ -31,7 +31,7 @@ const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n");
 
 /** The receiver of a run's answer. */
 export abstract class Answer implements AnswerSink {
-  /** Without it there is no client. */
+  /** The response to the client; null if there is no client. */
   readonly #out: ResponseOutput | null;
   #run = NOT_STARTED;
   #hasStarted = false;

@@ -10,7 +10,7 @@ export interface Call {
   readonly requestId: string;
   /** The part of the path that varies, or empty. */
   readonly id: string;
-  /** By which its usage is counted; null: it uses no model. */
+  /** The endpoint by which usage is counted; null if the request uses no model. */
   readonly endpoint: UsageEndpoint | null;
   /** The client's address, also when it has left. */
   readonly clientAddress: string;
@@ -43,9 +43,9 @@ export type CallEnd =
     readonly model: string | null;
   };
 
-/** There is nothing more to do for a call. */
+/** The end of a call for which there is nothing more to do. */
 export const ANSWERED: CallEnd = { type: "answered" };
-/** The run of a call does the rest. */
+/** The end of a call whose run does the rest. */
 export const RUNNING: CallEnd = { type: "running" };
 
 /** Handles calls of one route and method. May reject: that refuses the call, too. */
@@ -54,7 +54,7 @@ export type CallHandler<Dependencies> = (
   deps: Dependencies,
 ) => CallEnd | Promise<CallEnd>;
 
-/** The call is refused. `model`: as the client named it. */
+/** The end of a call that is refused. `model`: as the client named it. */
 export function refused(error: unknown, model: unknown = null): CallEnd {
   return {
     type: "refused",

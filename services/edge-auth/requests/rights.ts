@@ -5,7 +5,7 @@ import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
 import type { Admission } from "../limits/admission.ts";
 import { refusalError } from "../limits/refusal.ts";
 
-/** What is asked for. */
+/** The rights that a request needs. */
 export interface RightsNeeded {
   /** The kinds of models that it may be for: the right to one of them is enough. */
   kinds: readonly ModelKind[];

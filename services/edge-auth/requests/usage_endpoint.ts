@@ -1,4 +1,4 @@
-/** By which endpoints usage is counted. */
+/** The endpoints by which usage is counted. */
 import type { UsageEndpoint } from "@gateway/shared/keys/limiter_state";
 
 const ENDPOINT_OF_ROUTE: { readonly [route: string]: UsageEndpoint } = {

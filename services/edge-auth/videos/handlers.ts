@@ -84,7 +84,7 @@ export const VIDEOS = {
     });
     return await runRequest(context, { ...endpoint, model }, deps);
   },
-  /** From the registry alone, with the state that an edge last saw. */
+  /** Lists videos from the registry alone, with the states that were seen last. */
   async list({ exchange, principal }, { videos, admission }) {
     const allowed = await admission.modelsOf(principal, SCOPE);
     const page = checked(listQuery, membersOf(exchange.query));
@@ -257,7 +257,7 @@ async function findJob(
   return job !== null && isAllowed(allowed)(job) ? job : notFound();
 }
 
-/** The same, in its current state. */
+/** As {@link findJob}, with the current state of the video. */
 async function currentJob(
   context: AuthenticatedCall,
   deps: VideoDependencies,

@@ -32,9 +32,9 @@ const jobSchema = z.object({
   /** Since when the model server cannot be reached; null while it can. */
   lostAtMs: z.number().nullable(),
   expires_at: z.number(),
-  /** What it is charged at least: its model server may state a default. */
+  /** The seconds that are charged at least: the model server may state a default. */
   secondsLeast: z.number().default(0),
-  /** What else its model server says of it. */
+  /** Further members that the model server states. */
   more: z.record(z.string(), z.unknown()).default({}),
 });
 /** A video that a model server makes or has made, as the registry keeps it. */
@@ -105,7 +105,7 @@ export class VideoJobs {
   async begin(job: VideoJob): Promise<void> {
     const { id, createdAtMs } = job;
     const ownerId = ownerOf(job);
-    // First, so that every registered job is checked until it ends.
+    // The due time is written first, so that every registered job is checked.
     const dueMs = String(createdAtMs + this.#sweepMs);
     await this.#command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
     await this.#run(WRITE, [jobKey(ownerId, id), jobsKey(ownerId)], [

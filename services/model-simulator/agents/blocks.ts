@@ -11,9 +11,9 @@ export interface Block {
   /** Hexadecimal; each endpoint has its own prefixes for it. */
   readonly id: string;
   readonly kind: "thinking" | "text" | "call";
-  /** The text so far; of a call, its arguments as JSON. */
+  /** The text so far; for a call, its arguments as JSON. */
   readonly text: string;
-  /** Of a call; otherwise empty. */
+  /** The name of the tool that is called; empty for other kinds. */
   readonly name: string;
 }
 

@@ -17,7 +17,7 @@ export type KeyedConfig = Pick<
   "name" | "base_url" | "model" | "keys" | "bounds" | "limits_of"
 >;
 
-/** Of a server that wants no key. */
+/** The keys of a server that wants none. */
 const NO_KEY: KeyedConfig["keys"] = [{
   variable: "",
   bounds: { requests: undefined, tokens: undefined, inFlight: undefined },

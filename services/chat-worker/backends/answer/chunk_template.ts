@@ -24,7 +24,7 @@ export interface LearnedChunk {
   readonly surroundings: Surroundings;
 }
 
-/** Text that stands in JSON as it is. Longer text is not worth the search. */
+/** A text that is the same in JSON. A longer one is not worth the search. */
 const PLAIN = /^[^"\\\p{Cc}\p{Cs}]{1,256}$/u;
 /** No text of a model, so it shows which string of a chunk is the text. */
 const PROBE = "\u0002\u0003probe\u0003\u0002";

@@ -11,7 +11,7 @@ export interface UsageBounds {
 
 /** What a server states of its usage. */
 export interface StatedUsage {
-  /** What is counted. */
+  /** The counts that are charged. */
   counts: Usage;
   /** What the client gets: the counts, and the server's own members. */
   members: JsonObject;

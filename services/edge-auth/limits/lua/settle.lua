@@ -28,9 +28,9 @@
 --
 -- Returns for each request 1: settled, 2: settled without its lease, 0: no such lease.
 --
--- Of a request that is charged as lost, a mark remains, as long as its lease would: its
--- edge may only have been cut off, and settles it later. What was charged is taken back
--- then, which the id of the lease says (`rate.ts`).
+-- A request that is charged as lost leaves a mark, as long as its lease would last: its
+-- edge may only have been cut off, and settle it later. What was charged, which the id
+-- of the lease says (`rate.ts`), is taken back then.
 --
 -- A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
 -- KEYS 2 and 4. The correction uses the limits of the last admission; a state that has

@@ -1,7 +1,7 @@
 /** Which texts are addresses that a model server would fetch. */
 import type { ModelConfig } from "@gateway/shared/models/catalog";
 
-/** As many characters as show what a text is. */
+/** How many characters of a text are read: enough to recognize an address. */
 const READ_CHARS = 40;
 const BLANK = /[\s\p{Cc}]/u;
 const FETCHED = /^(?:(?:https?|file|ftp):|(?!data:)[a-z][a-z0-9+.-]*:\/\/)/i;
@@ -27,7 +27,7 @@ export function mustNotPass(
   return type === "file" || (type === "remote" && !fetches);
 }
 
-/** The first characters that are no blanks. */
+/** The first characters of a text, without blanks. */
 function startOf(text: string): string {
   let start = "";
   for (const character of text) {

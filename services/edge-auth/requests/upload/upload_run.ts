@@ -21,6 +21,7 @@ import { admit } from "../admit.ts";
 import { left, type RunRequestDependencies } from "../run_request.ts";
 
 /**
+ * The stages of an upload:
  * - `reading`: the first byte of a file has arrived; nothing is reserved.
  * - `admitted`: the request has its place among those of its key, with the least that
  *   it may cost. No worker knows of it, so however slowly it arrives, it holds nothing
@@ -51,7 +52,7 @@ export class UploadRun<Request extends JobRequest>
   #stage: Stage = "reading";
   /** What is counted and logged; the model may be a guess until the form has ended. */
   #facts: RunFacts;
-  /** What was asked for the lease. */
+  /** What the admission was asked for. */
   #ask: AdmissionAsk;
   /** Null before the admission, and while it is corrected. */
   #lease: RunLease | null = null;
@@ -252,7 +253,7 @@ export class UploadRun<Request extends JobRequest>
     if (this.#stage === "ended") return; // Its call was refused.
     const wasChecked = this.#stage === "checked";
     const { cancelReason } = outcome;
-    // Who leaves in the middle has held a slot, and pays for the request.
+    // A client that leaves in the middle has held a slot, so it pays for the request.
     const isLeft = cancelReason === "client_gone" ||
       cancelReason === "slow_client";
     this.#stage = "ended";

@@ -35,9 +35,9 @@ export const MAIN_COUNTS = [
   "inputTokens",
   "outputTokens",
 ] as const;
-/** Of the input tokens, those that model servers had cached, and that they cached. */
+/** Input tokens that model servers had in their caches, and that they put there. */
 export const CACHE_COUNTS = ["cachedTokens", "cacheWriteTokens"] as const;
-/** In money, in billionths, and what belongs to that; shown if there is any. */
+/** Counts of money, in billionths of the currency; shown if there is any. */
 export const COST_COUNTS = ["cost", "estimatedCost"] as const;
 /**
  * Requests to models without a price, where others have one; and those whose edge was

@@ -119,7 +119,7 @@ function decode(text: string): StoredOverride | null {
     const value: unknown = JSON.parse(text);
     return { ...overrideSchema.parse(value), ...noteSchema.parse(value) };
   } catch {
-    // Of a newer version, which knows it.
+    // A newer version has written it, and knows it.
     return null;
   }
 }

@@ -188,7 +188,7 @@ Deno.test(`the page over 100 servers answers in under ${PAGE_MS_MAX} ms of work`
     times.push(threadMs() - before);
     assert.equal(page.text.match(/<th scope="row">/g)?.length, 100);
   }
-  // Of this thread, because other tests run at the same time.
+  // The CPU time of this thread, because other tests run at the same time.
 
   assert.ok(Math.min(...times) < PAGE_MS_MAX, `${times}`);
 });
