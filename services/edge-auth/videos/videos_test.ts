@@ -6,7 +6,7 @@ import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { readUnits } from "../../../tests/support/limits/admission_fixture.ts";
 import { startTcpProxy } from "../../../tests/support/servers/tcp_proxy.ts";
-import { waitFor } from "../../../tests/support/wait_for.ts";
+import { until, waitFor } from "../../../tests/support/wait_for.ts";
 import { redisFailure } from "../limits/refusal.ts";
 import { type VideoJob, VideoJobs } from "./jobs.ts";
 import {
@@ -224,15 +224,10 @@ Deno.test("a video that cannot be registered is deleted at its engine, and holds
     scopes: "video",
     limits: { videoSecondsPerDay: 20 },
   });
-  const fields = { model: MODEL, prompt: PROMPT, seconds: "8" };
-  const { status, body } = await edge.ask(key, {
-    method: "POST",
-    body: fields,
-  });
+  const ask = { model: MODEL, prompt: PROMPT, seconds: "8" };
+  const { status, body } = await edge.ask(key, { method: "POST", body: ask });
   assert.equal(status, 503, JSON.stringify(body));
-  await waitFor(() => edge.engine.requests.length === 2, {
-    what: "the deletion",
-  });
+  await until(() => edge.engine.requests.length === 2);
   assert.partialDeepStrictEqual(edge.engine.requests[1], {
     action: "delete",
     backend: "simulator",
@@ -298,9 +293,7 @@ test("of the videos of an owner an edge asks about so many at once, and shows th
   const other = { ...job.reservation, principal };
   jobs.push({ ...job, id: `${id}_other`, reservation: other });
   edge.engine.requests = [];
-  const states = await Promise.all(
-    jobs.map((each) => edge.videos.refresh(each)),
-  );
+  const states = await Promise.all(jobs.map((job) => edge.videos.refresh(job)));
   assert.equal(edge.engine.requests.length, VIDEO_LIMITS.askedMax + 1);
   assert.equal(states[VIDEO_LIMITS.askedMax], jobs[VIDEO_LIMITS.askedMax]);
 });
