@@ -25,6 +25,8 @@ export interface LaunchedOptions {
   edges?: number;
   /** Chat workers; 1 if left out. */
   workers?: number;
+  /** Media workers, if a model needs them; 1 if left out. */
+  mediaWorkers?: number;
   /** Added to the environment of every service. */
   env?: Record<string, string>;
 }
@@ -185,7 +187,8 @@ export class LaunchedGateway implements AsyncDisposable {
 
 function startLauncher(
   directory: string,
-  { root = ROOT, edges = 1, workers = 1, env }: LaunchedOptions,
+  { root = ROOT, edges = 1, workers = 1, mediaWorkers = 1, env }:
+    LaunchedOptions,
 ): RunningProcess {
   return startProcess({
     command: Deno.execPath(),
@@ -196,6 +199,7 @@ function startLauncher(
       "--console-port=0",
       `--edges=${edges}`,
       `--workers=${workers}`,
+      `--media-workers=${mediaWorkers}`,
       `--data-dir=${directory}/data`,
       `--run-dir=${directory}/run`,
     ],

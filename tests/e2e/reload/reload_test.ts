@@ -1,13 +1,13 @@
 // Promise: a list of models with mistakes, or without one of its keys, changes nothing,
 // and an edge offers no model that no worker has.
 import assert from "node:assert/strict";
-import { serveSimulator } from "../../services/model-simulator/simulator.ts";
-import { callApi, postChat } from "../support/chat_request.ts";
-import { startGateway } from "../support/gateway/gateway.ts";
-import type { LaunchedGateway } from "../support/gateway/launched.ts";
-import { simulates } from "../support/gateway/simulator.ts";
-import { makeTempDir } from "../support/process.ts";
-import { until } from "../support/wait_for.ts";
+import { serveSimulator } from "../../../services/model-simulator/simulator.ts";
+import { callApi, postChat } from "../../support/chat_request.ts";
+import { startGateway } from "../../support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../../support/gateway/launched.ts";
+import { simulates } from "../../support/gateway/simulator.ts";
+import { makeTempDir } from "../../support/process.ts";
+import { until } from "../../support/wait_for.ts";
 
 const PATIENT_MS = 60_000;
 const KEY_ENV = "CHANGING_API_KEY";

@@ -1,0 +1,171 @@
+// Promise: the list of models and the keys of model servers change while the gateway
+// serves, and no request is lost: what runs ends on the old list.
+import assert from "node:assert/strict";
+import { serveSimulator } from "../../../services/model-simulator/simulator.ts";
+import { amountOf } from "../../support/amount.ts";
+import { callApi, postChat } from "../../support/chat_request.ts";
+import { startGateway } from "../../support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../../support/gateway/launched.ts";
+import { simulates } from "../../support/gateway/simulator.ts";
+import { makeTempDir } from "../../support/process.ts";
+import { until } from "../../support/wait_for.ts";
+
+const REQUESTS = amountOf({ usual: 120, full: 10_000 });
+const CHANGES = amountOf({ usual: 6, full: 100 });
+/** Requests that run at the same time. */
+const CALLERS = amountOf({ usual: 6, full: 20 });
+const MEDIA_WORKERS = amountOf({ usual: 1, full: 2 });
+const PATIENT_MS = 60_000;
+/** Enough for both edges, and for workers of both kinds. */
+const WARM_UP = 16;
+const KEY_ENV = "CHANGING_API_KEY";
+/** A change takes about 0.6 s: most answers end within one, and some outlast several. */
+const SHORT = { tokens: 12, controls: "12 tokens, 60 tokens per second" };
+const LASTING = { tokens: 120, controls: "120 tokens, 60 tokens per second" };
+const LASTING_EVERY = 40;
+
+/** Where models run, and with what. */
+interface Servers {
+  readonly urls: readonly string[];
+  readonly directory: string;
+}
+
+/** The list after so many changes: other servers, weights, keys, and models that go. */
+function listAfter(changes: number, { urls }: Servers): string {
+  const [one = "", other = ""] = changes % 2 === 0 ? urls : urls.toReversed();
+  const backend = (model: string, base_url: string, more: object = {}) => (
+    { type: "openai", model, base_url, api_key_env: KEY_ENV, ...more }
+  );
+  const chat = (id: string) => ({
+    id,
+    backends: [
+      backend("neutral-3.7-plus", one, { name: "one" }),
+      backend("neutral-3.7-plus", other, {
+        name: "other",
+        weight: changes % 5 + 1,
+        headers: { "x-change": `${changes}` },
+      }),
+    ],
+  });
+  const speech = {
+    id: "spoken",
+    kind: "speech",
+    backends: [backend("simulated-speech-1", one)],
+  };
+  const models = [chat("steady"), speech, chat(`extra-${changes}`)];
+  return JSON.stringify({ models });
+}
+
+/** Replaces a file as editors do. */
+async function replace(path: string, text: string): Promise<void> {
+  await Deno.writeTextFile(`${path}~`, text);
+  await Deno.rename(`${path}~`, path);
+}
+
+/** Sends one request, and says what was lost of it; null: nothing. */
+function lossOf(
+  gateway: LaunchedGateway,
+  key: string,
+  number: number,
+): Promise<string | null> {
+  // Each edge gets requests of every kind.
+  const edge = Math.floor(number / 4) % 2;
+  const call = { baseUrl: gateway.baseUrl(edge), key, number };
+  return number % 4 === 3 ? lossOfSpeech(call) : lossOfChat(call);
+}
+
+interface Call {
+  readonly baseUrl: string;
+  readonly key: string;
+  readonly number: number;
+}
+
+async function lossOfSpeech({ baseUrl, key }: Call): Promise<string | null> {
+  const body = { model: "spoken", input: "Hello", voice: "a" };
+  const answer = await callApi(`${baseUrl}/audio/speech`, key, { body });
+  const { byteLength } = await answer.arrayBuffer();
+  return answer.status === 200 && byteLength > 0 ? null : `${answer.status}`;
+}
+
+/** Every other request is a stream. */
+async function lossOfChat(
+  { baseUrl, key, number }: Call,
+  model = "steady",
+): Promise<string | null> {
+  const stream = number % 2 === 0;
+  const { tokens, controls } = number % LASTING_EVERY === 0 ? LASTING : SHORT;
+  const body = { model, stream, messages: simulates(controls) };
+  const answer = await postChat(baseUrl, key, { body });
+  const text = await answer.text();
+  const isWhole = stream
+    ? text.endsWith("data: [DONE]\n\n") && !text.includes('"error"') &&
+      text.split('"content"').length > tokens
+    : text.includes(`"completion_tokens":${tokens}`);
+  return answer.status === 200 && isWhole
+    ? null
+    : `${answer.status} ${text.slice(-300)}`;
+}
+
+/** Whether both edges list one model, and not the other. */
+async function haveChanged(
+  gateway: LaunchedGateway,
+  key: string,
+  { added, removed }: { added: string; removed: string },
+): Promise<boolean> {
+  const lists = await Promise.all([0, 1].map(async (edge) => {
+    const answer = await callApi(`${gateway.baseUrl(edge)}/models`, key);
+    return await answer.text();
+  }));
+  return lists.every((list) =>
+    list.includes(`"${added}"`) && !list.includes(`"${removed}"`)
+  );
+}
+
+Deno.test(`${CHANGES} changes of the list lose none of ${REQUESTS} requests`, async () => {
+  await using one = serveSimulator();
+  await using other = serveSimulator();
+  await using temporary = await makeTempDir();
+  const { path: directory } = temporary;
+  const servers = { urls: [one.url, other.url], directory };
+  const MODELS_FILE = `${directory}/models.json`;
+  const keyFile = `${directory}/key`;
+  await Deno.writeTextFile(keyFile, "key-0");
+  await Deno.writeTextFile(MODELS_FILE, listAfter(0, servers));
+  await using gateway = await startGateway("launched", {
+    edges: 2,
+    workers: 2,
+    mediaWorkers: MEDIA_WORKERS,
+    env: { MODELS_FILE, [`${KEY_ENV}_FILE`]: keyFile },
+  });
+  const { api_key: key } = gateway.state;
+  // Processes that have just started are slow on a busy machine.
+  for (let number = 0; number < WARM_UP; number++) {
+    await until(async () => await lossOf(gateway, key, number) === null);
+  }
+  const lost: string[] = [];
+  let sent = 0;
+  let changes = 0;
+  const isOver = () => sent >= REQUESTS && changes >= CHANGES;
+  const call = async () => {
+    while (!isOver()) {
+      const number = sent;
+      sent += 1;
+      const loss = await lossOf(gateway, key, number);
+      if (loss !== null) lost.push(`${number}: ${loss}`);
+    }
+  };
+  const calling = Promise.all(Array.from({ length: CALLERS }, call));
+  for (let next = 1; next <= CHANGES; next++) {
+    await replace(keyFile, `key-${next}`);
+    await replace(MODELS_FILE, listAfter(next, servers));
+    const models = { added: `extra-${next}`, removed: `extra-${next - 1}` };
+    await until(() => haveChanged(gateway, key, models), PATIENT_MS);
+    const call = { baseUrl: gateway.baseUrl(next % 2), key, number: next };
+    const loss = await lossOfChat(call, models.added);
+    if (loss !== null) lost.push(`${models.added}: ${loss}`);
+    changes = next;
+  }
+  await calling;
+  assert.deepEqual(lost, []);
+  assert.ok(sent >= REQUESTS);
+});
