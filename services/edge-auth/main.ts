@@ -38,6 +38,7 @@ import { FailedRequests } from "./limits/failed_requests.ts";
 import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { LostRequests } from "./limits/lost_requests.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
+import { modelNotFound } from "./requests/body/parse_request.ts";
 import { VIDEO_SCRIPTS, VideoJobs } from "./videos/jobs.ts";
 import { VideoKeeper } from "./videos/keeper.ts";
 
@@ -185,6 +186,7 @@ function createParts(
     edgeId,
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
     requestTimeoutMs,
+    refusalOf: (id) => catalog.isDisabled(id) ? modelNotFound(id) : null,
     listed: new ListedModels({ ...common, catalog }),
   });
   const keys = new KeyLookup({

@@ -96,9 +96,10 @@ export const EDGE_METRICS = {
     buckets: INTERNAL_SECONDS,
   }),
   rejects: counter("gateway_rejects_total", {
-    help: "Requests that a worker was offered and rejected.",
+    help:
+      "Requests that a worker was offered and rejected: `full`, `saturated` (the model servers are at limits of theirs; offered again, it counts again), `draining`, `stale` and others.",
     labels: ["reason"],
-    zeros: [["full"], ["draining"], ["stale"]],
+    zeros: [["full"], ["saturated"], ["draining"], ["stale"]],
   }),
   retries: counter("gateway_retries_total", {
     help:

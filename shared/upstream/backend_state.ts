@@ -58,7 +58,7 @@ export function stateOf(
 export function inService<Each extends Slot>(
   slots: readonly Each[],
   overrideOf: OverrideOf | undefined,
-  { isOfRunningJob = false }: { isOfRunningJob?: boolean },
+  { isOfRunningJob = false }: { isOfRunningJob?: boolean } = {},
 ): readonly Each[] {
   if (overrideOf === undefined) return slots;
   return slots.filter((slot) => {

@@ -2,10 +2,16 @@
 import { type BreakerState, CircuitBreaker } from "../backends/breaker.ts";
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
-import type { Usage } from "../openai/completion.ts";
 import { roundMs } from "../process/log.ts";
 import { seedOf } from "../models/affinity.ts";
 import { LOOK_AGAIN_MS } from "../server_limits/rule.ts";
+import {
+  type AttemptProgress,
+  type AttemptReport,
+  isOfLimit,
+  type PoolContext,
+  Trial,
+} from "./attempt.ts";
 import { inOrder, type Place, waitAfter } from "./candidates.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import type {
@@ -21,12 +27,10 @@ import {
   type OverrideOf,
   stateOf,
 } from "./backend_state.ts";
-import {
-  SaturatedError,
-  UpstreamError,
-  type UpstreamFault,
-} from "./http/errors.ts";
-import type { Oddity, OddityReport } from "./oddities.ts";
+import { SaturatedError, UpstreamError } from "./http/errors.ts";
+import type { OddityReport } from "./oddities.ts";
+
+export type { AttemptProgress, AttemptReport, PoolContext } from "./attempt.ts";
 
 const ATTEMPTS_MAX = 3;
 /**
@@ -47,66 +51,6 @@ const UNAVAILABLE_MS_MIN = 1_000;
 export interface PoolBackend {
   readonly config: Pick<BackendConfig, "name" | "preference" | "weight">;
   close(): void;
-}
-
-/** What identifies and ends a request on its way to a model server. */
-export interface PoolContext {
-  /**
-   * 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only
-   * UUIDs.
-   */
-  requestId: string;
-  /**
-   * Aborted when the answer is no longer needed; the request to the model server must
-   * then end within 100 ms.
-   */
-  signal: AbortSignal;
-  /** W3C trace context, passed on to the model server. */
-  traceparent?: string | undefined;
-  /** Sent besides those that the server always gets, by name in lower case. */
-  headers?: Readonly<Record<string, string>>;
-  /**
-   * The conversation that it belongs to, 16 hexadecimal digits: its requests go to the
-   * same backend if they can. Absent: to any.
-   */
-  session?: string | undefined;
-  /** It is about a job that a backend runs already, even if that one is drained. */
-  isOfRunningJob?: boolean;
-  /** Called with the name of each backend that is asked, before it is. */
-  onBackend?(name: string): void;
-}
-
-/** What an attempt tells the pool while it runs. */
-export interface AttemptProgress {
-  /** Set once part of the answer was passed on: nothing is repeated from then on. */
-  hasSent: boolean;
-  /**
-   * Must be called once, when the answer begins; `whole`: it has come at once, so that
-   * its beginning says nothing about its first token.
-   */
-  onBegun(how?: "whole"): void;
-  /** Something was undone or skipped, this many times. */
-  onOddity(oddity: Oddity, count: number): void;
-  /** What the server has stated of its cost. */
-  usage?: Usage;
-}
-
-/** How one attempt ended, for metrics and logs. */
-export interface AttemptReport {
-  requestId: string;
-  backend: string;
-  /** The variable with the key that was used, where there are several or limits. */
-  key?: string | undefined;
-  /** `internal`: an error of this worker. */
-  outcome: "success" | "aborted" | "internal" | UpstreamFault;
-  /** How long it took from the request to the end of the answer, or to the failure. */
-  durationMs: number;
-  /** How long it took from the request to the first token of a stream. */
-  firstTokenMs?: number | undefined;
-  /** What the server has stated of its cost, if it has. */
-  usage?: Usage | undefined;
-  /** The error that ended it, for the log; null for a success. */
-  error: unknown;
 }
 
 /** What a {@link BackendPool} needs; tests pass their own clock and chance. */
@@ -137,38 +81,22 @@ interface Slot<Backend extends PoolBackend> extends Place {
   weight: number;
 }
 
-/** A request on its way through the backends, and what has come of it. */
-class Trial<Backend, Result> {
-  /** What failed, and may work with another backend. */
-  readonly failures: UpstreamError[] = [];
-  /** What failed because of the key that was used, and may work with another key. */
-  keyFailures: UpstreamError[] = [];
-  /** Whether a backend has not taken it because of a limit. */
-  wasLimited = false;
-
-  constructor(
-    readonly context: PoolContext,
-    readonly attempt: (
-      backend: Backend,
-      progress: AttemptProgress,
-    ) => Promise<Result>,
-  ) {}
-}
-
 /**
  * The backends of one model. If an attempt fails before the client has received any
  * of it, the next one is tried or, if there is only one, the same again after a
  * moment, within the retry budget. If all circuit breakers are open,
  * `service_unavailable`. Those that reported a limit are tried last. If all are at
- * limits of theirs, the request waits as long as one waits for a worker.
+ * limits of theirs, a request that may wait does so as long as one waits for a worker.
  */
 export class BackendPool<Backend extends PoolBackend> {
   readonly #slots: readonly Slot<Backend>[];
+  readonly #hasLimits: boolean;
   #retriesLeft = RETRIES_MAX;
   /** Requests that wait for a limit. */
   #waiting = 0;
 
   constructor(readonly options: BackendPoolOptions<Backend>) {
+    this.#hasLimits = options.keyrings?.some((each) => each !== null) ?? false;
     this.#slots = options.backends.map((backend, index) => ({
       backend,
       keyring: options.keyrings?.[index] ?? null,
@@ -204,6 +132,20 @@ export class BackendPool<Backend extends PoolBackend> {
     }
   }
 
+  /**
+   * How long a request must wait at least because all backends are at limits of theirs;
+   * 0: one of them may take it, or none ever will.
+   */
+  get saturatedMs(): number {
+    if (!this.#hasLimits) return 0;
+    const open = inService(this.#slots, this.options.overrideOf)
+      .filter(({ breaker }) => breaker.waitMs === 0);
+    const waits = open.map(({ keyring }) => keyring?.waitMs() ?? 0);
+    if (waits.length === 0) return 0;
+    // Those that wait already come first.
+    return Math.max(Math.min(...waits), this.#waiting > 0 ? LOOK_AGAIN_MS : 0);
+  }
+
   close(): void {
     for (const { backend, keyring } of this.#slots) {
       if (keyring === null) backend.close();
@@ -229,19 +171,23 @@ export class BackendPool<Backend extends PoolBackend> {
     const { session } = context;
     const startedAtMs = now();
     const fit = this.#slots.filter(({ backend }) => isFit(backend));
-    let left = inService(fit, this.options.overrideOf, context);
-    if (left.length === 0 && fit.length > 0) throw allDrained();
+    const hasFailed: Slot<Backend>[] = [];
+    const isLeft = (slot: Slot<Backend>) => !hasFailed.includes(slot);
     // Those that wait already come first.
-    if (this.#waiting > 0) await this.#wait(LOOK_AGAIN_MS, context);
+    if (this.#waiting > 0) await this.#wait(LOOK_AGAIN_MS, trial);
     for (;;) {
+      // An operator may have drained one, or taken one back, while it waited.
+      const ready = inService(fit, this.options.overrideOf, context);
+      if (ready.length === 0 && fit.length > 0) throw allDrained();
+      const first = hasFailed.length === 0 ? ready : ready.filter(isLeft);
       let failed: Slot<Backend> | null = null;
-      for (const slot of inOrder(left, { session, nowMs: now(), random })) {
+      for (const slot of inOrder(first, { session, nowMs: now(), random })) {
         if (failures.length === ATTEMPTS_MAX) break;
         const before = failures.length;
         const success = await this.#tryWithKeys(slot, trial);
         if (success !== null) return success.result;
         if (failures.length === 1) failed ??= slot;
-        if (failures.length > before) left = left.filter((one) => one !== slot);
+        if (failures.length > before) hasFailed.push(slot);
       }
       const canRetry = failures.length === 1 && failures[0]?.remedy === "again";
       if (failed !== null && canRetry && this.#retriesLeft >= 1) {
@@ -252,19 +198,28 @@ export class BackendPool<Backend extends PoolBackend> {
         const success = await this.#tryWithKeys(failed, trial);
         if (success !== null) return success.result;
       }
+      const left = first.filter(isLeft);
       const waitMs = waitAfter(left, trial.wasLimited);
       if (waitMs === 0) throw this.#errorOf(trial);
       const untilMs = now() - startedAtMs + waitMs;
       if (untilMs > DISPATCH_LIMITS.queueWaitMs) {
         throw new SaturatedError(waitMs);
       }
-      await this.#wait(waitMs, context);
+      await this.#wait(waitMs, trial);
       trial.keyFailures = [];
       trial.wasLimited = false;
     }
   }
 
-  async #wait(ms: number, { signal }: PoolContext): Promise<void> {
+  /**
+   * Waits for a limit. A request that may not wait fails instead, unless a backend has
+   * failed it: queued again, it would fail there again.
+   */
+  async #wait(
+    ms: number,
+    { context: { signal, mayWait = true }, failures }: Trial<Backend, unknown>,
+  ): Promise<void> {
+    if (!mayWait && failures.length === 0) throw new SaturatedError(ms);
     this.#waiting += 1;
     try {
       await this.options.sleep(ms, signal);
@@ -394,5 +349,3 @@ export class BackendPool<Backend extends PoolBackend> {
     });
   }
 }
-
-const isOfLimit = ({ remedy }: UpstreamError): boolean => remedy === "later";

@@ -43,6 +43,9 @@ class Rig {
   readonly events: [key: string, event: KeyEvent["what"]][] = [];
   readonly reports: AttemptReport[] = [];
   readonly sleeps: number[] = [];
+  readonly drained = new Set<string>();
+  /** Called while a request waits. */
+  onSleep = () => {};
   readonly table = new UseTable(() => this.#look());
   readonly pool: BackendPool<FakeKey>;
   readonly #keyrings: readonly Keyring<FakeKey>[];
@@ -55,9 +58,13 @@ class Rig {
       keyrings: opened.map(({ keyring }) => keyring),
       now: () => this.#look(),
       random: () => 0,
+      overrideOf: (backend) => (
+        { isDrained: this.drained.has(backend) }
+      ),
       sleep: (ms) => {
         this.sleeps.push(ms);
         this.nowMs += ms;
+        this.onSleep();
         return Promise.resolve();
       },
       onAttempt: (report) => this.reports.push(report),
@@ -71,9 +78,12 @@ class Rig {
   }
 
   /** Runs a request; `held` keeps it from ending. */
-  run(gate?: Promise<void>): Promise<string> {
+  run(
+    gate?: Promise<void>,
+    part: { mayWait?: boolean } = {},
+  ): Promise<string> {
     const { signal } = new AbortController();
-    const context = { requestId: "r", signal };
+    const context = { requestId: "r", signal, ...part };
     return this.pool.run(context, async ({ key }, progress) => {
       this.keys.push(key);
       await gate;
@@ -228,6 +238,55 @@ Deno.test("who must wait for longer than for a worker is told when to come again
   assert.deepEqual(t.sleeps, []);
   t.nowMs += 62_000;
   assert.equal(await t.run(), "one");
+});
+
+Deno.test("a request that its edge queues does not wait here, and is told how long it must", async () => {
+  const t = new Rig(
+    { name: "a", keys: ["a"], bounds: { inFlight: 1 } },
+    { name: "b", keys: ["b"], bounds: { inFlight: 1 }, preference: 1 },
+  );
+  const { promise: held, resolve: end } = Promise.withResolvers<void>();
+  const first = t.run(held, { mayWait: false });
+  assert.equal(t.pool.saturatedMs, 0, "b has room");
+  const second = t.run(held, { mayWait: false });
+  assert.ok(t.pool.saturatedMs > 0);
+  await assert.rejects(t.run(held, { mayWait: false }), SaturatedError);
+  assert.deepEqual(t.sleeps, []);
+  end();
+  assert.deepEqual(await Promise.all([first, second]), ["a", "b"]);
+  assert.equal(t.pool.saturatedMs, 0);
+});
+
+Deno.test("a request that a server has failed waits here for the next one, whoever queues it", async () => {
+  const t = new Rig(
+    { name: "a", keys: ["a"] },
+    { name: "b", keys: ["b"], bounds: { inFlight: 1 }, preference: 1 },
+  );
+  t.acts.set("a", "unknown_model");
+  const { promise: held, resolve: end } = Promise.withResolvers<void>();
+  const first = t.run(held);
+  await Promise.resolve();
+  t.onSleep = end;
+  end();
+  const second = t.run(undefined, { mayWait: false });
+  assert.deepEqual(await Promise.all([first, second]), ["b", "b"]);
+});
+
+Deno.test("a server that is drained while a request waits for its limit does not get it", async () => {
+  const t = new Rig(
+    { name: "a", keys: ["a"], bounds: { inFlight: 1 } },
+    { name: "b", keys: ["b"], bounds: { inFlight: 1 }, preference: 1 },
+  );
+  const { promise: held, resolve: end } = Promise.withResolvers<void>();
+  const running = [t.run(held), t.run(held)];
+  t.onSleep = () => {
+    t.drained.add("a");
+    end();
+  };
+  assert.equal(await t.run(), "b");
+  t.drained.add("b");
+  await assert.rejects(t.run(), { code: "service_unavailable" });
+  await Promise.all(running);
 });
 
 Deno.test("tokens count as soon as a request begins, and as stated when it has ended", async () => {

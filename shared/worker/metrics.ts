@@ -29,7 +29,7 @@ export const WORKER_METRICS = {
   }),
   jobs: counter("gateway_jobs_total", {
     help:
-      "Jobs by outcome: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
+      "Jobs by outcome: `complete`, `failed`, `cancelled`, `rejected` (a limit of the model servers was met after all, and the edge queues it again). `code` is the error code, empty without an error.",
     labels: ["model", "outcome", "code"],
   }),
   jobSeconds: histogram("gateway_job_duration_seconds", {
@@ -47,7 +47,8 @@ export const WORKER_METRICS = {
     labels: ["model", "unit"],
   }),
   jobRejects: counter("gateway_job_rejects_total", {
-    help: "Jobs that this worker rejected.",
+    help:
+      "Jobs that this worker rejected: `full`, `saturated` (the model servers are at limits of theirs), `draining`, `stale`, `unknown_model`, `unsupported_version`.",
     labels: ["reason"],
   }),
   framesSent: counter("gateway_frames_sent_total", {

@@ -190,6 +190,7 @@ function runnersOf<Backend extends PoolBackend>(
   return {
     has: (id) => pools.has(id),
     keys: () => pools.keys(),
+    saturatedMs: (id) => pools.get(id)?.saturatedMs ?? 0,
     get(id) {
       const pool = pools.get(id);
       if (pool === undefined) return undefined;

@@ -5,10 +5,7 @@
  */
 import { decodeControl } from "../bus/stream/control.ts";
 import { encodeFrames, type FrameOf } from "../bus/stream/frame.ts";
-import {
-  encodeRejectFrame,
-  type RejectReason,
-} from "../bus/stream/payloads.ts";
+import { encodeRejectFrame } from "../bus/stream/payloads.ts";
 import {
   decodeJob,
   decodePiece,
@@ -36,7 +33,8 @@ import {
   type JobHost,
 } from "./jobs/job.ts";
 import type { WorkerLists } from "./models/discovery.ts";
-import type { JobReport } from "./jobs/job_report.ts";
+import type { JobReport, WorkerCounters } from "./jobs/job_report.ts";
+import { type Refusal, refusalOf } from "./refusal.ts";
 import { StreamPauses } from "./stream_pauses.ts";
 
 /** What a worker needs, apart from the bus and clocks that its jobs use, too. */
@@ -66,22 +64,8 @@ export interface WorkerDependencies
   busLostMs?: number;
 }
 
-/** What a worker counts. */
-export interface WorkerCounters {
-  /** A job was rejected. */
-  rejected(reason: RejectReason): void;
-  /** The slot of a job became free. */
-  ended(report: JobReport): void;
-  /** An answer was forgotten, which took this many frames. */
-  sent(frames: { framesSent: number; framesRepeated: number }): void;
-  /** The process was stalled. */
-  wokeUp(): void;
-}
-
 /** How often {@link Worker.tick} must be called. */
 export const WORKER_TICK_MS = 50;
-/** A full worker asks edges to send nothing for this long, or until its next beat. */
-const FULL_RETRY_MS = 100;
 /**
  * After the grace period, jobs that are still running have this long to report that
  * they were stopped.
@@ -257,10 +241,12 @@ export class Worker implements JobHost {
     }
     if ("mismatchedOffer" in message) {
       const { mismatchedOffer } = message;
-      return this.#reject(target, mismatchedOffer, "unsupported_version");
+      const reason = "unsupported_version";
+      const refusal = { reason, retryAfterMs: null } as const;
+      return this.#reject(target, mismatchedOffer, refusal);
     }
-    const reason = this.#refusal(message);
-    if (reason !== null) return this.#reject(target, message.attempt, reason);
+    const refusal = this.#refusal(message);
+    if (refusal !== null) return this.#reject(target, message.attempt, refusal);
     const { edgeId, requestId } = target;
     // May throw, so it comes before anything is counted.
     const job = new Job({ edgeId, requestId, message }, {
@@ -277,23 +263,30 @@ export class Worker implements JobHost {
     job.start({ acceptance: isForAny ? "at once" : "by the next tick" });
   }
 
-  /** Why this job cannot run here now, or null. */
-  #refusal(job: JobMessage): RejectReason | null {
+  #refusal(job: JobMessage): Refusal | null {
     const { now, slots, runners } = this.#dependencies;
     this.#wakeUpAt(now());
-    if (this.#isWaking) return "stale";
-    if (this.#isDraining) return "draining";
-    if (this.#inFlight >= slots) return "full";
-    const isUnknown = job.request && !runners.has(job.request.model);
-    return isUnknown ? "unknown_model" : null;
+    return refusalOf(job, {
+      isWaking: this.#isWaking,
+      isDraining: this.#isDraining,
+      inFlight: this.#inFlight,
+      slots,
+      runners,
+    });
   }
 
-  #reject(to: FrameTarget, offerNumber: number, reason: RejectReason): void {
+  #reject(to: FrameTarget, offerNumber: number, refusal: Refusal): void {
     const { metrics, workerId: worker } = this.#dependencies;
-    metrics.rejected(reason);
-    const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
-    const payload = { worker, reason, retryAfterMs };
+    metrics.rejected(refusal.reason);
+    const payload = { worker, ...refusal };
     this.sendFrame(to, encodeRejectFrame(offerNumber, payload));
+  }
+
+  /** A job that was accepted finds its servers at limits: its edge queues it again. */
+  onHandedBack({ options }: Job, waitMs: number): void {
+    const { attempt } = options.message;
+    const refusal = { reason: "saturated", retryAfterMs: waitMs } as const;
+    this.#reject(options, attempt, refusal);
   }
 
   #onControl({ data, reply = "" }: BusMessage): void {

@@ -123,15 +123,21 @@ export class WorkerRig {
   readonly #bus = new FakeBus();
 
   private constructor(
-    { slots = 2, run = new SilentBackend().run, heldBytesMax }: RigOptions,
+    {
+      slots = 2,
+      run = new SilentBackend().run,
+      heldBytesMax,
+      saturatedMs = () => 0,
+    }: RigOptions,
   ) {
+    const runners = new Map([[MODEL, run]]);
     this.memory = new WorkerMemory(heldBytesMax, () => this.nowMs);
     this.worker = new Worker({
       bus: this.#bus,
       family: FAMILY,
       workerId: WORKER,
       slots,
-      runners: new Map([[MODEL, run]]),
+      runners: Object.assign(runners, { saturatedMs }),
       now: () => this.nowMs,
       wallNow: () => 0,
       schedule: (run, waitMs) => {
@@ -266,6 +272,8 @@ export interface RigOptions {
   slots?: number;
   /** Default: a {@link SilentBackend}. */
   run?: RunRequest;
+  /** How long the servers of the model are at limits. Default: they are not. */
+  saturatedMs?: () => number;
   /** What all bodies may hold. Default: that of a real worker. */
   heldBytesMax?: number;
 }

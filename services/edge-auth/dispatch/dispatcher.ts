@@ -52,6 +52,8 @@ export interface DispatcherOptions extends EdgeBusOptions {
   log: Log;
   /** The longest that a run may take, in any state. */
   requestTimeoutMs: number;
+  /** The error of a model that an operator has disabled; null: it is not. */
+  refusalOf?: (model: string) => ApiError | null;
   /** What the workers' servers list. Default: nobody wants to know. */
   listed?: Pick<ListedModels, "take" | "lost" | "tick">;
   /** Runs fail when the bus is down for longer. Default {@link DISPATCH_LIMITS}. */
@@ -87,6 +89,7 @@ export class Dispatcher {
   constructor(options: DispatcherOptions) {
     this.#options = options;
     const { bus, now, random, log, requestTimeoutMs } = options;
+    const { refusalOf = () => null } = options;
     const { queue } = this;
     const clock = new SteadyClock(now);
     this.#clock = clock;
@@ -105,6 +108,7 @@ export class Dispatcher {
       clock: { now, steadyNow: () => clock.now() },
       log,
       requestTimeoutMs,
+      refusalOf,
     };
   }
 

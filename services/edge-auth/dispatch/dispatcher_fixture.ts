@@ -168,6 +168,8 @@ export class Stage {
   readonly log = createRecordingLog();
   /** By request, once it has ended. */
   readonly outcomes = new Map<number, RunOutcome>();
+  /** Models that an operator has disabled. */
+  readonly disabled = new Set<string>();
   readonly dispatcher: Dispatcher;
   readonly #soon: (() => void)[] = [];
 
@@ -180,6 +182,10 @@ export class Stage {
       scheduleSoon: (flush) => void this.#soon.push(flush),
       log: this.log,
       requestTimeoutMs: TIMEOUT_MS,
+      refusalOf: (model) =>
+        this.disabled.has(model)
+          ? new ApiError("model_not_found", "It is disabled.")
+          : null,
     });
   }
 

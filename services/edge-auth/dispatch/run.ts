@@ -31,12 +31,7 @@ import {
   releaseBody,
   WholeBody,
 } from "./request_body.ts";
-import {
-  busUnavailable,
-  deadlineExceeded,
-  noWorker,
-  overloaded,
-} from "./run_errors.ts";
+import { busUnavailable, deadlineExceeded, noWorker } from "./run_errors.ts";
 import type { RunListeners, RunTools } from "./run_ports.ts";
 import { RunTime } from "./run_time.ts";
 import type { Waiting } from "./wait_queue.ts";
@@ -49,11 +44,6 @@ import { WorkerSearch } from "./worker_search.ts";
 const FINAL_FRAME_MS = 1_000;
 /** A worker that did not answer gets no jobs for this long, or until its next beat. */
 const UNRESPONSIVE_MS = 1_000;
-/**
- * A worker that rejected a job gets none for this long, unless it sent a
- * `retryAfterMs`.
- */
-const REJECTED_MS = 100;
 
 /** A request that is looking for a worker, or has one. */
 export class Run implements Waiting {
@@ -63,6 +53,8 @@ export class Run implements Waiting {
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #time: RunTime;
   readonly #search: WorkerSearch;
+  /** Whose limits matter; null: all that is known of an upload is its kind. */
+  readonly #model: string | null;
   #state: "active" | "cancelling" | "over" = "active";
   #offer: Offer | null = null;
   #finalFrameByMs = 0;
@@ -82,12 +74,19 @@ export class Run implements Waiting {
     const { endsByMs } = job;
     this.#time = new RunTime(clock, { requestTimeoutMs, endsByMs });
     const now = () => clock.now();
-    this.#search = new WorkerSearch(job.model, { workers, now });
+    this.#model = job.body instanceof WholeBody ? job.model : null;
+    const heedsLimits = this.#model !== null;
+    this.#search = new WorkerSearch(job.model, { workers, now, heedsLimits });
   }
 
   /** The workers that may run it. */
   get family(): WorkerFamily {
     return familyOf(this.job.kind);
+  }
+
+  /** What it waits for: slots for a model that may be at limits, or for uploads. */
+  get lane(): string {
+    return this.#model ?? `${this.family} uploads`;
   }
 
   /** When it last started looking for a worker. */
@@ -121,17 +120,22 @@ export class Run implements Waiting {
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
     const { queue, workers } = this.#tools;
-    const { model } = this.job;
-    if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
+    const { lane, job: { model } } = this;
+    if (queue.hasWaiting(lane) && workers.hasWorkerFor(model)) this.#wait();
     else this.#offerOrWait();
   }
 
   /**
    * Sends the job to a worker that has not been tried yet. False if none has a free
-   * slot.
+   * slot. Ends the run if an operator has disabled its model.
    */
   offer(): boolean {
-    const { bus, workers, clock, log } = this.#tools;
+    const { bus, workers, clock, log, refusalOf } = this.#tools;
+    const refusal = this.#model && refusalOf(this.#model);
+    if (refusal) {
+      this.fail(refusal);
+      return true;
+    }
     if (!bus.isConnected) return false;
     const target = this.#search.next();
     if (target === null) return false;
@@ -149,7 +153,7 @@ export class Run implements Waiting {
     });
     if (offer === null) return false;
     if (workerId === null) this.#search.onGroupAsked();
-    else workers.onSent(workerId);
+    else workers.onSent(workerId, this.#model);
     this.#offer = offer;
     this.#outcome.offers += 1;
     return true;
@@ -195,6 +199,7 @@ export class Run implements Waiting {
 
   /** The worker has the whole request. It is kept only for a repeat. */
   onBodyDelivered(): void {
+    this.#tools.workers.onAccepted(this.workerId ?? "", this.#model);
     bodyDelivered(this.job.body);
     this.#releaseBodyIfUnneeded();
   }
@@ -254,17 +259,14 @@ export class Run implements Waiting {
 
   #wait(): void {
     this.#search.forget();
-    const isQueued = !this.#search.hasTakenTooLong &&
-      this.#tools.queue.push(this);
+    const isQueued = !this.#search.isHopeless && this.#tools.queue.push(this);
     if (!isQueued) this.giveUp();
   }
 
   /** Ends the run because it has found no worker. */
   giveUp(): void {
-    const { bus, workers } = this.#tools;
-    if (!bus.isConnected) return this.fail(busUnavailable());
-    const isBusy = workers.hasWorkerFor(this.job.model);
-    this.fail(isBusy ? overloaded() : noWorker());
+    const { bus } = this.#tools;
+    this.fail(bus.isConnected ? this.#search.failure : busUnavailable());
   }
 
   #onEvent(offer: Offer, event: StreamEvent): void {
@@ -297,13 +299,11 @@ export class Run implements Waiting {
     }
   }
 
-  #onRejected({ worker, reason, retryAfterMs }: RejectPayload): void {
-    this.#outcome.rejects.push(reason);
+  #onRejected(reject: RejectPayload): void {
+    this.#outcome.rejects.push(reject.reason);
     this.#leave();
-    this.#search.skip(worker);
-    // A worker that has another list of models takes the jobs of all others.
-    const pauseMs = retryAfterMs ?? REJECTED_MS;
-    if (reason !== "unknown_model") this.#tools.workers.pause(worker, pauseMs);
+    this.#search.skip(reject.worker);
+    this.#tools.workers.onRejected(reject, this.job.model);
     this.#offerOrWait();
   }
 
@@ -364,7 +364,7 @@ export class Run implements Waiting {
     this.#offer = null;
     if (workerId === null) return;
     this.#search.skip(workerId);
-    this.#tools.workers.onEnded(workerId);
+    this.#tools.workers.onEnded(workerId, this.#model);
   }
 
   #onFinalFrame(offer: Offer, frame: Frame): boolean {

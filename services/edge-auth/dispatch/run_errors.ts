@@ -14,6 +14,14 @@ export function overloaded(): ApiError {
   return tryAgain("overloaded", "All workers are busy.");
 }
 
+/** 429: the servers of the model are at limits of theirs for this long. */
+export function saturated(waitMs: number): ApiError {
+  const message = "The model servers have reached their limits, " +
+    "try again later";
+  const retryAfterMs = Math.ceil(waitMs);
+  return new ApiError("upstream_rate_limited", message, { retryAfterMs });
+}
+
 /** 503: others waited for the slot of an upload that hardly arrived. */
 export function uploadTooSlow(): ApiError {
   return tryAgain("overloaded", "The upload was too slow while others waited.");

@@ -2,6 +2,8 @@
  * What a run uses of its edge, and whom it tells: narrow, so that its tests need no
  * dispatcher.
  */
+import type { RejectPayload } from "@gateway/shared/bus/stream/payloads";
+import type { ApiError } from "@gateway/shared/openai/error";
 import type { Log } from "@gateway/shared/process/log";
 import type { OfferBus, OfferClock } from "./offer.ts";
 import type { AnswerSink, RunOutcome } from "./outcome.ts";
@@ -11,14 +13,16 @@ import type { SearchedWorkers } from "./worker_search.ts";
 /** The workers, as a run sees them; `WorkerTable` describes each. */
 export interface RunWorkers extends SearchedWorkers {
   pause(workerId: string, ms: number): void;
-  onSent(workerId: string): void;
-  onEnded(workerId: string): void;
+  onSent(workerId: string, model: string | null): void;
+  onAccepted(workerId: string, model: string | null): void;
+  onRejected(reject: RejectPayload, model: string): void;
+  onEnded(workerId: string, model: string | null): void;
   onMissing(workerId: string): void;
 }
 
 /** The queue of requests that wait for a slot. */
 export interface RunQueue {
-  hasWaiting(model: string): boolean;
+  hasWaiting(lane: string): boolean;
   push(item: Waiting): boolean;
 }
 
@@ -29,6 +33,8 @@ export interface RunTools {
   readonly queue: RunQueue;
   readonly clock: OfferClock;
   readonly log: Pick<Log, "warn" | "error">;
+  /** The error of a model that an operator has disabled; null: it is not. */
+  readonly refusalOf: (model: string) => ApiError | null;
   /** The longest that a run may take, in any state. */
   readonly requestTimeoutMs: number;
 }

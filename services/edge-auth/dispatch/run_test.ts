@@ -126,7 +126,10 @@ class Stage {
       workers: {
         pick: (_model, tried) => workers.find((id) => !tried.has(id)) ?? null,
         hasWorkerFor: () => true,
+        saturatedMs: () => 0,
         pause: () => {},
+        onAccepted: () => {},
+        onRejected: () => {},
         onSent: (id) => note(`slot taken ${id}`),
         onEnded: (id) => note(`slot freed ${id}`),
         onMissing: () => {},
@@ -134,6 +137,7 @@ class Stage {
       queue: { hasWaiting: () => false, push: () => true },
       clock: { now: () => 0, steadyNow: () => 0 },
       log: silentLog,
+      refusalOf: () => null,
       requestTimeoutMs: 60_000,
     };
   }

@@ -5,16 +5,18 @@ import type { RunJob } from "./outcome.ts";
 
 /** A request that waits for a slot, or holds one. */
 export interface SlotHolder {
-  readonly job: Pick<RunJob, "keyId" | "model">;
+  readonly job: Pick<RunJob, "keyId">;
   /** The workers that may run it. */
   readonly family: WorkerFamily;
 }
 
 /** A request that waits. */
 export interface Waiting extends SlotHolder {
+  /** What it waits for: if one of a lane finds no free slot, no other of it does. */
+  readonly lane: string;
   /** Since when it has waited: its place among those of its key. */
   readonly sinceMs: number;
-  /** Starts it, or returns false if there is no free slot for its model. */
+  /** Starts or ends it, or returns false if there is no free slot for its lane. */
   offer(): boolean;
   /** It has lost its place. */
   giveUp(): void;
@@ -40,9 +42,9 @@ export class WaitQueue {
     return this.#waiting.length;
   }
 
-  /** Whether a request for this model waits. */
-  hasWaiting(model: string): boolean {
-    return this.#waiting.some(({ job }) => job.model === model);
+  /** Whether a request of this lane waits. */
+  hasWaiting(lane: string): boolean {
+    return this.#waiting.some((item) => item.lane === lane);
   }
 
   /** Whether a request for workers of this family waits. */
@@ -68,15 +70,15 @@ export class WaitQueue {
     if (index >= 0) this.#waiting.splice(index, 1);
   }
 
-  /** Offers the items in turn. If one does not start, no other for its model does. */
+  /** Offers the items in turn. If one does not start, no other of its lane does. */
   offer(): void {
     const refused = new Set<string>();
     for (const item of this.#inTurn()) {
-      const { model } = item.job;
+      const { lane } = item;
       // It may have been removed in the meantime.
-      if (refused.has(model) || !this.#waiting.includes(item)) continue;
+      if (refused.has(lane) || !this.#waiting.includes(item)) continue;
       if (item.offer()) this.remove(item);
-      else refused.add(model);
+      else refused.add(lane);
     }
   }
 

@@ -7,7 +7,8 @@ Deno.test("a queue offers in order of arrival, and skips items that were removed
   let questions = "";
   let takes = (_name: string) => false;
   const item = (name: string, sinceMs: number, model = "m") => ({
-    job: { keyId: "key", model },
+    job: { keyId: "key" },
+    lane: model,
     family: "chat" as const,
     sinceMs,
     offer() {
@@ -44,7 +45,8 @@ Deno.test("a queue offers in order of arrival, and skips items that were removed
 function itemOf(keyId: string, sinceMs: number, events: string[]): Waiting {
   const note = (what: string) => void events.push(`${what} ${keyId}${sinceMs}`);
   return {
-    job: { keyId, model: "m" },
+    job: { keyId },
+    lane: "m",
     family: "chat",
     sinceMs,
     offer() {

@@ -1,16 +1,25 @@
 /** How a run looks for a worker: whom it asks next, and when it has waited too long. */
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { ApiError } from "@gateway/shared/openai/error";
+import { noWorker, overloaded, saturated } from "./run_errors.ts";
 
 /** What the search uses of the known workers; `WorkerTable` describes each. */
 export interface SearchedWorkers {
-  pick(model: string, tried: ReadonlySet<string>): string | null;
+  pick(
+    model: string,
+    tried: ReadonlySet<string>,
+    heedsLimits: boolean,
+  ): string | null;
   hasWorkerFor(model: string): boolean;
+  saturatedMs(model: string): number;
 }
 
 /** What a search needs. */
 export interface WorkerSearchOptions {
   readonly workers: SearchedWorkers;
   readonly now: () => number;
+  /** Whether limits of the servers of its model matter: else its model is a guess. */
+  readonly heedsLimits: boolean;
 }
 
 /** Whom to offer a job to: a worker, or the queue group, of which any may accept it. */
@@ -39,7 +48,30 @@ export class WorkerSearch {
 
   /** Whether the run has waited as long as a request may. */
   get hasTakenTooLong(): boolean {
-    return this.#options.now() - this.#sinceMs >= DISPATCH_LIMITS.queueWaitMs;
+    return this.#leftMs <= 0;
+  }
+
+  /** Whether no worker can take it for longer than it may still wait. */
+  get isHopeless(): boolean {
+    return this.hasTakenTooLong || this.#saturatedMs > this.#leftMs;
+  }
+
+  /** Why no worker has taken it. */
+  get failure(): ApiError {
+    const waitMs = this.#saturatedMs;
+    if (waitMs > 0) return saturated(waitMs);
+    const isBusy = this.#options.workers.hasWorkerFor(this.#model);
+    return isBusy ? overloaded() : noWorker();
+  }
+
+  get #leftMs(): number {
+    const { queueWaitMs } = DISPATCH_LIMITS;
+    return this.#sinceMs + queueWaitMs - this.#options.now();
+  }
+
+  get #saturatedMs(): number {
+    const { workers, heedsLimits } = this.#options;
+    return heedsLimits ? workers.saturatedMs(this.#model) : 0;
   }
 
   /**
@@ -56,8 +88,8 @@ export class WorkerSearch {
    * asked, but only once, since the same worker may reject the job every time.
    */
   next(): OfferTarget | null {
-    const { workers } = this.#options;
-    const workerId = workers.pick(this.#model, this.#tried);
+    const { workers, heedsLimits } = this.#options;
+    const workerId = workers.pick(this.#model, this.#tried, heedsLimits);
     if (workerId !== null) return { workerId };
     const mayAskGroup = !this.#hasAskedGroup &&
       !workers.hasWorkerFor(this.#model);

@@ -8,9 +8,11 @@
  * anything during an outage of the bus: then the dispatcher does not call `sweep`.
  */
 import type { WorkerBeat } from "@gateway/shared/bus/job";
+import type { RejectPayload } from "@gateway/shared/bus/stream/payloads";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { Saturation } from "./saturation.ts";
 
 /**
  * What is known of a worker. `inFlight` is as of its last beat, corrected by what this
@@ -21,6 +23,8 @@ export interface Worker extends Omit<WorkerBeat, "models" | "listed"> {
   readonly models: ReadonlySet<string>;
   /** Further models, which its servers list. */
   readonly listed: ReadonlySet<string>;
+  /** The limits of its servers, as far as it has said. */
+  readonly saturation: Saturation;
   /** When its last beat came. */
   beatAtMs: number;
   /** When it was last asked whether it is alive. */
@@ -32,6 +36,11 @@ export interface Worker extends Omit<WorkerBeat, "models" | "listed"> {
 }
 
 const PROBE_EVERY_MS = 100;
+/**
+ * A worker that rejected a job gets none for this long, unless it sent a
+ * `retryAfterMs`.
+ */
+const REJECTED_MS = 100;
 
 /** How many workers live, how many jobs they run at once, and how many they run now. */
 export interface WorkerTotals {
@@ -70,13 +79,15 @@ export class WorkerTable {
 
   /** Processes a beat. Returns whether a slot may have become free. */
   onBeat(id: string, { listed, ...beat }: WorkerBeat): boolean {
+    const known = this.#workers.get(id);
     this.#workers.set(id, {
       ...beat,
       id,
       models: new Set(beat.models),
       listed: listed === undefined
-        ? this.#workers.get(id)?.listed ?? NONE
+        ? known?.listed ?? NONE
         : new Set(Object.values(listed).flat()),
+      saturation: known?.saturation ?? new Saturation(),
       beatAtMs: this.#options.now(),
       probedAtMs: -Infinity,
       pausedUntilMs: 0,
@@ -87,14 +98,20 @@ export class WorkerTable {
 
   /**
    * A worker with a free slot that has not been tried, or null. Of two drawn at random,
-   * the emptier one: with old beats, the least busy of all would get every job.
+   * the emptier one: with old beats, the least busy of all would get every job. One
+   * whose servers are at limits of theirs counts as full, if the job heeds that.
    */
-  pick(model: string, tried: ReadonlySet<string>): string | null {
+  pick(
+    model: string,
+    tried: ReadonlySet<string>,
+    heedsLimits = true,
+  ): string | null {
     const nowMs = this.#options.now();
     const candidates = this.#workers.values().filter((worker) =>
       isAlive(worker, nowMs) && runs(worker, model) &&
       worker.pausedUntilMs <= nowMs && worker.inFlight < worker.slots &&
-      !tried.has(worker.id)
+      !tried.has(worker.id) &&
+      (!heedsLimits || worker.saturation.isOpen(model, nowMs))
     ).toArray();
     const first = this.#draw(candidates);
     const second = this.#draw(candidates);
@@ -129,20 +146,58 @@ export class WorkerTable {
       ofFamily.some((worker) => runs(worker, model));
   }
 
-  /** Counts a job that was sent, so that a burst between two beats is spread out. */
-  onSent(id: string): void {
+  /**
+   * How long the servers of a model are at limits of theirs, as all its workers have
+   * said; 0: one of them has not.
+   */
+  saturatedMs(model: string): number {
+    const nowMs = this.#options.now();
+    const waits = this.#workers.values()
+      .filter((worker) => isAlive(worker, nowMs) && runs(worker, model))
+      .map(({ saturation }) => saturation.waitMs(model, nowMs)).toArray();
+    return waits.length === 0 ? 0 : Math.min(...waits);
+  }
+
+  /**
+   * Counts a job that was sent, so that a burst between two beats is spread out. For
+   * `model` its servers may have limits; null: it is not known which they are.
+   */
+  onSent(id: string, model: string | null = null): void {
     const worker = this.#workers.get(id);
-    if (worker !== undefined) worker.inFlight += 1;
+    if (worker === undefined) return;
+    worker.inFlight += 1;
+    if (model === null) return;
+    worker.saturation.offered(model, this.#options.now());
+  }
+
+  /** The worker has accepted a job. */
+  onAccepted(id: string, model: string | null): void {
+    if (model !== null) this.#workers.get(id)?.saturation.accepted(model);
   }
 
   /** Frees the slot of a job that has ended. */
-  onEnded(id: string): void {
+  onEnded(id: string, model: string | null = null): void {
     const worker = this.#workers.get(id);
     if (worker !== undefined) {
       worker.inFlight = Math.max(0, worker.inFlight - 1);
       worker.pausedUntilMs = 0;
+      if (model !== null) worker.saturation.ended(model);
     }
     this.#options.onSlotFreed?.();
+  }
+
+  /** The worker has rejected a job for a model. */
+  onRejected(
+    { worker, reason, retryAfterMs }: RejectPayload,
+    model: string,
+  ): void {
+    if (reason === "saturated") {
+      const { saturation } = this.#workers.get(worker) ?? {};
+      saturation?.rejected(model, retryAfterMs ?? 0, this.#options.now());
+    } else if (reason !== "unknown_model") {
+      // A worker that has another list of models takes the jobs of all others.
+      this.pause(worker, retryAfterMs ?? REJECTED_MS);
+    }
   }
 
   /**

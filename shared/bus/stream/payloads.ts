@@ -30,18 +30,19 @@ const usageSchema = z.object({
 
 const rejectSchema = workerSchema.extend({
   /**
-   * `stale`: it was stalled while the job waited. `other`: a reason that this version
-   * does not know.
+   * `stale`: it was stalled while the job waited. `saturated`: the servers of the model
+   * are at limits of theirs. `other`: a reason that this version does not know.
    */
   reason: z.enum([
     "full",
     "draining",
     "unknown_model",
     "stale",
+    "saturated",
     "unsupported_version",
     "other",
   ]).catch("other"),
-  /** When this worker expects to have a free slot. */
+  /** When this worker expects to have a free slot or, of `saturated`, its servers. */
   retryAfterMs: durationMs.nullable(),
 });
 

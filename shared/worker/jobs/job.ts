@@ -25,7 +25,7 @@ import type {
 } from "../../process/clock.ts";
 import { type Log, roundMs } from "../../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../../process/tracing.ts";
-import { UpstreamError } from "../../upstream/http/errors.ts";
+import { SaturatedError, UpstreamError } from "../../upstream/http/errors.ts";
 import type { PoolContext } from "../../upstream/pool.ts";
 import { JobBody } from "./job_body.ts";
 import { type JobReport, recordJob } from "./job_report.ts";
@@ -71,12 +71,16 @@ export interface JobOptions extends FrameTarget {
 }
 
 type Runners = ReadonlyMap<string, RunRequest<[JobMemory]>>;
+
 /** What all jobs of a worker have in common. */
 export interface JobEnvironment {
   family: WorkerFamily;
   workerId: string;
   /** The functions that run requests, by the id of their model. */
-  runners: Pick<Runners, "get" | "has" | "keys">;
+  runners: Pick<Runners, "get" | "has" | "keys"> & {
+    /** How long the servers of a model are at limits of theirs; 0: they are not. */
+    saturatedMs?(model: string): number;
+  };
   now: MonotonicNow;
   wallNow: WallNow;
   /** The clock of streams, which stands still while the process is stalled. */
@@ -94,6 +98,8 @@ export interface JobHost {
   pause(): Promise<void> | undefined;
   /** Runs this at once, or when the streams that pause have read what had arrived. */
   afterPause(run: () => void): void;
+  /** The servers of a job are at limits of theirs: its edge queues it again. */
+  onHandedBack(job: Job, waitMs: number): void;
   /** The backend of a job has finished. */
   onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it: the job can be forgotten. */
@@ -278,6 +284,8 @@ export class Job {
         account: this.options.message.account,
         session: this.options.message.session,
         signal: this.#abort.signal,
+        // Pieces are gone from the edge, or would have to be sent again.
+        mayWait: this.options.message.upload === true,
         write: (part, tokens) => this.#write(part, tokens),
         pause: () => this.#host.pause(),
         onBackend: (name) => this.#setBackend(name),
@@ -292,7 +300,9 @@ export class Job {
       this.sender.end({ usage, backend }, tokens, this.#steadyMs());
       this.#freeSlot();
     } catch (error) {
-      this.#fail(error);
+      const mayWait = this.options.message.upload === true;
+      if (error instanceof SaturatedError && !mayWait) this.#handBack(error);
+      else this.#fail(error);
     }
   }
 
@@ -349,6 +359,15 @@ export class Job {
     this.#freeSlot();
   }
 
+  /** Nothing of it was answered: it may begin again, here or elsewhere. */
+  #handBack(error: SaturatedError): void {
+    if (this.sender.isFinished) return this.#fail(error);
+    this.#report.outcome = "rejected";
+    this.#host.onHandedBack(this, error.waitMs);
+    this.sender.cancel("not_accepted");
+    this.#freeSlot();
+  }
+
   #ourFault(error: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
     this.#environment.log.error("job_fault", { requestId, error });
@@ -363,7 +382,7 @@ export class Job {
     this.#body?.release();
     // An answer that has just ended is not acknowledged yet: here, finished means
     // cancelled.
-    if (this.sender.isFinished) {
+    if (this.sender.isFinished && report.outcome !== "rejected") {
       Object.assign(report, { outcome: "cancelled", errorCode: undefined });
     }
     recordJob(report, { ...this.options, family, log, span: this.#span });

@@ -1,5 +1,6 @@
 /** How a job ended: for the metrics, the log and the trace. */
 import type { CancelReason } from "../../bus/stream/control.ts";
+import type { RejectReason } from "../../bus/stream/payloads.ts";
 import type { JobMessage } from "../../bus/job.ts";
 import type { WorkerFamily } from "../../bus/subjects.ts";
 import { publicRequestId } from "../../process/ids.ts";
@@ -8,8 +9,11 @@ import type { Attributes, WorkSpan } from "../../process/tracing.ts";
 
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
 export interface JobReport {
-  /** `cancelled`: the edge no longer needed it. */
-  outcome: "complete" | "failed" | "cancelled";
+  /**
+   * `cancelled`: the edge no longer needed it. `rejected`: its servers were at limits
+   * of theirs, and its edge queues it again.
+   */
+  outcome: "complete" | "failed" | "cancelled" | "rejected";
   /** Absent when its request never arrived. */
   model?: string;
   /** The name of the backend that was asked last; absent: none was. */
@@ -21,6 +25,18 @@ export interface JobReport {
   /** How long it took from the arrival of the job to the first bytes of its answer. */
   firstByteMs?: number;
   durationMs: number;
+}
+
+/** What a worker counts. */
+export interface WorkerCounters {
+  /** A job was rejected. */
+  rejected(reason: RejectReason): void;
+  /** The slot of a job became free. */
+  ended(report: JobReport): void;
+  /** An answer was forgotten, which took this many frames. */
+  sent(frames: { framesSent: number; framesRepeated: number }): void;
+  /** The process was stalled. */
+  wokeUp(): void;
 }
 
 /** The job of a report, and where that is written. */
