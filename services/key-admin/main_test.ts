@@ -1,6 +1,6 @@
 /** The service as a process: start, ports, log, end. */
 import assert from "node:assert/strict";
-import { askPort } from "../../tests/support/servers/local_server.ts";
+import { askPort } from "../../tests/support/servers/ask_port.ts";
 import { startGateway } from "../../tests/support/gateway/gateway.ts";
 import { startRedis } from "./redis_fixture.ts";
 

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { startRedisGroup } from "../../tests/support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../../tests/support/deployed/deployed_stores.ts";
+import { askPort } from "../../tests/support/servers/ask_port.ts";
 import {
-  askPort,
   freePort,
   type LocalServer,
 } from "../../tests/support/servers/local_server.ts";

@@ -16,7 +16,7 @@ import {
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { assertArrived, type Json, Planter } from "./random_members.ts";
 
-const CASES = amountOf({ usual: 400, full: 2_000 });
+const CASES = amountOf({ usual: 150, full: 2_000 });
 const AT_ONCE = 25;
 /** On a busy machine, no edge may take its worker for lost and offer a job twice. */
 const SLOWER = 20;

@@ -9,7 +9,7 @@ import {
   type RedisLink,
   type RedisReply,
 } from "@gateway/shared/redis/link";
-import { askPort } from "../support/servers/local_server.ts";
+import { askPort } from "../support/servers/ask_port.ts";
 import {
   aclRules,
   makeSecrets,

@@ -32,8 +32,19 @@ const completion = (model: string) => ({
   usage: { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 },
 });
 
+/** A model server whose list tests change. */
+interface ListingServer extends AsyncDisposable {
+  readonly baseUrl: string;
+  /** The models of the requests, but those for the list. */
+  modelsOfRequests(): string[];
+  /** Lists exactly these models from now on. */
+  lists(names: readonly string[]): void;
+  /** Answers with this text in place of the list. */
+  says(text: string): void;
+}
+
 /** A server with these models, until its list is changed. */
-function startModelServer(models: string[]) {
+function startModelServer(models: string[]): ListingServer {
   /** In place of the list. */
   let nonsense: string | null = null;
   const answer = ({ path, body }: WholeRequest) => {
@@ -52,12 +63,11 @@ function startModelServer(models: string[]) {
   const server = startScriptedServer({ reply: answer });
   return {
     baseUrl: server.baseUrl,
-    /** The models of the requests, but those for the list. */
-    requestCount: () =>
+    modelsOfRequests: () =>
       server.requests.filter(({ body }) => body !== "")
         .map(({ body }) => JSON.parse(body).model),
-    lists: (names: string[]) => void models.splice(0, models.length, ...names),
-    says(text: string) {
+    lists: (names) => void models.splice(0, models.length, ...names),
+    says(text) {
       nonsense = text;
     },
     [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
@@ -81,7 +91,7 @@ async function statusOf(gateway: LaunchedGateway, key: string, model: string) {
   return `${answer.status} ${error?.code ?? ""}`.trim();
 }
 
-Deno.test("UPSTREAM_BASE_URL alone offers every model of its server, and ours as the first", async () => {
+Deno.test("UPSTREAM_BASE_URL alone offers every model of its server, and ours as the first", async (t) => {
   const listed = ["bge-m3", "llama3.2:latest", "org/qwen3:8b"];
   await using server = startModelServer([...listed]);
   const env = { UPSTREAM_BASE_URL: server.baseUrl };
@@ -90,6 +100,23 @@ Deno.test("UPSTREAM_BASE_URL alone offers every model of its server, and ours as
     workers: 2,
     env,
   });
+
+  await t.step(
+    "to clients",
+    () => offersToClients(gateway, server, listed),
+  );
+
+  await t.step(
+    "in the console, for keys and to try",
+    () => offersInConsole(gateway),
+  );
+});
+
+async function offersToClients(
+  gateway: LaunchedGateway,
+  server: ListingServer,
+  listed: readonly string[],
+): Promise<void> {
   const all = ["neutral-3.7-plus", ...listed];
   const { api_key: key } = gateway.state;
   // At the second edge, too.
@@ -101,7 +128,7 @@ Deno.test("UPSTREAM_BASE_URL alone offers every model of its server, and ours as
   }
   assert.equal(await statusOf(gateway, key, "org/qwen3:8b"), "200");
   assert.equal(await statusOf(gateway, key, "neutral-3.7-plus"), "200");
-  assert.deepEqual(server.requestCount().slice(-2), [
+  assert.deepEqual(server.modelsOfRequests().slice(-2), [
     "org/qwen3:8b",
     "llama3.2:latest",
   ]);
@@ -123,12 +150,9 @@ Deno.test("UPSTREAM_BASE_URL alone offers every model of its server, and ours as
     body: { model: "bge-m3", input: "Hi" },
   });
   assert.equal(await own.text(), VECTORS);
-});
+}
 
-Deno.test("the console offers listed models for keys and to try", async () => {
-  await using server = startModelServer(["bge-m3", "org/qwen3:8b"]);
-  const env = { UPSTREAM_BASE_URL: server.baseUrl };
-  await using gateway = await startGateway("launched", { env });
+async function offersInConsole(gateway: LaunchedGateway): Promise<void> {
   const owner = await openConsole(gateway);
   const form = await until(async () => {
     const { text } = await owner.get("/keys/new");
@@ -155,7 +179,7 @@ Deno.test("the console offers listed models for keys and to try", async () => {
   );
   const { text } = await owner.get("/try?kind=chat&model=org/qwen3:8b");
   assert.match(text, /<option value="org\/qwen3:8b" selected/);
-});
+}
 
 /** A server of the models file that is asked every second. */
 const server = (name: string, base_url: string, more: object = {}) => (
@@ -216,9 +240,11 @@ Deno.test("lists of several servers are followed, also when one fails or has 10,
   );
   assert.equal(ids.length, 2 + 112);
   assert.equal(await statusOf(gateway, key, "many/model-9999"), "200");
-  assert.deepEqual(many.requestCount(), ["model-9999"]);
+  assert.deepEqual(many.modelsOfRequests(), ["model-9999"]);
   await askMany(gateway, key);
-  assert.ok(one.requestCount().length >= 3 && two.requestCount().length >= 3);
+  assert.ok(
+    one.modelsOfRequests().length >= 3 && two.modelsOfRequests().length >= 3,
+  );
   one.lists(["both", "new:1"]);
   await until(lists("new:1"), PATIENT_MS);
   await until(async () => !await lists("old")(), PATIENT_MS);

@@ -43,19 +43,21 @@ const JOBS_PER_CORE = 2;
  * Files that load their modules together. More would save little, and an error that no
  * test catches would end more of them.
  */
-const GROUP_FILES_MAX = 8;
+const GROUP_FILES_MAX = 12;
+/** Fewer of those that cost much besides: a group must not be the last to end. */
+const COSTLY_FILES_MAX = 3;
 /** Started first, so that the run does not wait for them at the end. */
 const SLOW = new RegExp([
   "key-admin/(browser|cli_test|domain/sign_in/oidc|web/every_route)",
   "limits/(limiter_pressure|nothing_left)",
   "tests/deploy/proxy",
-  "tests/e2e/(console_|faults/(bus|process)|media/videos_faults)",
+  "tests/(conformance|e2e/(console_|discovery|faults/(bus|process)|media/))",
   "tests/hostile/(costs|large_bodies)",
   "tests/observability",
   "tests/up/up_test",
 ].join("|"));
-/** They run whole gateways: what they import is little of what they cost. */
-const ALONE = /^tests\/(compat|conformance|deploy|e2e|limits|run|up)\//;
+/** They run whole gateways, so that each costs some seconds. */
+const COSTLY = /^tests\/(compat|conformance|deploy|e2e|limits|run|up)\//;
 /** What files import that try less in the usual run. */
 const AMOUNTS = "/support/amount.ts";
 const SOAK_MINUTES = "0.5";
@@ -282,9 +284,14 @@ function findTests(contained = ""): string[] {
     .sort().sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
 }
 
-/** The files that compute or wait much, each by itself, before the others in groups. */
+/** The slow files, each by itself, then small groups of costly ones, then the others. */
 function groupsOf(files: readonly string[]): TestGroup[] {
-  const alone = files.filter((file) => ALONE.test(file) || SLOW.test(file));
-  const others = files.filter((file) => !alone.includes(file));
-  return [...inGroups(alone, 1), ...inGroups(others, GROUP_FILES_MAX)];
+  const slow = files.filter((file) => SLOW.test(file));
+  const costly = files.filter((file) => COSTLY.test(file) && !SLOW.test(file));
+  const others = files.filter((file) => !COSTLY.test(file) && !SLOW.test(file));
+  return [
+    ...inGroups(slow, 1),
+    ...inGroups(costly, COSTLY_FILES_MAX),
+    ...inGroups(others, GROUP_FILES_MAX),
+  ];
 }

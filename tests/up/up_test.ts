@@ -1,9 +1,9 @@
 // Promise: `up` starts everything, restarts what dies, and keeps keys.
 import assert from "node:assert/strict";
 import type { UpState } from "../../deploy/up/state.ts";
+import { askRedis } from "./stand_ins/ask_redis.ts";
 import {
   allPids,
-  askRedis,
   type Launcher,
   running,
   standInEnv,

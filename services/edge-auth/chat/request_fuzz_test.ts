@@ -11,7 +11,7 @@ import { seededRandom } from "../../../tests/support/seeded_random.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
 import { parseChatRequest } from "./request.ts";
 
-const ROUNDS = amountOf({ usual: 4_000, full: 20_000 });
+const ROUNDS = amountOf({ usual: 1_500, full: 20_000 });
 
 /** Parts of valid requests. */
 const FRAGMENTS: unknown[] = [

@@ -70,14 +70,16 @@ export async function startServer(
   server.on("close", () => clearInterval(checks));
   server.on("connection", (socket: Socket) => connections.add(socket));
   const accept =
-    (awaitsContinue: boolean) =>
+    (manner: { awaitsContinue: boolean }) =>
     (request: IncomingMessage, response: ApiResponse) => {
       const pending = connections.begin(request.socket, response);
       if (pending === null) return;
-      void answer(request, { ...pending, awaitsContinue }, options);
+      void answer(request, { ...pending, ...manner }, options);
     };
-  server.on("request", accept(false)).on("checkContinue", accept(true));
-  server.on("checkExpectation", accept(false)); // Ignored (RFC 9110 10.1.1).
+  const acceptAtOnce = accept({ awaitsContinue: false });
+  server.on("request", acceptAtOnce);
+  server.on("checkContinue", accept({ awaitsContinue: true }));
+  server.on("checkExpectation", acceptAtOnce); // Ignored (RFC 9110 10.1.1).
   await once(server.listen(options.port, options.hostname), "listening");
   const address = server.address();
   if (address === null || typeof address === "string") {

@@ -13,7 +13,7 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/lifecycle/serve";
-import { askPort } from "../../../tests/support/servers/local_server.ts";
+import { askPort } from "../../../tests/support/servers/ask_port.ts";
 import { CREATION_RATE } from "./pages/keys/key_created.tsx";
 import { Hono } from "hono";
 import {

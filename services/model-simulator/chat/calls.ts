@@ -73,10 +73,10 @@ function argumentsOf(
   random: Random,
 ): unknown {
   const promptValues = new PromptValues(question);
-  const fixed = (name: string, isList: boolean) => {
-    if (CODE_FIELD.test(name) && !isList) return CODE;
+  const fixed = (name: string, form: "list" | "text") => {
+    if (CODE_FIELD.test(name) && form === "text") return CODE;
     if (!SHELL.test(tool.name) || !COMMAND_FIELD.test(name)) return undefined;
-    return isList ? [...COMMAND] : `${COMMAND[0]} "${COMMAND[1]}"`;
+    return form === "list" ? [...COMMAND] : `${COMMAND[0]} "${COMMAND[1]}"`;
   };
   return valueFor(tool, random, { promptValues, fixed, isSparse: true });
 }

@@ -73,16 +73,18 @@ export class PromptValues {
     })).filter(({ name }) => name !== "");
     const names = found.map(({ name }) => name);
     // Any word is large at the beginning of a sentence.
-    const namesWhere = (isFirst: boolean) =>
-      found.filter((each) => each.isFirst === isFirst).map(({ name }) => name);
+    const { first = [], later = [] } = Object.groupBy(
+      found,
+      ({ isFirst }) => isFirst ? "first" : "later",
+    );
     const topics = [...plain.matchAll(TOPIC)].map(([, topic = ""]) => topic)
       .filter((topic) => !names.some((name) => topic.includes(name)));
     this.#texts = [
       ...new Set([
         ...quoted,
-        ...namesWhere(false),
+        ...later.map(({ name }) => name),
         ...topics,
-        ...namesWhere(true),
+        ...first.map(({ name }) => name),
       ]),
     ];
   }

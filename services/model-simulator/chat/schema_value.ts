@@ -46,7 +46,7 @@ export interface ValueSources {
   /** What the prompt gives. */
   readonly promptValues?: PromptValues;
   /** The value of a property, if it is not to be made: of a list, or of a text. */
-  readonly fixed?: (name: string, isList: boolean) => unknown;
+  readonly fixed?: (name: string, form: "list" | "text") => unknown;
   /** Whether optional properties are left out that the prompt does not give. */
   readonly isSparse?: boolean;
 }
@@ -194,7 +194,7 @@ class ValueMaker {
   }
 
   #array(schema: Schema, { depth, name, isOptional }: Place): unknown {
-    const fixed = this.sources.fixed?.(name, true);
+    const fixed = this.sources.fixed?.(name, "list");
     if (fixed !== undefined) return fixed;
     if (isOptional) return LEFT_OUT;
     const min = numberOf(schema.minItems, 0);
@@ -222,7 +222,7 @@ class ValueMaker {
     this.#spend(Math.max(min, WORDS_CHARS) / CHARS_PER_COST);
     if (promptValues !== undefined) this.#spend(GIVEN_COST);
     const fits = (text: string) => text.length >= min && text.length <= max;
-    const text = fixed?.(name, false) ??
+    const text = fixed?.(name, "text") ??
       promptValues?.text({ name, fits, isOptional }, format);
     if (text !== undefined) return text;
     if (isOptional) return LEFT_OUT;

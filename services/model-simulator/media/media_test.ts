@@ -1,5 +1,5 @@
 /**
- * The files themselves, which `media_test.ts` and `videos_test.ts` of tests/e2e/media
+ * The files themselves, which the checks of tests/e2e/media
  * do not show through the gateway.
  */
 import assert from "node:assert/strict";

@@ -14,11 +14,8 @@ import {
   redisTls,
   tlsVariables,
 } from "./deployed_stores.ts";
-import {
-  askPort,
-  type LocalServer,
-  startLocalServer,
-} from "../servers/local_server.ts";
+import { askPort } from "../servers/ask_port.ts";
+import { type LocalServer, startLocalServer } from "../servers/local_server.ts";
 import {
   type ClientTls,
   clientTls,

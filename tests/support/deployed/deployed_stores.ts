@@ -2,11 +2,8 @@
 // files, and passwords made by its script. Only addresses and paths are of this
 // machine.
 import { fileURLToPath } from "node:url";
-import {
-  askPort,
-  freePort,
-  startLocalServer,
-} from "../servers/local_server.ts";
+import { askPort } from "../servers/ask_port.ts";
+import { freePort, startLocalServer } from "../servers/local_server.ts";
 import { type NatsServer, startNatsServer } from "../servers/nats_server.ts";
 import { makeTempDir, runProcess } from "../process.ts";
 import { type RedisServer, startRedisServer } from "../servers/redis_server.ts";

@@ -1,5 +1,6 @@
 /** Real nats-servers on free ports. */
-import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
+import { askPort } from "./ask_port.ts";
+import { type LocalServer, startLocalServer } from "./local_server.ts";
 import { until } from "../wait_for.ts";
 
 /** A running nats-server. */

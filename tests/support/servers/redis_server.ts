@@ -1,5 +1,6 @@
 /** Real redis-servers on free ports. */
-import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
+import { askPort } from "./ask_port.ts";
+import { type LocalServer, startLocalServer } from "./local_server.ts";
 
 /** A running redis-server. */
 export interface RedisServer extends LocalServer {

@@ -1,6 +1,5 @@
 /** Starts the launcher with stand-ins in its own process and directory. */
 import type { UpState } from "../../../deploy/up/state.ts";
-import { askPort } from "../../support/servers/local_server.ts";
 import { type RunningProcess, startProcess } from "../../support/process.ts";
 import { until, waitFor } from "../../support/wait_for.ts";
 
@@ -156,7 +155,3 @@ export async function running(pids: readonly number[]): Promise<number[]> {
 export async function standInEnv(url = ""): Promise<Record<string, string>> {
   return await (await fetch(url)).json();
 }
-
-/** Sends one line, such as `GET kept`, to a Redis and returns its reply. */
-export const askRedis = (url = "", line: string) =>
-  askPort(Number(new URL(url).port), `${line}\r\n`);

@@ -1,7 +1,7 @@
 // A stand-in for every service: it implements the launcher's contract (environment,
 // `ready` line, SIGTERM, exit codes) and nothing else. Its operations port returns
 // its environment. As `keys create`, it makes one key, whose state is in Redis.
-import { askRedis } from "./launcher.ts";
+import { askRedis } from "./ask_redis.ts";
 
 const env = Deno.env.toObject();
 const service = env.OTEL_SERVICE_NAME ?? "";

@@ -263,7 +263,8 @@ function collect(
   const { message } = collected;
   for (const [name, value] of Object.entries(delta)) {
     if (name === "tool_calls") continue;
-    setMember(message, name, combined(message[name], value, TEXTS.has(name)));
+    const combine = TEXTS.has(name) ? joined : combined;
+    setMember(message, name, combine(message[name], value));
   }
   for (const fragment of delta.tool_calls ?? []) {
     message.tool_calls ??= [];
@@ -273,18 +274,20 @@ function collect(
   if (logprobs === undefined) return;
   collected.logprobs ??= { content: null, refusal: null };
   for (const [name, value] of Object.entries(logprobs)) {
-    collected.logprobs[name] = combined(collected.logprobs[name], value, false);
+    collected.logprobs[name] = combined(collected.logprobs[name], value);
   }
 }
 
-/**
- * A member of several deltas: pieces of a text, a list that grows, or the last value.
- */
-function combined(before: unknown, value: unknown, isText: boolean): unknown {
+/** A member of several deltas that is a text: its pieces together. */
+function joined(before: unknown, value: unknown): unknown {
+  return typeof before === "string" && typeof value === "string"
+    ? before + value
+    : combined(before, value);
+}
+
+/** A member of several deltas: a list that grows, or the last value. */
+function combined(before: unknown, value: unknown): unknown {
   if (value === null || value === undefined) return before ?? null;
-  if (isText && typeof before === "string" && typeof value === "string") {
-    return before + value;
-  }
   if (!Array.isArray(before) || !Array.isArray(value)) return value;
   // A long answer has thousands of entries, so the list is extended in place.
   for (const each of value) before.push(each);

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { amountOf } from "../../../../tests/support/amount.ts";
 import { choiceChunk } from "../../../../tests/support/model_servers/model_answers.ts";
 import { seededRandom } from "../../../../tests/support/seeded_random.ts";
 import { newAnswer } from "./answer_fixture.ts";
@@ -86,7 +87,7 @@ Deno.test("chunks that change now and then are learned each time", () => {
   assert.equal(template.isLearning, true);
 });
 
-const SEEDS = 300;
+const SEEDS = amountOf({ usual: 100, full: 1_000 });
 const CHUNKS = 30;
 
 Deno.test("streams are the same whether or not chunks are recognized", () => {

@@ -12,6 +12,7 @@ import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { RunRequest } from "@gateway/shared/worker/jobs/job";
 import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
+import { amountOf } from "../../../../tests/support/amount.ts";
 import { callApi } from "../../../../tests/support/chat_request.ts";
 import { startFamily } from "../../../../tests/support/gateway/in_process_worker.ts";
 import {
@@ -30,7 +31,7 @@ import { startStopwatch, until } from "../../../../tests/support/wait_for.ts";
 import { BodyBudget } from "../../http/body_budget.ts";
 
 const MODEL = "simulated-transcription-1";
-const CONNECTIONS = 300;
+const CONNECTIONS = amountOf({ usual: 60, full: 300 });
 /** How much each connection sends. */
 const SENT_BYTES = 40;
 /** Fewer than connections, as everywhere. */
@@ -130,7 +131,7 @@ async function upload({ edge }: Stack, key: string): Promise<number> {
 }
 
 for (const { where, form } of STOPS) {
-  Deno.test(`300 uploads of a key that stop ${where} keep nobody waiting`, async () => {
+  Deno.test(`${CONNECTIONS} uploads of a key that stop ${where} keep nobody waiting`, async () => {
     await using owner = new AsyncDisposableStack();
     const stack = await startStack(owner);
     const { world, edge, bodyBudget } = stack;

@@ -119,11 +119,12 @@ const endSession: Handler = async (c) => {
   return c.redirect("/account?done=session_ended", 303);
 };
 
-const signOut = (isEverywhere: boolean): Handler => async (c) => {
+const signOut = (where: "here" | "everywhere"): Handler => async (c) => {
   const { deps: { sessions }, signedIn: { account, session } } = c.var;
   parseForm(c, FORM.pick({}));
-  await note(c, isEverywhere ? "session.revoked" : "session.signed_out");
-  if (isEverywhere) await sessions.endOthers(account.ownerId, null);
+  const isHere = where === "here";
+  await note(c, isHere ? "session.signed_out" : "session.revoked");
+  if (!isHere) await sessions.endOthers(account.ownerId, null);
   else await sessions.end(account.ownerId, session.id);
   writeCookie(c, "sid", null);
   c.header("clear-site-data", '"cache", "storage"');
@@ -141,8 +142,8 @@ export const accountRoutes: Routes = {
   "/account/second-factor/off": { POST: turnOffSecondFactor },
   "/account/notice": { POST: dismissNotice },
   "/account/sessions/end": { POST: endSession },
-  "/account/sessions/end-all": { POST: signOut(true) },
-  "/sign-out": { POST: signOut(false) },
+  "/account/sessions/end-all": { POST: signOut("everywhere") },
+  "/sign-out": { POST: signOut("here") },
 };
 
 function note(c: ConsoleContext, action: AuditAction): Promise<void> {

@@ -6,7 +6,6 @@ import { Buffer } from "node:buffer";
 import OpenAI, { NotFoundError } from "openai";
 import { validatorOf } from "../../support/api_document.ts";
 import { callApi, type CallOptions } from "../../support/chat_request.ts";
-import { startGateway } from "../../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { waitFor } from "../../support/wait_for.ts";
 
@@ -223,8 +222,11 @@ async function refusesWrong(videos: Videos, first: string): Promise<void> {
   await videos.client.videos.delete((await ignored.json()).id);
 }
 
-Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
-  await using gateway = await startGateway("launched", { edges: 2 });
+/** Makes videos through this gateway, which needs two edges. */
+export async function checkVideos(
+  t: Deno.TestContext,
+  gateway: LaunchedGateway,
+): Promise<void> {
   const { key: apiKey } = await gateway.createKey("--scopes=video");
   const videos = new Videos(gateway, apiKey);
   let first = "";
@@ -247,4 +249,4 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     "what is wrong is refused in OpenAI's form",
     () => refusesWrong(videos, first),
   );
-});
+}

@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { callApi } from "../../support/chat_request.ts";
 import { readStatus } from "../../support/gateway/chat_status.ts";
-import { startGateway } from "../../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { sleep, until } from "../../support/wait_for.ts";
 import { formOf, recording, silence } from "../recording_fixture.ts";
@@ -105,8 +104,11 @@ async function losesWorker(uploads: Uploads) {
   await until(async () => await again() === 200);
 }
 
-Deno.test("uploads of recordings are streamed, and end with their clients or workers", async (t) => {
-  await using gateway = await startGateway("launched");
+/** Uploads recordings through this gateway, whose media worker is killed at the end. */
+export async function checkUploads(
+  t: Deno.TestContext,
+  gateway: LaunchedGateway,
+): Promise<void> {
   const { key: apiKey } = await gateway.createKey("--scopes=speech");
   const uploads = { gateway, baseURL: gateway.baseUrl(), apiKey };
 
@@ -124,4 +126,4 @@ Deno.test("uploads of recordings are streamed, and end with their clients or wor
     "its worker killed: an error, the next one works",
     () => losesWorker(uploads),
   );
-});
+}
