@@ -53,7 +53,8 @@ export function missingEnd(bytes: Uint8Array): string {
 }
 
 /** Whether a line may still be ended by the first byte of what follows. */
-export const mayGoOn = (bytes: Uint8Array): boolean => bytes.at(-1) === CR;
+export const mayGoOn = (bytes: Uint8Array): boolean =>
+  bytes[bytes.length - 1] === CR;
 
 /** Whether bytes begin with the rest of a line end of which {@link mayGoOn} is true. */
 export const goesOn = (bytes: Uint8Array): boolean => bytes[0] === LF;

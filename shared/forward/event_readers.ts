@@ -50,19 +50,15 @@ function ignore(): void {}
 
 /** Anthropic's: https://docs.claude.com/en/api/messages-streaming, November 2026. */
 function readMessagesEvent(notes: EventNotes, event: EventPlace): void {
-  const { text, from, to } = event;
+  if (isLineOf(DELTA_LINE.messages, event)) {
+    return noteBlockDelta(notes, event);
+  }
   switch (nameOf(event)) {
     case "":
     case "ping":
       return;
-    case "content_block_delta": {
-      notes.hasBegun = true;
-      // `"delta":{"type":"text_delta","text":"Hello"}`
-      const type = text.indexOf('_delta"', text.indexOf('"delta"', from));
-      const colon = type < 0 ? -1 : text.indexOf(":", type);
-      if (colon >= 0 && colon < to) notes.countText(text, colon + 1);
-      return;
-    }
+    case "content_block_delta":
+      return noteBlockDelta(notes, event);
     case "message_start": {
       const data = dataOf(event);
       const message = isJsonObject(data) ? data.message : undefined;
@@ -93,6 +89,17 @@ function readMessagesEvent(notes: EventNotes, event: EventPlace): void {
   }
 }
 
+function noteBlockDelta(
+  notes: EventNotes,
+  { text, from, to }: EventPlace,
+): void {
+  notes.hasBegun = true;
+  // `"delta":{"type":"text_delta","text":"Hello"}`
+  const type = text.indexOf('_delta"', text.indexOf('"delta"', from));
+  const colon = type < 0 ? -1 : text.indexOf(":", type);
+  if (colon >= 0 && colon < to) notes.countText(text, colon + 1);
+}
+
 /** Each count that is stated later replaces the one before: they are totals. */
 function noteUsage(notes: EventNotes, usage: unknown): void {
   if (!isJsonObject(usage)) return;
@@ -113,13 +120,11 @@ const ANNOUNCEMENTS = new Set([
 
 /** OpenAI's: https://platform.openai.com/docs/api-reference/responses-streaming. */
 function readResponsesEvent(notes: EventNotes, event: EventPlace): void {
-  const name = nameOf(event);
-  if (name.endsWith(".delta")) {
-    notes.hasBegun = true;
-    const at = event.text.indexOf('"delta":', event.from);
-    if (at >= 0 && at < event.to) notes.countText(event.text, at + 8);
-    return;
+  if (isLineOf(DELTA_LINE.responses, event)) {
+    return noteTextDelta(notes, event);
   }
+  const name = nameOf(event);
+  if (name.endsWith(".delta")) return noteTextDelta(notes, event);
   if (ANNOUNCEMENTS.has(name)) return;
   if (name === DONE) return noteDone(notes);
   if (name === "error" || name === "response.failed") {
@@ -134,6 +139,15 @@ function readResponsesEvent(notes: EventNotes, event: EventPlace): void {
   // A few servers have its members in the event itself.
   const { response = data } = data;
   noteCounts(notes, isJsonObject(response) ? response.usage : null);
+}
+
+function noteTextDelta(
+  notes: EventNotes,
+  { text, from, to }: EventPlace,
+): void {
+  notes.hasBegun = true;
+  const at = text.indexOf('"delta":', from);
+  if (at >= 0 && at < to) notes.countText(text, at + 8);
 }
 
 const FINISH_REASON = /^"finish_reason": *"[^"]/;
@@ -187,6 +201,29 @@ function noteDone(notes: EventNotes): void {
 const DONE = "[DONE]";
 /** How the data of nearly all events without an `event:` line begins. */
 const TYPE_FIRST = ['data: {"type":', 'data:{"type":'];
+
+/** The first lines of nearly all events, one for each token, as the servers write them. */
+const DELTA_LINE = {
+  messages: "event: content_block_delta\n",
+  responses: "event: response.output_text.delta\n",
+} as const;
+
+const E = 0x65;
+/** Of the end of a line: `_block_delta`, or `.delta` after any other name. */
+const COMPARED_CHARS = 13;
+
+/**
+ * Whether an event begins with this line, or with one that only has another name of a
+ * text. This is asked for each token, so nothing is copied.
+ */
+function isLineOf(line: string, { text, from, to }: EventPlace): boolean {
+  const { length } = line;
+  if (to - from <= length || text.charCodeAt(from) !== E) return false;
+  for (let at = length - 1; at >= length - COMPARED_CHARS; at--) {
+    if (text.charCodeAt(from + at) !== line.charCodeAt(at)) return false;
+  }
+  return true;
+}
 
 /** The name of an event: that of its `event:` line, or the `type` of its data. */
 function nameOf(event: EventPlace): string {

@@ -20,12 +20,12 @@ import {
 } from "./framing.ts";
 import type { ByteConnection } from "./proxy.ts";
 
-/**
- * Size of a connection's read buffer, once a read has filled a smaller one, and
- * therefore the largest response head.
- */
-const READ_BUFFER_BYTES = 16 * 1024;
+/** The largest response head. */
+const HEAD_BYTES_MAX = 16 * 1024;
+/** Size of a connection's read buffer: four times as much when a read has filled it. */
 const READ_BUFFER_BYTES_MIN = 4 * 1024;
+const READ_BUFFER_GROWTH = 4;
+const READ_BUFFER_BYTES_MAX = 64 * 1024;
 const IDLE_CONNECTIONS_MAX = 256;
 /**
  * A connection is closed when it was idle during all of one such period: after 20 to
@@ -198,6 +198,9 @@ export class HttpConnection {
   sleep(onEnd: () => void): void {
     this.#from = 0;
     this.#to = 0;
+    if (this.#buffer.length > HEAD_BYTES_MAX) {
+      this.#buffer = new Uint8Array(READ_BUFFER_BYTES_MIN);
+    }
     this.#idleRead = this.raw.read(this.#buffer);
     this.#idleRead.then(onEnd, onEnd);
   }
@@ -231,8 +234,8 @@ export class HttpConnection {
         this.#from = end;
         return parseResponseHead(decoder.decode(head));
       }
-      if (this.#to === READ_BUFFER_BYTES) {
-        throw invalidAnswer(`Response head over ${READ_BUFFER_BYTES} bytes`);
+      if (this.#to - this.#from >= HEAD_BYTES_MAX) {
+        throw invalidAnswer(`Response head over ${HEAD_BYTES_MAX} bytes`);
       }
       if (await this.#fill()) continue;
       if (this.#to > 0) throw truncatedAnswer("Response head cut short");
@@ -245,8 +248,10 @@ export class HttpConnection {
   /** Reads more bytes; returns false when the connection is closed or lost. */
   async #fill(): Promise<boolean> {
     const small = this.#buffer;
-    if (this.#to === small.length && small.length < READ_BUFFER_BYTES) {
-      this.#buffer = new Uint8Array(READ_BUFFER_BYTES);
+    if (
+      this.#to === small.length && small.length < READ_BUFFER_BYTES_MAX
+    ) {
+      this.#buffer = new Uint8Array(small.length * READ_BUFFER_GROWTH);
       this.#buffer.set(small);
     }
     // A head that is not complete yet must stay whole in the buffer.
