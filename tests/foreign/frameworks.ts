@@ -45,6 +45,34 @@ const FRAMEWORKS: readonly Framework[] = [
     runner: `-m pytest -q -p no:cacheprovider ${ONE_LOOP} ${NOT_HERE}`,
   },
   {
+    name: "Instructor",
+    version: "1.17.0",
+    folder: "instructor",
+    packages: ["instructor==1.17.0"],
+    program: "instructor_modes.py",
+  },
+  {
+    name: "DSPy",
+    version: "3.4.1",
+    folder: "dspy",
+    packages: ["dspy==3.4.1"],
+    program: "dspy_signature.py",
+  },
+  {
+    name: "Continue's adapters",
+    version: "1.37.0",
+    folder: "continue",
+    packages: ["@continuedev/openai-adapters@1.37.0"],
+    program: "continue_adapters.mjs",
+  },
+  {
+    name: "Open WebUI, its requests,",
+    version: "0.6.36",
+    folder: "open-webui",
+    packages: ["aiohttp==3.12.15", "requests==2.32.5"],
+    program: "open_webui_requests.py",
+  },
+  {
     name: "AI SDK",
     version: "6.0.326",
     folder: "ai-sdk",
@@ -114,6 +142,7 @@ for (const framework of FRAMEWORKS) {
         KEY: key,
         MODEL: "neutral-3.7-plus",
         EMBEDDING_MODEL: "simulated-embedding-1",
+        RERANK_MODEL: "simulated-rerank-1",
         GENKIT_ENV: "prod",
       },
     });

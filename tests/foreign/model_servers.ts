@@ -143,7 +143,10 @@ const SOFTWARE: readonly ForeignSoftware[] = [
       const remove = () => Deno.remove(home, { recursive: true });
       const server = await start(port, MODEL, { ...serve, cleanUp: remove });
       const modelfile = `${home}/Modelfile`;
-      await Deno.writeTextFile(modelfile, `FROM ${await smolLmWeights()}\n`);
+      // Threads wait for each other in a loop, which a busy machine makes ten times
+      // as long.
+      const from = `FROM ${await smolLmWeights()}\nPARAMETER num_thread 1\n`;
+      await Deno.writeTextFile(modelfile, from);
       const args = ["create", MODEL, "-f", modelfile];
       await runProcess(OLLAMA, args, { env });
       return server;
