@@ -16,6 +16,12 @@ import {
 import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
+import {
+  LIST_PATH,
+  tinyOptions,
+  type TinyRequest,
+  tinyRequest,
+} from "@gateway/shared/upstream/tiny_request";
 import type { ProxyVariables } from "@gateway/shared/upstream/http/proxy";
 import { namesIn } from "@gateway/shared/worker/models/model_lists";
 
@@ -41,14 +47,10 @@ const PROBE_MS_MAX = 2_000;
 /** An answer to a tiny request is smaller. */
 const ANSWER_BYTES_MAX = DISCOVERY_LIMITS.answerBytesMax;
 const MS_PER_SECOND = 1_000;
-const LIST = "/models";
 
 /** One request to a server. */
-interface ProbeRequest {
-  method: "GET" | "POST";
-  path: string;
-  body: string;
-  waitMs: number;
+interface ProbeRequest extends TinyRequest {
+  readonly waitMs: number;
 }
 
 /** Asks a server for its models, for at most two seconds. Never rejects. */
@@ -58,7 +60,7 @@ export function probeServer(
 ): Promise<ServerProbe> {
   return ask(config, access, {
     method: "GET",
-    path: LIST,
+    path: LIST_PATH,
     body: "",
     waitMs: PROBE_MS_MAX,
     says: ({ status }) => status === 200 ? "answers" : describe(status),
@@ -75,28 +77,18 @@ export async function askServer(
   kind: ModelKind,
   { now = monotonicNow, ...access }: ServerAccess & { now?: MonotonicNow },
 ): Promise<ServerProbe> {
-  const tiny = tinyRequest(config, kind);
-  const waitMs = config.deadlines.first_token_ms;
-  if (tiny === null) {
-    return await ask(config, access, {
-      waitMs,
-      method: "GET",
-      path: LIST,
-      body: "",
-      says: ({ status }) =>
-        status === 200
-          ? `answers to GET ${LIST}; a request would cost a whole ${kind}`
-          : describe(status),
-    });
-  }
-  const [path, body] = tiny;
+  const { path, ...rest } = tinyRequest(config, kind);
   const startedAtMs = now();
   return await ask(config, access, {
-    waitMs,
-    method: "POST",
+    ...rest,
     path,
-    body: JSON.stringify(body),
+    waitMs: config.deadlines.first_token_ms,
     says: ({ status, text }, server) => {
+      if (path === LIST_PATH) {
+        return status === 200
+          ? `answers to GET ${LIST_PATH}; a request would cost a whole ${kind}`
+          : describe(status);
+      }
       if (status === 200) {
         return `answers in ${Math.round(now() - startedAtMs)} ms`;
       }
@@ -107,24 +99,6 @@ export async function askServer(
       return `answers ${status} to POST ${path}: ${error.logText}`;
     },
   });
-}
-
-/**
- * The path and the body of a request that costs next to nothing; null: there is none.
- */
-function tinyRequest(
-  { model, dialect }: BackendConfig,
-  kind: ModelKind,
-): [path: string, body: object] | null {
-  if (kind === "embedding") return ["/embeddings", { model, input: "Hi" }];
-  if (kind === "rerank") {
-    return ["/rerank", { model, query: "Hi", documents: ["Hi"] }];
-  }
-  if (kind !== "chat") return null;
-  const messages = [{ role: "user", content: "Hi" }];
-  return dialect.speaks.includes("chat")
-    ? ["/chat/completions", { model, messages, [dialect.max_tokens_field]: 1 }]
-    : ["/messages", { model, messages, max_tokens: 1 }];
 }
 
 /** An answer that was read whole. */
@@ -155,7 +129,7 @@ async function ask(
       proxies,
     });
     const { status, location, text } = await server.exchange({
-      encode: server.encoder(path, { method, ...versionOf(config) }),
+      encode: server.encoder(path, tinyOptions(config, { method })),
       body,
       context: { requestId: newRequestId(), signal },
       mustBeginSoon: false,
@@ -170,7 +144,7 @@ async function ask(
       // A list may be missing, but not an answer.
       isAnswering: refusal === null &&
         (status === 200 || method === "GET" && status < 500),
-      names: status === 200 && path === LIST ? namesIn(text) : null,
+      names: status === 200 && path === LIST_PATH ? namesIn(text) : null,
     };
   } catch (error) {
     const why = signal.aborted
@@ -181,12 +155,6 @@ async function ask(
     server?.close();
   }
 }
-
-/** What Anthropic's API needs besides the key. */
-const versionOf = ({ dialect_name }: BackendConfig) =>
-  dialect_name === "anthropic"
-    ? { defaults: { "anthropic-version": "2023-06-01" } }
-    : {};
 
 /** What must be changed before the server can be used; null if nothing must. */
 function refusalOf(
@@ -205,7 +173,7 @@ function refusalOf(
 
 function describe(status: number): string {
   const hint = status === 404 ? ", does the URL lack /v1?" : "";
-  return `answers ${status} to GET ${LIST}${hint}`;
+  return `answers ${status} to GET ${LIST_PATH}${hint}`;
 }
 
 /** Why there is no answer: `not reachable (connection refused)`. */

@@ -28,6 +28,7 @@ import * as z from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
 import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
+import { OVERRIDE_METRICS } from "../../services/key-admin/domain/models/override_teller.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
 import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
 import { MEDIA_WORKER_VARIABLES } from "../../services/media-worker/config.ts";
@@ -54,6 +55,7 @@ export const METRIC_TABLES: readonly {
   { services: ["edge-auth"], table: EDGE_METRICS },
   { services: WORKERS, table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },
+  { services: ["key-admin"], table: OVERRIDE_METRICS },
   {
     services: ["edge-auth", ...WORKERS, "key-admin"],
     table: RELOAD_METRICS,

@@ -17,9 +17,11 @@ import {
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import {
+  observeOverrides,
   repeatOverrides,
   tellOverrides,
 } from "./domain/models/override_teller.ts";
+import type { StoredOverride } from "./domain/models/override_store.ts";
 import { followWorkers } from "./domain/models/worker_follower.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { OidcClient } from "./domain/sign_in/oidc.ts";
@@ -55,7 +57,7 @@ async function start(
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
   const allStores = createStores(stores);
   const parts = { ...allStores, catalog };
-  const { stop, ...telling } = followAndTell(config, parts, log);
+  const { stop, ...telling } = followAndTell(config, parts, tools);
   const deps: ConsoleDeps = {
     ...parts,
     log,
@@ -105,11 +107,20 @@ function followAndTell(
   { overrides, catalog }: Pick<ConsoleDeps, "overrides"> & {
     catalog: ModelCatalog;
   },
-  log: ServiceTools["log"],
+  { log, registry }: ServiceTools,
 ) {
   const workers = followWorkers({ access, catalog, log });
   const { bus } = workers;
-  const stopRepeating = repeatOverrides({ bus, overrides, log });
+  let held: readonly StoredOverride[] = [];
+  observeOverrides(registry, () => held, wallNow);
+  const stopRepeating = repeatOverrides({
+    bus,
+    overrides,
+    log,
+    onList(list) {
+      held = list;
+    },
+  });
   return {
     workers,
     tellOverrides: () => tellOverrides({ bus, overrides }),

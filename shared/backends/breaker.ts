@@ -68,15 +68,20 @@ export class CircuitBreaker {
     if (enteredAtMs > this.#changedAtMs) this.#nextAtMs = this.now();
   }
 
-  /** Must be called once for each attempt, at its end. */
-  end(enteredAtMs: number, outcome: string): void {
+  /**
+   * Must be called once for each attempt, at its end. The failure of a probe that
+   * somebody has sent on purpose opens it alone.
+   */
+  end(enteredAtMs: number, outcome: string, isProbe = false): void {
     this.begun(enteredAtMs);
     if (enteredAtMs <= this.#changedAtMs || UNCLEAR.test(outcome)) return;
     const hasFailed = !HEALTHY.test(outcome);
     this.#score = Math.max(0, this.#score + (hasFailed ? 2 : -1));
     if (this.#openMs > 0) {
       this.#setOpen(hasFailed ? Math.min(this.#openMs * 2, OPEN_MS_MAX) : 0);
-    } else if (this.#score >= SCORE_MAX) this.#setOpen(OPEN_MS);
+    } else if (this.#score >= SCORE_MAX || isProbe && hasFailed) {
+      this.#setOpen(OPEN_MS);
+    }
   }
 
   /** Opens the breaker for this long; 0 closes it. */

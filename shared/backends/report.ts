@@ -31,6 +31,8 @@ const rowSchema = z.object({
   limitedMs: ms.optional(),
   /** It gets no new requests. */
   isDrained: z.literal(true).optional(),
+  /** How it has answered its last probe; absent: there was none. */
+  probe: z.object({ ageMs: ms, isFailed: z.boolean() }).optional(),
   inFlight: count.default(0),
   /** In the last hour, as all that follows. */
   requests: count.default(0),

@@ -41,6 +41,8 @@ export interface BackendView {
   firstTokenMs: Percentiles | null;
   tokensPerSecond: Percentiles | null;
   error: BackendError | null;
+  /** Its last probe by any worker; null: there was none. */
+  probe: NonNullable<BackendRow["probe"]> | null;
 }
 
 /** A row, and when it came. */
@@ -133,6 +135,7 @@ function merged(group: readonly TimedRow[], nowMs: number): BackendView {
       TOKENS_PER_SECOND,
     ),
     error: errors[0] ?? null,
+    probe: lastOf(rows.map(({ probe }) => probe)),
   };
 }
 
@@ -145,7 +148,13 @@ function aged(row: BackendRow, ms: number): BackendRow {
     openMs: left(row.openMs),
     limitedMs: left(row.limitedMs),
     error: row.error && { ...row.error, ageMs: row.error.ageMs + ms },
+    probe: row.probe && { ...row.probe, ageMs: row.probe.ageMs + ms },
   };
+}
+
+function lastOf(probes: readonly BackendRow["probe"][]): BackendView["probe"] {
+  return probes.filter((probe) => probe !== undefined)
+    .toSorted((a, b) => a.ageMs - b.ageMs)[0] ?? null;
 }
 
 function longest(waits: readonly (number | undefined)[]): number | null {

@@ -5,6 +5,8 @@ import { DIALECT_DEFAULT, dialectMembers, dialectOf } from "./dialects.ts";
 
 const DEADLINE_MAX_MS = 24 * 60 * 60 * 1000;
 const WEIGHT_MAX = 10_000;
+const PROBE_SECONDS_MIN = 5;
+const PROBE_SECONDS_MAX = 3_600;
 /** Headers of the connection, and those that the worker itself sends. */
 const RESERVED_HEADERS = new RegExp(
   "^(accept|authorization|connection|expect|host|keep-alive|te|trailer|upgrade|" +
@@ -179,6 +181,13 @@ export function checkKeys(keys: KeyVariables, context: z.RefinementCtx): void {
   }
 }
 
+const probe = members({
+  every_seconds: z.int().min(PROBE_SECONDS_MIN).max(PROBE_SECONDS_MAX)
+    .describe("A server that has answered nothing for so long is asked."),
+}).describe(
+  "Whether the server is asked now and then, so that a failure is noticed before a request meets it: with a completion of one token, or what is as small. Default: it is not.",
+);
+
 /** Any server with OpenAI's API. Several are tried in order of preference. */
 export const backend = members({
   type: z.literal("openai"),
@@ -204,6 +213,7 @@ export const backend = members({
   model: z.string().min(1).regex(/^\P{Cc}*$/u, {
     error: "control characters are not allowed",
   }).describe("The model's name at that server."),
+  probe: probe.optional(),
   weight: positive.max(WEIGHT_MAX).default(1)
     .describe("Share of requests among backends of the same preference."),
   preference: z.int().min(0).max(WEIGHT_MAX).default(0)

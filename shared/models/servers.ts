@@ -48,7 +48,9 @@ const kinds = z.record(
   "The kinds of models by their names at the server, or by beginnings of names that end with *; none: not offered. Default: guessed by well-known names, otherwise chat.",
 );
 
-const { model: _, ...shape } = backend.shape;
+// To probe each of its models would load one after the other; that it lists them shows
+// that it answers.
+const { model: _, probe: __, ...shape } = backend.shape;
 
 /** A server whose models are found, with all defaults. */
 export const serverSchema = members({

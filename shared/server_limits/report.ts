@@ -28,6 +28,13 @@ const toldUse = z.object({
   deadMs: durationMs,
 });
 
+const proof = z.object({
+  /** The server and its model, see `idOf()`. */
+  id: z.string().max(64),
+  /** How long ago it has answered this worker. */
+  agoMs: durationMs,
+});
+
 const reportSchema = z.object({
   version: z.literal(REPORT_VERSION),
   /** The worker has just started, and wants to hear from the others. */
@@ -35,6 +42,8 @@ const reportSchema = z.object({
   /** The worker takes no more requests. */
   isLeaving: z.boolean(),
   uses: z.array(toldUse).max(ENTRIES_MAX),
+  /** Servers that are probed and have answered, so that no other need ask them. */
+  proved: z.array(proof).max(ENTRIES_MAX).default([]),
 });
 
 /** The use of one server or key, as a worker tells it. */
@@ -46,7 +55,8 @@ export type UseReport = Omit<z.infer<typeof reportSchema>, "version">;
 /** Returns the message of a report. */
 export function encodeReport(report: UseReport): Uint8Array {
   const uses = report.uses.slice(0, ENTRIES_MAX);
-  return encodeJson({ version: REPORT_VERSION, ...report, uses });
+  const proved = report.proved.slice(0, ENTRIES_MAX);
+  return encodeJson({ version: REPORT_VERSION, ...report, uses, proved });
 }
 
 /** Reads a report; null if it is malformed or of another version. */

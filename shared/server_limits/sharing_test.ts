@@ -63,7 +63,15 @@ class Peer {
   tell(isNew = false): void {
     if (!this.isAlive) return;
     const uses = this.table.uses();
-    this.world.send(this, encodeReport({ isNew, isLeaving: false, uses }));
+    this.world.send(
+      this,
+      encodeReport({
+        isNew,
+        isLeaving: false,
+        uses,
+        proved: this.table.proofs.told(),
+      }),
+    );
   }
 
   hear(from: string, message: Uint8Array): void {

@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import type { MonotonicNow } from "../process/clock.ts";
 import { KeyUse } from "./key_use.ts";
 import { OtherWorkers } from "./others.ts";
+import { Proofs } from "./proofs.ts";
 import type { UseReport } from "./report.ts";
 
 const ID_CHARS = 22;
@@ -30,6 +31,7 @@ export function idOf({ baseUrl, model, variable }: Limited): string {
 /** The limited servers and keys of a worker. Empty until the first is asked for. */
 export class UseTable {
   readonly others = new OtherWorkers();
+  readonly proofs: Proofs;
   readonly #now: MonotonicNow;
   /** By their ids. Those of servers that were removed stay: they are few. */
   readonly #uses = new Map<string, KeyUse>();
@@ -37,11 +39,12 @@ export class UseTable {
 
   constructor(now: MonotonicNow) {
     this.#now = now;
+    this.proofs = new Proofs(now);
   }
 
   /** Whether there is nothing to count and to tell. */
   get isEmpty(): boolean {
-    return this.#uses.size === 0;
+    return this.#uses.size === 0 && this.proofs.isEmpty;
   }
 
   /** `listener` is called when there is something to tell. */
@@ -73,6 +76,7 @@ export class UseTable {
 
   /** Takes what another worker tells. Returns whether it was unknown. */
   hear(workerId: string, report: UseReport): boolean {
+    this.proofs.hear(report.proved);
     return this.others.hear(workerId, report, this.#now());
   }
 

@@ -24,6 +24,8 @@ export interface PoolContext {
    * same backend if they can. Absent: to any.
    */
   session?: string | undefined;
+  /** It shows whether a backend answers, and is nobody's request. */
+  isProbe?: boolean;
   /** It is about a job that a backend runs already, even if that one is drained. */
   isOfRunningJob?: boolean;
   /**
@@ -58,6 +60,8 @@ export interface AttemptReport {
   key?: string | undefined;
   /** `internal`: an error of this worker. */
   outcome: "success" | "aborted" | "internal" | UpstreamFault;
+  /** It was nobody's request, see {@link BackendCall}. */
+  isProbe?: boolean;
   /** How long it took from the request to the end of the answer, or to the failure. */
   durationMs: number;
   /** How long it took from the request to the first token of a stream. */

@@ -16,6 +16,8 @@ export interface UsedBackend {
 /** What the pool knows of one backend. */
 export interface BackendState extends UsedBackend {
   breaker: BreakerState;
+  /** Requests that run there, of this pool. */
+  running: number;
   /** How long the breaker stays open; 0: it is not. */
   openMs: number;
   /** How long the server has asked not to be called; 0: it has not. */
@@ -33,12 +35,13 @@ interface Slot {
   readonly breaker: { readonly state: BreakerState; readonly waitMs: number };
   readonly keyring: { waitMs(): number } | null;
   readonly limitedUntilMs: number;
+  readonly running: number;
   weight: number;
 }
 
 /** The state of a backend at a time. */
 export function stateOf(
-  { backend, breaker, keyring, limitedUntilMs }: Slot,
+  { backend, breaker, keyring, limitedUntilMs, running }: Slot,
   nowMs: number,
   overrideOf?: OverrideOf,
 ): BackendState {
@@ -46,6 +49,7 @@ export function stateOf(
   return {
     ...overridden(backend.config, overrideOf),
     breaker: state,
+    running,
     openMs: state === "open" ? waitMs : 0,
     limitedMs: Math.max(keyring?.waitMs() ?? 0, limitedUntilMs - nowMs, 0),
   };

@@ -212,6 +212,30 @@ export class BackendPool<Backend extends PoolBackend> {
   }
 
   /**
+   * Asks one backend whether it answers, if a request could be sent there now: its
+   * limits count, and what comes of it counts for its breaker. Resolves with whether it
+   * was asked. Rejects with the `UpstreamError` of its failure, or what aborted it.
+   */
+  async probe(
+    name: string,
+    context: Omit<PoolContext, "isProbe">,
+    attempt: (backend: Backend, progress: AttemptProgress) => Promise<void>,
+  ): Promise<boolean> {
+    context.signal.throwIfAborted();
+    const slot = this.#slots.find(({ backend }) =>
+      backend.config.name === name
+    );
+    if (slot === undefined || slot.breaker.waitMs > 0) return false;
+    const lease = slot.keyring?.take(undefined, new Set()) ?? null;
+    if (lease === null && slot.keyring !== null) return false;
+    const trial = new Trial({ ...context, isProbe: true }, attempt);
+    const done = await this.#attempt(slot, lease, trial);
+    const [failure] = [...trial.failures, ...trial.keyFailures];
+    if (failure !== undefined) throw failure;
+    return done !== null;
+  }
+
+  /**
    * Waits for a limit. A request that may not wait fails instead, unless a backend has
    * failed it: queued again, it would fail there again.
    */
@@ -303,7 +327,7 @@ export class BackendPool<Backend extends PoolBackend> {
     let error: unknown = null;
     let isOfKey = false;
     slot.running += 1;
-    onStart?.(backend.config.name);
+    if (!context.isProbe) onStart?.(backend.config.name);
     context.onBackend?.(backend.config.name);
     try {
       return { result: await attempt(backend, progress) };
@@ -315,9 +339,8 @@ export class BackendPool<Backend extends PoolBackend> {
       }
       outcome = thrown.fault;
       isOfKey = lease !== null && keyring?.onFault(lease.key, outcome) === true;
-      if (thrown.remedy === "later" && !isOfKey) {
-        slot.limitedUntilMs = now() + (thrown.retryAfterMs ?? 0);
-      }
+      const untilMs = now() + (thrown.retryAfterMs ?? 0);
+      if (isOfLimit(thrown) && !isOfKey) slot.limitedUntilMs = untilMs;
       if (progress.hasSent || thrown.remedy === "none") throw thrown;
       (isOfKey ? keyFailures : failures).push(thrown);
       return null;
@@ -325,14 +348,15 @@ export class BackendPool<Backend extends PoolBackend> {
       slot.running -= 1;
       lease?.end(progress, error !== null);
       // A key that is refused says nothing about the health of its server.
-      breaker.end(enteredAtMs, isOfKey ? "rate_limited" : outcome);
-      const durationMs = roundMs(now() - enteredAtMs);
+      const health = isOfKey ? "rate_limited" : outcome;
+      breaker.end(enteredAtMs, health, context.isProbe);
       onAttempt({
         requestId: context.requestId,
         backend: backend.config.name,
         ...lease && { key: lease.key.variable },
+        ...context.isProbe && { isProbe: true },
         outcome,
-        durationMs,
+        durationMs: roundMs(now() - enteredAtMs),
         firstTokenMs,
         ...progress.usage && { usage: progress.usage },
         error,

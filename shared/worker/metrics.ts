@@ -108,6 +108,16 @@ export const WORKER_METRICS = {
       "Times that a model server has made such a key rest: `why` is `limit` or `dead`.",
     labels: ["model", "backend", "key", "why"],
   }),
+  probes: counter("gateway_backend_probes_total", {
+    help:
+      "Probes of model servers by outcome: `success`, `failure`, `unclear` (the server is at a limit).",
+    labels: ["model", "backend", "outcome"],
+  }),
+  probeFailed: gauge("gateway_backend_probe_failed", {
+    help:
+      "1 while the last probe of a backend has failed, else 0. Only of backends that this worker has probed.",
+    labels: ["model", "backend"],
+  }),
   breaker: gauge("gateway_backend_breaker", {
     help:
       "Circuit breaker of a backend: 0 closed, 0.5 half-open (the next request is a probe), 1 open (no requests).",
@@ -167,6 +177,7 @@ export class WorkerMetrics {
 
   /** An attempt at a model server of `model` has ended. */
   attempted(model: string, report: AttemptReport): void {
+    if (report.isProbe) return;
     const { attempts, attemptSeconds, firstTokenSeconds } = this.#recorders;
     const { backend, outcome, durationMs, firstTokenMs, usage } = report;
     attempts.with(model, backend, outcome).add();
@@ -191,6 +202,11 @@ export class WorkerMetrics {
     this.#recorders.keyRefusals.with(model, backend, key, why).add();
   }
 
+  /** A probe of a backend of `model` has ended. */
+  probed(model: string, backend: string, outcome: string): void {
+    this.#recorders.probes.with(model, backend, outcome).add();
+  }
+
   /** Something was undone or skipped in an answer of a backend of `model`. */
   odd(model: string, { backend, oddity, count }: OddityReport): void {
     this.#recorders.oddities.with(model, backend, oddity).add(count);
@@ -211,12 +227,20 @@ export interface ObservedWorker {
       },
     ]
   >;
+  /** The backends that were probed. Absent: none was. */
+  prober?: {
+    results(): Iterable<{
+      readonly model: string;
+      readonly backend: string;
+      readonly isFailed: boolean;
+    }>;
+  };
 }
 
 /** Registers the gauges of a worker. */
 export function observeWorker(
   registry: MetricRegistry,
-  { worker, slots, backends }: ObservedWorker,
+  { worker, slots, backends, prober }: ObservedWorker,
 ): void {
   const table = WORKER_METRICS;
   registry.gauge(table.slots, () => slots);
@@ -236,6 +260,11 @@ export function observeWorker(
         yield [[model, backend, variable, "limit"], isCooling ? 1 : 0];
         yield [[model, backend, variable, "dead"], isDead ? 1 : 0];
       }
+    }
+  });
+  registry.gauge(table.probeFailed, function* () {
+    for (const { model, backend, isFailed } of prober?.results() ?? []) {
+      yield [[model, backend], isFailed ? 1 : 0];
     }
   });
   registry.gauge(table.breaker, function* () {

@@ -47,6 +47,9 @@ import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { OddityLog } from "./oddity_log.ts";
 import { type Keyrings, logKeyEvent } from "./server_limits/keyrings.ts";
 import { UseSharing } from "./server_limits/use_sharing.ts";
+import { noteProofs } from "./probes/prober.ts";
+import { createProber, type ProbingOptions } from "./probes/probing.ts";
+import type { Proofs } from "../server_limits/proofs.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 import { type WorkerList, WorkerModels } from "./models/worker_models.ts";
 
@@ -57,7 +60,7 @@ export type Pool<Backend extends PoolBackend> = Pick<
 >;
 
 /** What differs between the services of the families. */
-export interface WorkerService<Backend extends PoolBackend> {
+export interface WorkerService<Backend extends ModelServer> {
   family: WorkerFamily;
   /** Throws `ConfigError`. */
   readConfig: () => WorkerConfig;
@@ -71,7 +74,7 @@ export interface WorkerService<Backend extends PoolBackend> {
  * Runs the worker of a family until a signal drains it; jobs that are still running
  * after `DRAIN_SECONDS` are stopped. Ends the process.
  */
-export function runWorkerService<Backend extends PoolBackend>(
+export function runWorkerService<Backend extends ModelServer>(
   service: WorkerService<Backend>,
 ): Promise<never> {
   return runService({
@@ -83,7 +86,7 @@ export function runWorkerService<Backend extends PoolBackend>(
 
 const nameOf = (family: WorkerFamily) => `${family}-worker`;
 
-async function startWorker<Backend extends PoolBackend>(
+async function startWorker<Backend extends ModelServer>(
   { family, createBackend, run }: WorkerService<Backend>,
   { config, tools }: { config: WorkerConfig; tools: ServiceTools },
 ): Promise<RunningService> {
@@ -94,9 +97,9 @@ async function startWorker<Backend extends PoolBackend>(
   const metrics = new WorkerMetrics(registry, catalog);
   const statistics = new BackendTable(monotonicNow);
   const sharing = startSharing(bus, { workerId, log, metrics });
-  const { keyrings } = sharing;
+  const { keyrings, proofs } = sharing;
   const overrides = await followOverrides(bus, log);
-  const counters = { metrics, statistics, keyrings, overrides };
+  const counters = { metrics, statistics, keyrings, overrides, proofs };
   const parts = { catalog, config, createBackend, log, counters };
   const models = createModels(family, parts);
   const { pools } = models;
@@ -112,28 +115,29 @@ async function startWorker<Backend extends PoolBackend>(
     listState: () => listStateOf(reloading.state),
     runners: runnersOf(pools, run),
     memory: new WorkerMemory(config.heldBytesMax),
-    now: monotonicNow,
-    wallNow,
+    ...PROCESS,
     log,
-    schedule,
     metrics,
   });
+  const prober = startProbing({ pools, proofs, catalog, metrics, log });
   const reporter = startReporter(bus, {
     family,
     pools,
     statistics,
     overrides,
+    probeOf: (model, backend) => prober.stateOf(model, backend),
     subject: subjects.backends(workerId),
   });
-  const ticker = startTicking([worker, models, reporter, sharing]);
+  const ticker = startTicking([worker, models, reporter, sharing, prober]);
   await sharing.join();
   await worker.start();
-  observeWorker(registry, { worker, slots: config.slots, backends: pools });
+  const { slots } = config;
+  observeWorker(registry, { worker, slots, backends: pools, prober });
   return {
     bus,
     ready: { workerId, slots: config.slots },
     async stop() {
-      reloading.stop();
+      for (const each of [reloading, prober]) each.stop();
       await worker.drain(config.drainMs);
       clearInterval(ticker);
       sharing.stop();
@@ -142,6 +146,13 @@ async function startWorker<Backend extends PoolBackend>(
     },
   };
 }
+
+/** What a worker uses of its process. */
+const PROCESS = { now: monotonicNow, wallNow, schedule };
+
+/** Probes the backends that are to be probed. Must be ticked. */
+const startProbing = (options: Omit<ProbingOptions, "now" | "random">) =>
+  createProber({ ...options, now: monotonicNow, random: Math.random });
 
 function connect(
   { bus }: WorkerConfig,
@@ -167,7 +178,7 @@ function startReporter(
   { subject, ...options }:
     & Pick<
       BackendReporterOptions,
-      "family" | "pools" | "statistics" | "overrides"
+      "family" | "pools" | "statistics" | "overrides" | "probeOf"
     >
     & { subject: string },
 ): BackendReporter {
@@ -183,7 +194,7 @@ function startReporter(
 }
 
 /** What runs the requests of the models that have pools. */
-function runnersOf<Backend extends PoolBackend>(
+function runnersOf<Backend extends ModelServer>(
   pools: ModelPools<Backend>,
   run: WorkerService<Backend>["run"],
 ): JobEnvironment["runners"] {
@@ -266,24 +277,28 @@ function listStateOf(
     : { mistake: mistake.slice(0, MISTAKE_CHARS_MAX) };
 }
 
+/** What counts and bounds the use of backends. */
+interface Counters {
+  metrics: WorkerMetrics;
+  statistics: BackendTable;
+  keyrings: Keyrings;
+  overrides: Overrides;
+  proofs: Proofs;
+}
+
 /** Makes the models of a worker, which has none yet. */
-function createModels<Backend extends PoolBackend>(
+function createModels<Backend extends ModelServer>(
   family: WorkerFamily,
   { catalog, config, createBackend, log, counters }: {
     catalog: ModelCatalog;
     config: WorkerConfig;
     createBackend: WorkerService<Backend>["createBackend"];
     log: Log;
-    counters: {
-      metrics: WorkerMetrics;
-      statistics: BackendTable;
-      keyrings: Keyrings;
-      overrides: Overrides;
-    };
+    counters: Counters;
   },
 ): WorkerModels<Backend> {
   const oddityLog = new OddityLog(log, monotonicNow);
-  const { metrics, statistics, keyrings, overrides } = counters;
+  const { metrics, statistics, keyrings, overrides, proofs } = counters;
   const common = { now: monotonicNow, proxies: config.proxies };
   const sleep = (ms: number, signal: AbortSignal) =>
     delay(ms, undefined, { signal });
@@ -293,8 +308,9 @@ function createModels<Backend extends PoolBackend>(
     catalog,
     family,
     log,
-    openPool: (id, backends, keys) =>
-      new BackendPool({
+    openPool: (id, backends, keys) => {
+      const noteProof = noteProofs(backends, proofs);
+      return new BackendPool({
         ...clocks,
         ...keyrings.open(id, backends, {
           keys,
@@ -308,13 +324,15 @@ function createModels<Backend extends PoolBackend>(
         onAttempt: (report) => {
           countAttempt(statistics, id, report);
           metrics.attempted(id, report);
+          noteProof(report);
           logAttempt(log, id, report);
         },
         onOddity: (report) => {
           metrics.odd(id, report);
           oddityLog.note(id, report);
         },
-      }),
+      });
+    },
     openServer({ name, template }, keys) {
       const config = { ...template, model: name };
       return openListing(

@@ -124,6 +124,10 @@ const jsonOf = ({ id, kind, servers }: ModelView, nowMs: number) => ({
     weight: server.weight,
     state: stateOf(server).word.toLowerCase().replaceAll(/[ -]/g, "_"),
     note: stateOf(server).note,
+    probe: server.probe && {
+      failed: server.probe.isFailed,
+      at: isoTime(nowMs - server.probe.ageMs),
+    },
     workers: server.workers,
     in_flight: server.inFlight,
     requests: server.requests,

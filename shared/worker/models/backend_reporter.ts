@@ -14,6 +14,7 @@ import { UpstreamError } from "../../upstream/http/errors.ts";
 import type { Overrides } from "../../backends/overrides.ts";
 import { type BackendState, overridden } from "../../upstream/backend_state.ts";
 import type { AttemptReport, PoolBackend } from "../../upstream/pool.ts";
+import type { ProbeState } from "../probes/prober.ts";
 import type { ModelPools } from "./model_pools.ts";
 
 /** Outcomes for which the server is not to blame. */
@@ -25,6 +26,8 @@ export interface BackendReporterOptions {
   pools: Pick<ModelPools<PoolBackend>, "models">;
   statistics: BackendTable;
   overrides: Pick<Overrides, "forBackend">;
+  /** The last probe of a backend; undefined: there was none. */
+  probeOf?: (model: string, backend: string) => ProbeState | undefined;
   now: MonotonicNow;
   /** Sends one message. Must not throw. */
   publish(message: Uint8Array): void;
@@ -94,7 +97,7 @@ export class BackendReporter {
       const states = pool?.states() ??
         backends.map((each) => unused(id, each, overrides));
       for (const state of states) {
-        const row = rowOf(id, state, statistics);
+        const row = rowOf(id, state, this.#options);
         const isUsed = statistics.get(id, state.name) !== undefined;
         if (isUsed) used.push(row);
         else if (others.length < BACKEND_LIMITS.backendsMax) others.push(row);
@@ -114,6 +117,7 @@ const unused = (
   breaker: "closed",
   openMs: 0,
   limitedMs: 0,
+  running: 0,
 });
 
 /** A text that changes with the state of any backend. */
@@ -140,9 +144,13 @@ function statesOf(
 function rowOf(
   model: string,
   { name, preference, weight, isDrained, ...rest }: BackendState,
-  statistics: BackendTable,
+  { statistics, probeOf }: Pick<
+    BackendReporterOptions,
+    "statistics" | "probeOf"
+  >,
 ): BackendRowInput {
   const { breaker, openMs, limitedMs } = rest;
+  const probe = probeOf?.(model, name);
   const row: BackendRowInput = {
     model,
     backend: name,
@@ -150,6 +158,7 @@ function rowOf(
     weight,
     state: breaker,
     ...isDrained && { isDrained },
+    ...probe && { probe: { ...probe, ageMs: Math.round(probe.ageMs) } },
     ...openMs > 0 && { openMs: Math.ceil(openMs) },
     ...limitedMs > 0 && { limitedMs: Math.ceil(limitedMs) },
   };
@@ -170,18 +179,23 @@ function rowOf(
   };
 }
 
-/** Counts an attempt at a backend of a model. */
+/** Counts an attempt at a backend of a model. Of a probe only an error is kept. */
 export function countAttempt(
   statistics: BackendTable,
   model: string,
-  { backend, outcome, error, usage, ...times }: AttemptReport,
+  { backend, outcome, error, usage, isProbe, ...times }: AttemptReport,
 ): void {
+  const isItsFault = !NOT_ITS_FAULT.test(outcome);
+  if (isProbe) {
+    if (isItsFault) statistics.note(model, backend, failureText(error));
+    return;
+  }
   const { durationMs, firstTokenMs } = times;
   statistics.end(model, backend, {
     durationMs,
     firstTokenMs,
     tokens: usage?.completion_tokens,
-    ...!NOT_ITS_FAULT.test(outcome) && { failure: failureText(error) },
+    ...isItsFault && { failure: failureText(error) },
   });
 }
 

@@ -5,6 +5,7 @@ import type { MonotonicNow } from "../../process/clock.ts";
 import type { Log } from "../../process/log.ts";
 import { TELL_MS } from "../../server_limits/others.ts";
 import { decodeReport, encodeReport } from "../../server_limits/report.ts";
+import type { Proofs } from "../../server_limits/proofs.ts";
 import { UseTable } from "../../server_limits/use_table.ts";
 import { Keyrings, type KeyringsOptions } from "./keyrings.ts";
 
@@ -30,6 +31,8 @@ export interface UseSharingOptions {
  * change at once, and everything every {@link TELL_MS}.
  */
 export class UseSharing {
+  /** What shows that servers answer, here or elsewhere. */
+  readonly proofs: Proofs;
   /** The keys whose use is told. */
   readonly keyrings: Keyrings;
   readonly #options: UseSharingOptions;
@@ -44,6 +47,7 @@ export class UseSharing {
     const { now, random, onEvent } = options;
     const table = new UseTable(now);
     this.#table = table;
+    this.proofs = table.proofs;
     this.keyrings = new Keyrings({ table, random, onEvent });
     table.listen(() => this.#tellSoon());
   }
@@ -101,7 +105,11 @@ export class UseSharing {
     this.#toldAtMs = now();
     if (!bus.isConnected) return;
     const report = { isNew: false, isLeaving: false, ...how };
-    const message = encodeReport({ ...report, uses: this.#table.uses() });
+    const message = encodeReport({
+      ...report,
+      uses: this.#table.uses(),
+      proved: this.proofs.told(),
+    });
     try {
       bus.publish(subjects.use(workerId), message);
     } catch (error) {

@@ -77,6 +77,7 @@ const silentServer = (model: string, backend: string): BackendView => ({
   firstTokenMs: null,
   tokensPerSecond: null,
   error: null,
+  probe: null,
 });
 
 const unknownServer = (row: BackendView): ServerView => ({
@@ -136,8 +137,20 @@ export interface ServerState {
   note: string;
 }
 
-/** The state of a server: what an operator has done counts before all else. */
+/** The state of a server, and how it has answered its last probe if it was probed. */
 export function stateOf(server: BackendView): ServerState {
+  const { word, note } = wordOf(server);
+  return { word, note: joined(note, probeNote(server)) };
+}
+
+function probeNote({ probe }: BackendView): string {
+  if (probe === null) return "";
+  const ago = `${seconds(probe.ageMs)} ago`;
+  return probe.isFailed ? `probe failed ${ago}` : `probed ${ago}`;
+}
+
+/** What an operator has done counts before all else. */
+function wordOf(server: BackendView): ServerState {
   const { workers, drainedWorkers, inFlight, state, limitedMs } = server;
   if (workers === 0) return { word: "Not reported", note: "No worker has it" };
   if (drainedWorkers > 0) {
