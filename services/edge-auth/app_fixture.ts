@@ -78,6 +78,7 @@ export async function startApp(
     isDraining: () => false,
     isRun: () => true,
     failedRequests: { add: () => {} },
+    slowMs: Infinity,
     ...overrides,
   });
   const server = await startServer({

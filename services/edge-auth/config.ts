@@ -1,6 +1,6 @@
 /** The only file of this service that reads the environment. */
 import * as env from "@gateway/shared/process/env";
-import { KEY_LIMITS } from "@gateway/shared/keys/limits";
+import { FAILED_REQUESTS, KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import { Reading } from "@gateway/shared/reload/reading";
@@ -45,6 +45,18 @@ export const EDGE_VARIABLES = {
     .default(KEY_LIMITS.unknownPerSecond).describe(
       "Unknown keys that an edge looks up for one client address, per second; beyond that 429",
     ),
+  REQUEST_LOG_DAYS: env.integer("days", { min: 1, max: 90 })
+    .default(FAILED_REQUESTS.days).describe(
+      "How long the rows of refused, failed and slow requests are kept",
+    ),
+  REQUEST_LOG_ROWS: env.integer("rows", { min: 100, max: 1_000_000 })
+    .default(FAILED_REQUESTS.rows).describe(
+      "Rows of them that are kept of an account, about 210 bytes of Redis each; the oldest are dropped",
+    ),
+  SLOW_REQUEST_SECONDS: env.integer("seconds", { min: 0, max: DAY_SECONDS })
+    .default(FAILED_REQUESTS.slowMs / MS_PER_SECOND).describe(
+      "A request whose first byte takes longer is in the request log as a slow one; 0 = none is",
+    ),
   USAGE_COST: env.choice(["true", "false"]).default("false").describe(
     "Whether the usage in answers of chat completions says what the request costs: usage.cost, in CURRENCY",
   ),
@@ -85,6 +97,10 @@ export interface EdgeConfig {
   /** 0: a stream is never opened before its first line. */
   streamHeadMs: number;
   unknownKeysPerSecond: number;
+  requestLogMs: number;
+  requestLogRows: number;
+  /** `Infinity`: no request counts as slow. */
+  slowMs: number;
   showsCost: boolean;
   trustedProxies: readonly Network[];
   corsOrigins: readonly string[];
@@ -118,6 +134,9 @@ export function readConfig(): EdgeConfig {
     requestTimeoutMs: values.REQUEST_TIMEOUT_SECONDS * MS_PER_SECOND,
     streamHeadMs: values.STREAM_HEAD_SECONDS * MS_PER_SECOND,
     unknownKeysPerSecond: values.UNKNOWN_KEYS_PER_SECOND,
+    requestLogMs: values.REQUEST_LOG_DAYS * DAY_SECONDS * MS_PER_SECOND,
+    requestLogRows: values.REQUEST_LOG_ROWS,
+    slowMs: values.SLOW_REQUEST_SECONDS * MS_PER_SECOND || Infinity,
     showsCost: values.USAGE_COST === "true",
     trustedProxies: values.TRUSTED_PROXIES,
     corsOrigins: values.CORS_ORIGINS,

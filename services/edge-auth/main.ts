@@ -203,6 +203,7 @@ function createParts(
   });
   const { limiter } = limits;
   const failedRequests = new FailedRequests({
+    ...config,
     redis,
     log,
     now: wallNow,

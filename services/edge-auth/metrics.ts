@@ -127,7 +127,7 @@ export const EDGE_METRICS = {
   }),
   failedRequestsLost: counter("gateway_failed_requests_lost_total", {
     help:
-      "Refused and failed requests that the usage of their keys lacks, because Redis did not take them.",
+      "Refused, failed and slow requests that the usage and the log of their keys lack, because Redis did not take them.",
   }),
   admissionSeconds: histogram("gateway_admission_duration_seconds", {
     help: "How long Redis took to decide on a request to a model.",

@@ -38,6 +38,10 @@ import { referenceRoutes } from "./web/pages/reference_page.tsx";
 import { tryRoutes } from "./web/pages/try/try_page.tsx";
 import { peopleRoutes } from "./web/pages/people/people_page.tsx";
 import {
+  operatorRequestRoutes,
+  requestRoutes,
+} from "./web/pages/usage/requests_page.tsx";
+import {
   operatorUsageRoutes,
   usageRoutes,
 } from "./web/pages/usage/usage_page.tsx";
@@ -66,12 +70,14 @@ const ROUTES: Routes = {
   ...keyRoutes,
   ...tryRoutes,
   ...usageRoutes,
+  ...requestRoutes,
   ...auditRoutes,
   ...accountRoutes,
 };
 
 /** Routes that exist only for operators. */
 const OPERATOR_ROUTES: Routes = {
+  ...operatorRequestRoutes,
   ...peopleRoutes,
   ...modelRoutes,
   ...operatorKeyFormRoutes,
@@ -171,7 +177,7 @@ const OUR_FAULT =
   "Something went wrong on our side. Try again. If it happens again, give your operator the request id below";
 
 const SECTION =
-  /^(\/(?:account|audit|keys|models|people|sign-in|try))(\/\w{3}_\w+(?:\/keys\/key_\w+)?)?/;
+  /^(\/(?:account|audit|keys|models|people|requests|sign-in|try))(\/\w{3}_\w+(?:\/keys\/key_\w+)?)?/;
 
 /**
  * Shows why a request was refused, with a link to the page of its key or owner or to

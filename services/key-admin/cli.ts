@@ -1,6 +1,6 @@
 /**
- * `deno task keys …`, `owners …`, `projects …` and `models …`: commands over the stores
- * of the console.
+ * `deno task keys …`, `owners …`, `projects …`, `models …` and `requests …`: commands
+ * over the stores of the console.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { BusUnavailableError } from "@gateway/shared/bus/link";
@@ -22,6 +22,7 @@ import { KEYS } from "./cli/keys.ts";
 import { MODELS } from "./cli/models.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { PROJECTS } from "./cli/projects.ts";
+import { REQUESTS } from "./cli/requests.ts";
 import { NamedModels } from "@gateway/shared/models/aliases";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { configFrom, type ConsoleConfig } from "./config.ts";
@@ -60,6 +61,7 @@ export async function run(
     owners: OWNERS,
     projects: PROJECTS,
     models: MODELS,
+    requests: REQUESTS,
   };
   const command = parseCommand(areas, args);
   if (typeof command === "string") return command;

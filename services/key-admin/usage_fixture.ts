@@ -1,7 +1,6 @@
-/** What edges leave in Redis: the state of limits, counted usage, failed requests. */
+/** What edges leave in Redis: the state of limits, counted usage, request logs. */
 import {
   dayLimitField,
-  type FailedRequest,
   FAILURE_REASONS,
   type FailureReason,
   LIMITER_EPOCH_MS,
@@ -14,15 +13,17 @@ import {
   type UsageKind,
 } from "@gateway/shared/keys/limiter_state";
 import {
-  failedKey,
   leaseKey,
   limiterKey,
   ownerLeaseKey,
   ownerLimiterKey,
   ownerUsageKey,
   type Principal,
+  REQUEST_LOGS_KEY,
+  requestLogKey,
   usageKey,
 } from "@gateway/shared/keys/record";
+import { encodeRow, type RequestRow } from "@gateway/shared/keys/request_row";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 
 /** Whose Redis is written to. */
@@ -126,22 +127,36 @@ export async function countUse(
   }
 }
 
-/** Lists a request that failed, as an edge does. */
-export async function listFailed(
+/** Logs a request, as an edge does. `writtenMs` is the time of Redis' clock. */
+export async function logRequest(
   { deps: { redis } }: Site,
-  principal: Principal,
-  details: Partial<FailedRequest> = {},
+  { ownerId, keyId }: Principal,
+  { writtenMs = 1_000, ...details }: Partial<RequestRow> & {
+    writtenMs?: number;
+  } = {},
 ): Promise<void> {
-  const entry: FailedRequest = {
+  const row: RequestRow = {
     timeMs: 0,
-    status: 429,
-    reason: "tokens_per_minute",
-    code: "rate_limit_exceeded",
-    param: null,
-    model: "small-1",
     requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
+    keyId,
+    outcome: "refused",
+    status: 429,
+    code: "rate_limit_exceeded",
+    reason: "tokens_per_minute",
+    param: "",
+    model: "small-1",
+    endpoint: "chat",
+    durationMs: 3,
+    firstByteMs: null,
+    backend: "",
+    attempts: 0,
+    clientAddress: "192.0.2.77",
+    more: 0,
     ...details,
   };
-  const list = failedKey(principal);
-  await redis.command(["LPUSH", list, JSON.stringify(entry)]);
+  const log = requestLogKey(ownerId);
+  const id = `${writtenMs}-*`;
+  await redis.command(["XADD", log, id, "row", encodeRow(row)]);
+  const time = String(writtenMs);
+  await redis.command(["ZADD", REQUEST_LOGS_KEY, time, ownerId]);
 }

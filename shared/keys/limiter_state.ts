@@ -1,8 +1,7 @@
 /**
- * What edges keep next to a key's record: limits, usage and failed requests.
+ * What edges keep next to a key's record: limits, usage and why requests failed.
  * `record.ts` has the Redis keys.
  */
-import * as z from "zod";
 import { KEY_FIELDS } from "./record.ts";
 
 /**
@@ -218,21 +217,3 @@ export const FAILURE_REASONS = [
 ];
 /** A member of {@link FAILURE_REASONS}. */
 export type FailureReason = typeof FAILURE_REASONS[number];
-
-/**
- * An entry of `failed:{owner}:<key id>` as JSON, without any content of the request.
- */
-export const failedRequestSchema = z.object({
-  timeMs: z.number(),
-  /** The status that was sent: 200 for a stream that had started. */
-  status: z.number(),
-  /** A {@link FailureReason}, or one of a later version. */
-  reason: z.string(),
-  code: z.string().nullable(),
-  param: z.string().nullable(),
-  /** The model as the client named it, clipped; null if the body was not read. */
-  model: z.string().nullable(),
-  requestId: z.string(),
-});
-/** An entry of the list of failed requests, parsed. */
-export type FailedRequest = z.infer<typeof failedRequestSchema>;

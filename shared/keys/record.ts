@@ -7,6 +7,8 @@
  * | key | type | content |
  * | --- | --- | --- |
  * | `hash:<sha256 base64url>` | string | `<key id>:<owner id>` |
+ * | `deleted:<sha256 base64url>` | string | the same of a key that was deleted, for a
+ * while, so that requests with it are in the log of its account |
  * | `key:{owner}:<key id>` | hash | {@link KeyRecord}, see {@link KEY_FIELDS} |
  * | `key:{owner}:<key id>:stop` | hash | exists after an order to stop the running
  * requests of a key, until it is enabled again, for a day |
@@ -21,8 +23,9 @@
  * that are being made |
  * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per
  * hour of the UTC day and model, of key and of owner, see `limiter_state.ts` |
- * | `failed:{owner}:<key id>` | list | the last requests that were refused or failed,
- * see `limiter_state.ts` |
+ * | `requests:{owner}` | stream | the request log: what was refused, failed or slow,
+ * see `request_row.ts` |
+ * | `logged:accounts` | zset | owner ids with a request log, by its last row in ms |
  * | `job:{owner}:<video id>` | hash | `status`, and `job`: the video as JSON, without
  * its prompt, see `videos/jobs.ts` of the edge |
  * | `jobs:{owner}` | zset | ids of videos by creation time in ms |
@@ -144,6 +147,8 @@ export const STORE_KEY = "store";
 export const LEASE_KEYS_KEY = "lease:keys";
 /** Claimed by the edge that charges requests of lost edges. */
 export const SWEEP_KEY = "sweep:leases";
+/** The accounts that have a request log, by the time of its last row. */
+export const REQUEST_LOGS_KEY = "logged:accounts";
 /** The index of videos that an edge has to look after. */
 export const DUE_JOBS_KEY = "jobs:due";
 
@@ -153,6 +158,8 @@ const ofOwner = (kind: string) => (ownerId: string): string =>
   `${kind}:{${ownerId}}`;
 /** Where the ids of a key and its owner are; `sha256` is base64url. */
 export const hashKey = (sha256: string): string => `hash:${sha256}`;
+/** Where those of a deleted key are. */
+export const deletedKey = (sha256: string): string => `deleted:${sha256}`;
 /** The record of a key. */
 export const recordKey = ofKey("key");
 /** The order to stop the running requests of a key. */
@@ -184,8 +191,8 @@ export const jobsKey = ofOwner("jobs");
 /** The usage of a key on a day, `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;
-/** The last failed requests of a key. */
-export const failedKey = ofKey("failed");
+/** The request log of an owner. */
+export const requestLogKey = ofOwner("requests");
 /** All keys of the owner together, including those deleted since. */
 export const ownerUsageKey = (ownerId: string, day: string): string =>
   `use:{${ownerId}}:${day}`;

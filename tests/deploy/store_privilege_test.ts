@@ -22,7 +22,7 @@ const PASSWORD = "correct-horse";
 
 /** A key of each family, and some that no service uses. */
 const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
-  "lim:{own_a}:k lease:{own_a}:k use:{own_a}:k:20260101 failed:{own_a}:k " +
+  "lim:{own_a}:k lease:{own_a}:k use:{own_a}:k:20260101 requests:{own_a} logged:accounts deleted:h " +
   "job:{own_a}:video_a jobs:{own_a} audit:{own_a} once:{own_a}:d " +
   "acct:{own_a} mail:d owners operators proj:{prj_a} members:{prj_a} " +
   "projects joined:{own_a} owner:first sess:d " +
@@ -33,6 +33,7 @@ const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
 const MAY: Record<string, Record<string, string>> = {
   "edge-auth": {
     hash: "get",
+    deleted: "get",
     store: "get",
     key: "hmget",
     own: "hmget",
@@ -41,13 +42,15 @@ const MAY: Record<string, Record<string, string>> = {
       "zrangebyscore",
     sweep: "set",
     use: "evalsha hincrby expire",
-    failed: "evalsha expire lpush ltrim",
+    requests: "evalsha pexpire xadd xtrim",
+    logged: "evalsha zadd zremrangebyscore",
     job: "evalsha hget hset del pexpireat",
     jobs: "evalsha pexpire zadd zrem zremrangebyscore zrangebyscore zrank " +
       "zrevrank zrange zrevrange",
   },
   "key-admin": {
     hash: "set del",
+    deleted: "set",
     store: "set",
     barrier: "set",
     fsync: "del sadd srem scard",
@@ -56,7 +59,8 @@ const MAY: Record<string, Record<string, string>> = {
     lim: "evalsha hget",
     lease: "evalsha zcount",
     use: "evalsha hgetall",
-    failed: "del lrange",
+    requests: "xrange",
+    logged: "zrangebyscore",
     audit: "evalsha xadd xrevrange",
     once: "evalsha exists set",
     owner: "get set",

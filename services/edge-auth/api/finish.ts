@@ -1,9 +1,11 @@
 /** The end of a request that did not run: its error, the log line, the counts. */
+import type { Principal } from "@gateway/shared/keys/record";
 import { ApiError, internalError } from "@gateway/shared/openai/error";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { sendError } from "../http/responses.ts";
+import { DeletedKeyError } from "../limits/refusal.ts";
 import type { Call, IdentifiedCall } from "../requests/call.ts";
 import type { AppDependencies } from "./dependencies.ts";
 import { shownPath } from "./not_found.ts";
@@ -31,14 +33,26 @@ export function sendFailure(
   return failure;
 }
 
+/** Whose request it is, or was before its key was deleted; undefined: unknown. */
+function principalOf(
+  call: Call | IdentifiedCall,
+  failure: Refusal | null,
+): Principal | undefined {
+  if ("principal" in call) return call.principal;
+  const error = failure?.error;
+  return error instanceof DeletedKeyError ? error.principal : undefined;
+}
+
 /** Counts a request and logs it. For one that has run, its run does that. */
 export function finish(
   call: Call | IdentifiedCall,
   failure: Refusal | null,
   deps: Pick<AppDependencies, "failedRequests" | "now" | "log" | "refusals">,
 ): void {
-  const { exchange, requestId } = call;
-  const principal = "principal" in call ? call.principal : undefined;
+  const { exchange, requestId, clientAddress } = call;
+  const principal = principalOf(call, failure);
+  const durationMs = deps.now() - call.startedAtMs;
+  const { statusCode: status } = exchange.response;
   if (failure !== null && principal !== undefined) {
     const { error, model } = failure;
     const { endpoint } = call;
@@ -47,18 +61,21 @@ export function finish(
       model,
       endpoint,
       error,
+      status: error.status,
       how: "refused",
+      clientAddress,
+      durationMs,
+      firstByteMs: null,
+      attempts: 0,
     });
   }
-  const durationMs = deps.now() - call.startedAtMs;
-  const { statusCode: status } = exchange.response;
   if (status < 400 && !deps.log.isSampled(requestId)) return;
   const { cause } = failure?.error ?? {};
   const line = {
     requestId: publicRequestId(requestId),
     keyId: principal?.keyId,
     ownerId: principal?.ownerId,
-    clientAddress: call.clientAddress,
+    clientAddress,
     method: exchange.method,
     path: shownPath(exchange),
     status,

@@ -2,6 +2,7 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import * as key from "@gateway/shared/keys/key";
 import {
+  deletedKey,
   hashKey,
   type Principal,
   STORE_KEY,
@@ -10,7 +11,12 @@ import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { redisFailure, storeIsEmpty, unauthorized } from "../limits/refusal.ts";
+import {
+  DeletedKeyError,
+  redisFailure,
+  storeIsEmpty,
+  unauthorized,
+} from "../limits/refusal.ts";
 import { remember } from "@gateway/shared/process/maps";
 import { FIND } from "../limits/scripts.ts";
 import { UnknownKeyLimit } from "./unknown_key_limit.ts";
@@ -48,6 +54,14 @@ export interface KeyLookupOptions {
   unknownPerSecond: number;
 }
 
+/** A hash that is not of a key. */
+interface Unknown {
+  /** Until when it is not looked up again. */
+  readonly untilMs: number;
+  /** Whose key it was, if it was deleted not long ago. */
+  readonly deleted: Principal | null;
+}
+
 /**
  * Finds the principal of the hash of a key. The pair never changes while the key
  * exists, so it is remembered; the admission, which calls Redis every time, detects a
@@ -60,7 +74,7 @@ export class KeyLookup {
   readonly #log: Log;
   readonly #unknownLimit: UnknownKeyLimit;
   readonly #principals = new Map<string, Principal>();
-  readonly #unknownUntilMs = new Map<string, number>();
+  readonly #unknown = new Map<string, Unknown>();
   readonly #reads = new Map<string, Promise<Principal | null>>();
   /**
    * Name of the data set in Redis when last seen; null: none, undefined: not seen yet.
@@ -78,14 +92,17 @@ export class KeyLookup {
   }
 
   /**
-   * Null if there is no such key. Throws `service_unavailable` if Redis cannot answer
-   * or has lost its data, `rate_limit_exceeded` after too many unknown keys.
+   * Null if there is no such key. Throws {@link DeletedKeyError} if there was one,
+   * `service_unavailable` if Redis cannot answer or has lost its data,
+   * `rate_limit_exceeded` after too many unknown keys.
    */
   async find(hash: string, address: () => string): Promise<Principal | null> {
     const principal = this.#principals.get(hash);
     if (principal !== undefined) return principal;
-    const untilMs = this.#unknownUntilMs.get(hash) ?? -Infinity;
-    if (this.#now() < untilMs) return null;
+    const unknown = this.#unknown.get(hash);
+    if (unknown !== undefined && this.#now() < unknown.untilMs) {
+      return noneOf(unknown);
+    }
     const reading = this.#reads.get(hash) ??
       this.#unknownLimit
         .look({ address: address(), hash }, () => this.#read(hash))
@@ -124,7 +141,7 @@ export class KeyLookup {
       this.#log.info("key_store", { to });
     }
     this.#store = name;
-    this.#unknownUntilMs.clear();
+    this.#unknown.clear();
   }
 
   #lookAtStore(): void {
@@ -139,13 +156,15 @@ export class KeyLookup {
   async #read(hash: string): Promise<Principal | null> {
     try {
       const { checkMs: deadlineMs } = KEY_LIMITS;
-      const args = [hashKey(hash)];
+      const args = [hashKey(hash), deletedKey(hash)];
       const reply = await this.#redis.evalScript(
         FIND,
         { args },
         { deadlineMs },
       );
-      const [pair = null, name = null] = Array.isArray(reply) ? reply : [];
+      const [pair = null, name = null, old = null] = Array.isArray(reply)
+        ? reply
+        : [];
       this.#sawStore(name);
       if (pair !== null) {
         const principal = parsePair(String(pair));
@@ -157,16 +176,26 @@ export class KeyLookup {
         return principal;
       }
       if (name === null) throw storeIsEmpty();
-      remember(this.#unknownUntilMs, {
+      const unknown: Unknown = {
+        untilMs: this.#now() + KEY_LIMITS.unknownMs,
+        deleted: old === null ? null : parsePair(String(old)),
+      };
+      remember(this.#unknown, {
         key: hash,
-        value: this.#now() + KEY_LIMITS.unknownMs,
+        value: unknown,
         sizeMax: KEY_LIMITS.unknownEntriesMax,
       });
-      return null;
+      return noneOf(unknown);
     } catch (cause) {
       throw redisFailure(cause);
     }
   }
+}
+
+/** There is no key; throws if there was one. */
+function noneOf({ deleted }: Unknown): null {
+  if (deleted !== null) throw new DeletedKeyError(deleted);
+  return null;
 }
 
 /** `<key id>:<owner id>`. */

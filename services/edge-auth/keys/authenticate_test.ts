@@ -1,9 +1,10 @@
 /** How the owner of a key is found, and what is remembered. */
 import assert from "node:assert/strict";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
-import { hashKey } from "@gateway/shared/keys/record";
+import { deletedKey, hashKey } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
+import { DeletedKeyError, unauthorized } from "../limits/refusal.ts";
 import { authenticate, KeyLookup } from "./authenticate.ts";
 
 const KEY = mintKey(randomBytes);
@@ -12,8 +13,8 @@ const KEY_ID = `key_${"k".repeat(20)}`;
 const OWNER_ID = `own_${"o".repeat(20)}`;
 const PRINCIPAL = { keyId: KEY_ID, ownerId: OWNER_ID };
 
-/** A look-up in a Redis with this entry for the hash "a". */
-function setup(entry: string | null) {
+/** A look-up in a Redis with these entries for the hash "a". */
+function setup(entry: string | null, deleted: string | null = null) {
   const clock = { ms: 0 };
   const commands: (readonly string[])[] = [];
   const keys = new KeyLookup({
@@ -22,7 +23,7 @@ function setup(entry: string | null) {
       command: () => assert.fail("it watches nothing"),
       evalScript(_script, { args = [] }) {
         commands.push(args);
-        return Promise.resolve([entry, "the name of the store"]);
+        return Promise.resolve([entry, "the name of the store", deleted]);
       },
     },
     now: () => clock.ms,
@@ -38,7 +39,8 @@ Deno.test("find() reads a hash once, however many ask at the same time or later"
     const found = await Promise.all(Array.from({ length: 100 }, find));
     assert.deepEqual(found, Array(100).fill(PRINCIPAL));
     assert.deepEqual(await find(), PRINCIPAL);
-    assert.deepEqual(commands, Array(reads).fill([hashKey("a")]));
+    const args = [hashKey("a"), deletedKey("a")];
+    assert.deepEqual(commands, Array(reads).fill(args));
     keys.forget(PRINCIPAL);
   }
 });
@@ -48,6 +50,19 @@ Deno.test("find() remembers unknown hashes for 30 s", async () => {
   for (const [ms, reads] of [[0, 1], [29_999, 1], [30_000, 2]] as const) {
     clock.ms = ms;
     assert.equal(await find(), null);
+    assert.equal(commands.length, reads);
+  }
+});
+
+Deno.test("find() knows for 30 s whose a deleted key was, and answers as for an unknown one", async () => {
+  const { find, clock, commands } = setup(null, `${KEY_ID}:${OWNER_ID}`);
+  for (const [ms, reads] of [[0, 1], [29_999, 1], [30_000, 2]] as const) {
+    clock.ms = ms;
+    const error = await find().catch((error: unknown) => error);
+    assert.ok(error instanceof DeletedKeyError);
+    assert.deepEqual(error.principal, PRINCIPAL);
+    assert.deepEqual(error.toBody(), unauthorized().toBody());
+    assert.equal(error.status, 401);
     assert.equal(commands.length, reads);
   }
 });

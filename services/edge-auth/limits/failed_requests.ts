@@ -1,8 +1,8 @@
 /**
- * Counts the requests of each key that were refused or failed, and lists the last ones.
+ * Counts the requests of each key that were refused or failed, and writes the log of
+ * these and of slow ones.
  */
 import {
-  type FailedRequest,
   type FailureReason,
   USAGE_KINDS,
   usageDay,
@@ -12,6 +12,12 @@ import {
 } from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
+import {
+  encodeRow,
+  KEY_DELETED,
+  type RequestOutcome,
+  type RequestRow,
+} from "@gateway/shared/keys/request_row";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { WallNow } from "@gateway/shared/process/clock";
@@ -21,16 +27,27 @@ import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { RECORD_FAILED } from "./scripts.ts";
 
-/** A request that was refused, or that failed while it ran. */
+/** A request that was refused, that failed while it ran, or that was slow. */
 export interface Failure {
   requestId: string;
-  error: ApiError;
+  /** Null for one that was only slow. */
+  error: ApiError | null;
+  /** The status of its answer. */
+  status: number;
   /** The model as the client named it; null if the body was not read. */
   model: string | null;
   /** The endpoint by which it is counted; absent: it is not known. */
   endpoint?: UsageEndpoint | null;
-  /** `cut`: it ran, and its stream had started. */
-  how: "refused" | "failed" | "cut";
+  how: RequestOutcome;
+  clientAddress: string;
+  /** From its arrival to its end, in ms. */
+  durationMs: number;
+  /** From its arrival to the first byte of its answer, in ms; null: none. */
+  firstByteMs: number | null;
+  /** The model server that was asked last; absent: none is known. */
+  backend?: string | undefined;
+  /** How many workers were offered it. */
+  attempts: number;
 }
 
 /** What {@link FailedRequests} needs. */
@@ -40,6 +57,9 @@ export interface FailedRequestsOptions {
   catalog: { find(name: string): { readonly id: string } | undefined };
   now: WallNow;
   log: Log;
+  /** How long rows of the log are kept, and how many of an owner. */
+  requestLogMs: number;
+  requestLogRows: number;
   /** Called with the number of requests that are in no count. */
   onLost: (requests: number) => void;
 }
@@ -50,18 +70,21 @@ interface Batch {
   day: string;
   requests: number;
   counts: Map<string, number>;
-  entries: FailedRequest[];
+  rows: RequestRow[];
+  /** How many of the rows have a reason, and the last one. */
+  reasons: Map<string, { count: number; last: RequestRow }>;
 }
 
 const PATIENT = { deadlineMs: 1_000 };
 /** Writes that are sent at once, so that Redis is never blocked for long. */
 const WRITES = 100;
-const { listedMax, heldMax, writeMs } = FAILED_REQUESTS;
+const { rowsPerWrite, heldMax, writeMs } = FAILED_REQUESTS;
 
 /**
  * Sums up failed requests in memory and writes them once a second, so that a flood of
- * them is one call per key and second. While Redis is unavailable, they are kept. What
- * does not fit into memory, or may have been written by a failed call, counts as lost.
+ * them is one call per key and second, with a few rows of the log. While Redis is
+ * unavailable, they are kept. What does not fit into memory, or may have been written
+ * by a failed call, counts as lost.
  */
 export class FailedRequests {
   readonly #options: FailedRequestsOptions;
@@ -78,11 +101,10 @@ export class FailedRequests {
     this.#options = options;
   }
 
-  /** Records a request, unless its key does not exist. Does not block or throw. */
+  /** Records a request of a key that exists, or did. Does not block or throw. */
   add(principal: record.Principal, failure: Failure): void {
     const { error, how } = failure;
-    const reason = reasonOf(error, how);
-    if (reason === null) return;
+    const reason = error && reasonOf(error, how);
     if (this.#size >= heldMax) {
       this.#lost += 1;
       return;
@@ -91,11 +113,12 @@ export class FailedRequests {
     const batch = this.#batchOf(principal, usageDay(timeMs));
     this.#size -= sizeOf(batch);
     batch.requests += 1;
-    for (const counter of this.#countersOf(failure, reason, timeMs)) {
-      batch.counts.set(counter, (batch.counts.get(counter) ?? 0) + 1);
+    if (reason !== null) {
+      for (const counter of this.#countersOf(failure, reason, timeMs)) {
+        batch.counts.set(counter, (batch.counts.get(counter) ?? 0) + 1);
+      }
     }
-    batch.entries.push(entryOf(failure, reason, timeMs));
-    if (batch.entries.length > listedMax) batch.entries.shift();
+    addRow(batch, principal, { ...failure, reason, timeMs });
     this.#size += sizeOf(batch);
   }
 
@@ -121,8 +144,14 @@ export class FailedRequests {
 
   #batchOf(principal: record.Principal, day: string): Batch {
     const name = `${principal.keyId} ${day}`;
-    const batch = this.#batches.get(name) ??
-      { principal, day, requests: 0, counts: new Map(), entries: [] };
+    const batch: Batch = this.#batches.get(name) ?? {
+      principal,
+      day,
+      requests: 0,
+      counts: new Map(),
+      rows: [],
+      reasons: new Map(),
+    };
     this.#batches.set(name, batch);
     return batch;
   }
@@ -158,21 +187,24 @@ export class FailedRequests {
   }
 
   async #write(name: string, batch: Batch): Promise<void> {
-    const { principal, day, requests, counts, entries } = batch;
+    const { principal, day, requests, counts, rows } = batch;
     this.#batches.delete(name);
     this.#size -= sizeOf(batch);
     const keys = [
       record.usageKey(principal, day),
       record.ownerUsageKey(principal.ownerId, day),
-      record.failedKey(principal),
+      record.requestLogKey(principal.ownerId),
+      record.REQUEST_LOGS_KEY,
     ];
+    const { redis, requestLogMs, requestLogRows } = this.#options;
     const args = [
-      record.recordKey(principal),
+      principal.ownerId,
+      String(requestLogRows),
+      String(requestLogMs),
       String(counts.size),
       ...counts.entries().flatMap((entry) => entry.map(String)),
-      ...entries.map((entry) => JSON.stringify(entry)),
+      ...rows.map(encodeRow),
     ];
-    const { redis } = this.#options;
     try {
       await redis.evalScript(RECORD_FAILED, { keys, args }, PATIENT);
     } catch (error) {
@@ -182,25 +214,50 @@ export class FailedRequests {
   }
 }
 
-function entryOf(
-  { requestId, error, model, how }: Failure,
-  reason: FailureReason,
-  timeMs: number,
-): FailedRequest {
-  return {
-    timeMs,
-    reason,
-    status: how === "cut" ? 200 : error.status,
-    code: error.wireCode,
-    param: error.param,
-    model: model && clip(model, REQUEST_LIMITS.modelCharsMax),
-    requestId: publicRequestId(requestId),
-  };
+/** What the log has of a request, and the reason; null: not counted. */
+interface Noted extends Failure {
+  readonly reason: FailureReason | null;
+  readonly timeMs: number;
 }
 
-const sizeOf = ({ counts, entries }: Batch) => counts.size + entries.length;
+/** Adds a row to a batch, or counts the request in the last one like it. */
+function addRow(
+  batch: Batch,
+  { keyId }: record.Principal,
+  { requestId, error, reason: counted, model, how, ...noted }: Noted,
+): void {
+  const reason = error === null ? "" : counted ?? KEY_DELETED;
+  const name = `${how} ${reason}`;
+  const { count, last } = batch.reasons.get(name) ?? { count: 0, last: null };
+  if (last !== null && count >= rowsPerWrite) {
+    last.more += 1;
+    return;
+  }
+  const row: RequestRow = {
+    timeMs: noted.timeMs,
+    requestId: publicRequestId(requestId),
+    keyId,
+    outcome: how,
+    status: noted.status,
+    code: error?.wireCode ?? "",
+    reason,
+    param: clip(error?.param ?? "", REQUEST_LIMITS.modelCharsMax),
+    model: clip(model ?? "", REQUEST_LIMITS.modelCharsMax),
+    endpoint: noted.endpoint ?? "",
+    durationMs: noted.durationMs,
+    firstByteMs: noted.firstByteMs,
+    backend: noted.backend ?? "",
+    attempts: noted.attempts,
+    clientAddress: noted.clientAddress,
+    more: 0,
+  };
+  batch.rows.push(row);
+  batch.reasons.set(name, { count: count + 1, last: row });
+}
 
-/** Null for a key that does not exist: nobody could see it. */
+const sizeOf = ({ counts, rows }: Batch) => counts.size + rows.length;
+
+/** Null for a key that does not exist any more: its usage is gone, too. */
 function reasonOf(
   { reason, code, status }: ApiError,
   how: Failure["how"],

@@ -1,17 +1,18 @@
-/** How refused and failed requests are counted and listed. */
+/** How refused, failed and slow requests are counted and logged. */
 import assert from "node:assert/strict";
 import {
-  failedRequestSchema,
   FAILURE_REASONS,
   type FailureReason,
 } from "@gateway/shared/keys/limiter_state";
 import {
-  failedKey,
   ownerUsageKey,
   type Principal,
   recordKey,
+  REQUEST_LOGS_KEY,
+  requestLogKey,
   usageKey,
 } from "@gateway/shared/keys/record";
+import { decodeRow } from "@gateway/shared/keys/request_row";
 import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -31,25 +32,37 @@ import {
   refusalError,
 } from "./refusal.ts";
 
-const { listedMax, heldMax } = FAILED_REQUESTS;
+const { rowsPerWrite, heldMax } = FAILED_REQUESTS;
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
 const MODEL = "small:1";
 const ALIAS = "gpt-small";
 const NOW_MS = Date.UTC(2026, 0, 1, 10, 30);
 const DAY = "20260101";
+const DAYS_MS = 7 * 86_400_000;
 
-const failure = (error: ApiError, more: Partial<Failure> = {}): Failure => ({
+const failure = (
+  error: ApiError | null,
+  more: Partial<Failure> = {},
+): Failure => ({
   requestId: "r",
   error,
+  status: error?.status ?? 200,
   model: MODEL,
   how: "refused",
+  clientAddress: "192.0.2.1",
+  durationMs: 12.4,
+  firstByteMs: null,
+  attempts: 0,
   ...more,
 });
 const errorOf = (code: ErrorCode) => new ApiError(code, "No.");
 const UNKNOWN_MODEL = failure(errorOf("model_not_found"), { model: "gpt" });
 
 /** A record by a clock of its own. Collects what is lost. */
-function record(redis: Pick<RedisLink, "state" | "evalScript">) {
+function record(
+  redis: Pick<RedisLink, "state" | "evalScript">,
+  requestLogRows = 10_000,
+) {
   const clock = { nowMs: NOW_MS };
   const log = createRecordingLog();
   const lost: number[] = [];
@@ -60,6 +73,8 @@ function record(redis: Pick<RedisLink, "state" | "evalScript">) {
     catalog: {
       find: (name) => [MODEL, ALIAS].includes(name) ? { id: MODEL } : undefined,
     },
+    requestLogMs: DAYS_MS,
+    requestLogRows,
     onLost: (count) => lost.push(count),
   });
   return {
@@ -109,10 +124,12 @@ async function hash(world: RedisWorld, name: string) {
   );
 }
 
-async function listed(world: RedisWorld, key: Principal) {
-  const name = failedKey(key);
-  const list = await listOf(world, "LRANGE", name, "0", "-1");
-  return list.map((text) => failedRequestSchema.parse(JSON.parse(text)));
+/** The rows of the log of the key's owner, oldest first. */
+async function logged(world: RedisWorld, { ownerId }: Principal) {
+  const log = requestLogKey(ownerId);
+  const entries = await world.command("XRANGE", log, "-", "+");
+  assert.ok(Array.isArray(entries));
+  return entries.map(([, fields]) => decodeRow(String(fields[1])));
 }
 
 const limited = (limit: LimitName, holder: "key" | "owner") =>
@@ -172,7 +189,7 @@ const REASONS: Reason[] = [
   { error: errorOf("upstream_truncated"), reason: "cut", how: "cut" },
 ];
 
-Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and owner, and listed without content", async () => {
+Deno.test("ASVS 16.2.5: each reason is counted for key and owner, and logged without content", async () => {
   await using world = await startRedisWorld();
   const failed = record(await edgeLink(world));
   const ids = new Set<string>();
@@ -194,51 +211,90 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
       const ttlS = Number(await world.command("TTL", name));
       assert.ok(ttlS > 39 * 86_400 && ttlS <= 40 * 86_400, `${ttlS} s`);
     }
-    assert.deepEqual(await listed(world, key), [{
+    assert.deepEqual(await logged(world, key), [{
       timeMs: NOW_MS,
-      reason,
-      model: MODEL,
       requestId: "req_r",
+      keyId: key.keyId,
+      outcome: how,
+      status: error.status,
       code: error.wireCode,
-      param: null,
-      status: how === "cut" ? 200 : error.status,
+      reason,
+      param: "",
+      model: MODEL,
+      endpoint: "",
+      durationMs: 12,
+      firstByteMs: null,
+      backend: "",
+      attempts: 0,
+      clientAddress: "192.0.2.1",
+      more: 0,
     }]);
-    const ttlS = Number(await world.command("TTL", failedKey(key)));
+    const log = requestLogKey(key.ownerId);
+    const ttlS = Number(await world.command("TTL", log));
     assert.ok(ttlS > 6 * 86_400 && ttlS <= 7 * 86_400, `${ttlS} s`);
   }
   assert.deepEqual([...ids].sort(), [...FAILURE_REASONS].sort());
   assert.deepEqual(failed.lost, []);
 });
 
-Deno.test("the list has the last 200 failures of all edges; unknown models and deleted keys get no entry", async () => {
+Deno.test("slow requests, and those of deleted keys, are logged and not counted", async () => {
   await using world = await startRedisWorld();
   const key = await world.addKey();
-  const link = await edgeLink(world);
-  const edges = [record(link), record(link)];
-  for (const [edge, { add, flush, clock }] of edges.entries()) {
-    clock.nowMs += edge;
-    for (let n = 0; n < 150; n++) {
-      const model = `${"gpt".repeat(100)}${n}\u202E`;
-      add(key, failure(errorOf("model_not_found"), { model }));
-    }
-    await flush();
-  }
-  const list = await listed(world, key);
-  assert.equal(list.length, listedMax);
-  assert.equal(list.filter(({ timeMs }) => timeMs > NOW_MS).length, 150);
-  assert.equal(list[0]?.model?.length, 201, "clipped");
-  assert.deepEqual(await hash(world, usageKey(key, DAY)), {
-    "10:unknown_model": 300,
-    "10:ref": 300,
+  const { add, flush } = record(await edgeLink(world));
+  const slow = {
+    how: "slow",
+    firstByteMs: 40_000.4,
+    backend: "gpu-1",
+  } as const;
+  add(key, failure(null, { ...slow, attempts: 2, endpoint: "chat" }));
+  add(key, failure(errorOf("unauthorized"), { model: "a".repeat(300) }));
+  await flush();
+  assert.equal(await world.command("EXISTS", usageKey(key, DAY)), 0);
+  const [first, second] = await logged(world, key);
+  assert.partialDeepStrictEqual(first, {
+    outcome: "slow",
+    status: 200,
+    code: "",
+    reason: "",
+    firstByteMs: 40_000,
+    backend: "gpu-1",
+    attempts: 2,
+    endpoint: "chat",
   });
-  const names = [failedKey(key), recordKey(key)];
-  await world.command("DEL", ...names);
-  edges[0]?.add(key, UNKNOWN_MODEL);
+  assert.partialDeepStrictEqual(second, { status: 401, reason: "key_deleted" });
+  assert.equal(second?.model.length, 201, "clipped");
+});
+
+Deno.test("the log of an owner keeps so many rows, and so many days, of all keys and edges", async () => {
+  await using world = await startRedisWorld();
+  const key = await world.addKey();
+  const other = await world.addKey({ owner: key.ownerId });
+  const log = requestLogKey(key.ownerId);
+  // Redis drops whole nodes of a stream, which have a hundred entries.
+  await world.command("CONFIG", "SET", "stream-node-max-entries", "10");
+  await world.command("XADD", log, "1-1", "row", "of a day long ago");
+  const link = await edgeLink(world);
+  const edges = [record(link, 100), record(link, 100)];
+  for (let n = 0; n < 20; n++) {
+    for (const { add, flush } of edges) {
+      for (const principal of [key, other]) {
+        for (let of = 0; of < 3; of++) add(principal, UNKNOWN_MODEL);
+      }
+      await flush();
+    }
+  }
+  const rows = await logged(world, key);
+  assert.ok(rows.length >= 100 && rows.length < 120, `${rows.length} rows`);
+  const members = ["ZRANGE", REQUEST_LOGS_KEY, "0", "-1"];
+  const accounts = await listOf(world, ...members);
+  assert.deepEqual(accounts, [key.ownerId]);
+  const { size } = new Set(rows.map(({ keyId }) => keyId));
+  assert.equal(size, 2);
+  await world.command("DEL", recordKey(key));
   edges[0]?.add(key, failure(errorOf("unauthorized")));
   await edges[0]?.flush();
-  assert.equal(await world.command("EXISTS", ...names), 0);
-  const counts = await hash(world, ownerUsageKey(key.ownerId, DAY));
-  assert.equal(counts["10:ref"], 301);
+  assert.equal((await logged(world, key)).at(-1)?.reason, "key_deleted");
+  assert.equal(await world.command("EXISTS", recordKey(key)), 0);
 });
 
 Deno.test("API4: a flood of refusals is one write per key and flush, and nothing without one", async () => {
@@ -251,21 +307,27 @@ Deno.test("API4: a flood of refusals is one write per key and flush, and nothing
   }
   assert.equal(redis.writes.length, 0);
   await flush();
-  const [[use, ownerUse, list, recordName, counters, ...counts] = []] =
-    redis.writes;
+  const [write = []] = redis.writes;
   assert.equal(redis.writes.length, 2);
-  assert.deepEqual([use, ownerUse, list, recordName, counters], [
+  assert.deepEqual(write.slice(0, 8), [
     usageKey(KEY, DAY),
     ownerUsageKey(KEY.ownerId, DAY),
-    failedKey(KEY),
-    recordKey(KEY),
+    requestLogKey(KEY.ownerId),
+    REQUEST_LOGS_KEY,
+    KEY.ownerId,
+    "10000",
+    String(DAYS_MS),
     "2",
   ]);
+  const counts = write.slice(8);
   const fields = [`10:invalid_request:${MODEL}`, `10:ref:${MODEL}`]
     .flatMap((field) => [field, "5000"]);
   assert.deepEqual(counts.slice(0, 4), fields);
-  assert.equal(counts.length, 4 + listedMax);
-  assert.match(counts.at(-1) ?? "", /"req_4999"/);
+  const rows = counts.slice(4).map(decodeRow);
+  assert.equal(rows.length, rowsPerWrite);
+  assert.equal(rows[0]?.requestId, "req_0");
+  const all = rows.reduce((sum, { more }) => sum + 1 + more, 0);
+  assert.equal(all, 5_000, "the last row says how many more there were");
   await flush();
   assert.equal(redis.writes.length, 2);
   // At midnight a key has two days.
@@ -293,13 +355,8 @@ Deno.test("failures are kept while Redis is away; those it may have, and those t
   addAs("third");
   await flush();
   const [write = []] = redis.writes;
-  assert.deepEqual(write.slice(3, 7), [
-    recordKey(KEY),
-    "1",
-    `10:server:${MODEL}`,
-    "3",
-  ]);
-  const ids = write.slice(7).map((text) => JSON.parse(text).requestId);
+  assert.deepEqual(write.slice(7, 10), ["1", `10:server:${MODEL}`, "3"]);
+  const ids = write.slice(10).map((text) => decodeRow(text).requestId);
   assert.deepEqual(ids, ["req_first", "req_second", "req_third"]);
   assert.deepEqual(lost, []);
 
@@ -316,7 +373,7 @@ Deno.test("failures are kept while Redis is away; those it may have, and those t
   await flush();
   assert.equal(redis.writes.splice(0).length, 1 + 50);
   redis.isAway = true;
-  // Two counters and an entry each.
+  // Two counters and a row each.
   const keys = Math.ceil(heldMax / 3);
   addKeys(keys + 7);
   await flush();

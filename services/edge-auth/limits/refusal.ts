@@ -2,6 +2,7 @@
  * Why a request may not run, the HTTP errors that say so, and the state of the limits.
  */
 import type { FailureReason } from "@gateway/shared/keys/limiter_state";
+import type { Principal } from "@gateway/shared/keys/record";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/exchange.ts";
@@ -109,6 +110,14 @@ export const isLimitName = (word: string | undefined): word is LimitName =>
 export function unauthorized(): ApiError {
   const [code, message] = KEY_ERRORS.unknown;
   return new ApiError(code, message);
+}
+
+/** The same 401 for a key that was deleted: only the log of its account differs. */
+export class DeletedKeyError extends ApiError {
+  constructor(readonly principal: Principal) {
+    const [code, message] = KEY_ERRORS.unknown;
+    super(code, message);
+  }
 }
 
 /**

@@ -9,7 +9,6 @@ import {
   USAGE_KINDS,
 } from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
-import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import { defineScript } from "@gateway/shared/redis/link";
 import admitLua from "./lua/admit.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };
@@ -87,11 +86,9 @@ export const SETTLE = defineScript("settle", settleLua, {
   LOST_COST: USAGE_KINDS.lostCost,
 });
 
-/** Counts and lists requests that were refused or failed. */
+/** Counts requests that were refused or failed, and logs these and slow ones. */
 export const RECORD_FAILED = defineScript("record_failed", recordFailedLua, {
   USAGE_TTL_S,
-  LISTED_MAX: FAILED_REQUESTS.listedMax,
-  LISTED_TTL_S: FAILED_REQUESTS.daysListed * DAY_S,
 });
 
 /** What an edge loads with its connection to Redis. */

@@ -1,4 +1,5 @@
 /** Starts the run of a call, and counts and logs it at its end. */
+import type { RequestOutcome } from "@gateway/shared/keys/request_row";
 import { type ModelKind, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
@@ -43,6 +44,8 @@ export interface RunDependencies {
   };
   log: Log;
   now: MonotonicNow;
+  /** A first byte that comes later than this makes a request a slow one. */
+  slowMs: number;
 }
 
 /** A job without what its call says of it, and who gets its answer. */
@@ -120,25 +123,65 @@ export function recordRun(
   facts: RunFacts,
   { outcome, isCharged, charge, deps }: RunEnd,
 ): void {
-  const { requestId, principal, exchange: { response } } = call;
-  const { error } = outcome;
-  if (error !== null) {
-    const isOpened = response.headersSent && response.statusCode < 300;
-    const how = isOpened ? "cut" : isCharged ? "failed" : "refused";
-    const { model } = facts;
-    const { endpoint } = call;
+  const { requestId, principal } = call;
+  const durationMs = deps.now() - call.startedAtMs;
+  const how = remarkIn(call, { outcome, isCharged, durationMs, ...deps });
+  if (how !== null) {
+    const { error, backend, offers } = outcome;
     deps.failedRequests.add(principal, {
       requestId,
-      model,
-      endpoint,
+      model: facts.model,
+      endpoint: call.endpoint,
       error,
+      status: statusOf(call, outcome),
       how,
+      clientAddress: call.clientAddress,
+      durationMs,
+      firstByteMs: firstByteOf(outcome, durationMs),
+      backend,
+      attempts: offers,
     });
   }
-  const durationMs = deps.now() - call.startedAtMs;
   deps.metrics.ran(facts, outcome, durationMs);
   if (outcome.kind === "complete" && !deps.log.isSampled(requestId)) return;
   logRun(deps.log, call, { ...facts, outcome, charge, durationMs });
+}
+
+/** From the arrival of the request to the first byte of its answer; null: none. */
+function firstByteOf(
+  { firstByteMs, durationMs: ranMs }: RunOutcome,
+  durationMs: number,
+): number | null {
+  return firstByteMs === null ? null : durationMs - ranMs + firstByteMs;
+}
+
+/** The status that the client got; nginx's 499 if it left without any. */
+function statusOf(
+  { exchange: { response } }: AuthenticatedCall,
+  { error }: RunOutcome,
+): number {
+  if (response.headersSent) return response.statusCode;
+  return error?.status ?? CLIENT_LEFT;
+}
+const CLIENT_LEFT = 499;
+
+/** Why a run belongs into the log of requests; null: it does not. */
+function remarkIn(
+  { exchange: { response } }: AuthenticatedCall,
+  { outcome, isCharged, durationMs, slowMs }:
+    & Pick<
+      RunEnd,
+      "outcome" | "isCharged"
+    >
+    & { durationMs: number; slowMs: number },
+): RequestOutcome | null {
+  if (outcome.error === null) {
+    const waitedMs = firstByteOf(outcome, durationMs) ?? durationMs;
+    return waitedMs > slowMs ? "slow" : null;
+  }
+  const isOpened = response.headersSent && response.statusCode < 300;
+  if (isOpened) return "cut";
+  return isCharged ? "failed" : "refused";
 }
 
 /** Logs a run, but never a key, a prompt or an answer. */

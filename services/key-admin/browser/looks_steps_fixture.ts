@@ -55,9 +55,9 @@ async function inspectTables(
   });
   const ofKey = `/keys/${key.id}`;
   const pages = [
-    [owner, ["/keys", "/audit", ofKey, `${ofKey}/requests`, "/reference"]],
+    [owner, ["/keys", "/audit", ofKey, "/requests", "/reference"]],
     [plain, ["/keys", ofKey]],
-    [operator, ["/people", "/people/keys"]],
+    [operator, ["/people", "/people/keys", "/people/requests"]],
   ] as const;
   for (const [page, paths] of pages) {
     for (const path of paths) {

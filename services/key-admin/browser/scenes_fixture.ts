@@ -75,11 +75,12 @@ export const SCENES: readonly Scene[] = [
   }),
   atKey("key"),
   atKey("key-unused", "", "limited"),
-  atKey("key-requests", "/requests"),
   atKey("ask-rotate", "/ask/rotate"),
   atKey("ask-delete", "/ask/delete", "limited"),
   at("try", "/try"),
   at("usage", "/usage", { click: "summary", shows: "Hour from" }),
+  at("requests", "/requests"),
+  at("requests-refused", "/requests?from=yesterday"),
   at("audit", "/audit"),
   // The link unfolds what it leads to.
   at("reference", "/reference", {
@@ -96,6 +97,7 @@ export const SCENES: readonly Scene[] = [
   // The scene before has opened the form.
   { name: "people-link", play: createLink },
   at("people-keys", "/people/keys", OPERATOR),
+  at("people-requests", "/people/requests", OPERATOR),
   at(
     "person-key",
     ({ ownerId, key }) => `/people/${ownerId}/keys/${key.id}`,

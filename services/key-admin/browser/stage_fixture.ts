@@ -1,7 +1,6 @@
 /** A console with users, keys and usage of all kinds, for its pages to show. */
 import type { Page } from "playwright-core";
 import {
-  type FailedRequest,
   FAILURE_REASONS,
   type FailureReason,
   type UsageEndpoint,
@@ -12,11 +11,12 @@ import {
   type Principal,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
+import type { RequestRow } from "@gateway/shared/keys/request_row";
 import { storedKey, type TestConsole } from "../console_fixture.ts";
 import type { KeySettings } from "../domain/keys/settings.ts";
 import {
   countUse,
-  listFailed,
+  logRequest,
   type UseCounts,
   useLimits,
 } from "../usage_fixture.ts";
@@ -84,7 +84,7 @@ export async function setStage(visit: Visit): Promise<Stage> {
   const key = await makeKeys(site, ownerId);
   await fillLimits(site, ownerId, key.id);
   await countDay(site, { ownerId, keyId: key.id });
-  await listFailures(site, { ownerId, keyId: key.id });
+  await logFailures(site, { ownerId, keyId: key.id });
   const limited = await storedKey(site, ownerId, {
     description: "Translations",
     models: ["old-model-2", "small-1", "qwen/qwen3-235b-a22b-instruct"],
@@ -193,21 +193,44 @@ function useOfHour(hoursAgo: number): Record<string, UseCounts> {
 }
 
 /** What differs between failed requests for these reasons. */
-const FAILURE_DETAILS: Partial<Record<FailureReason, Partial<FailedRequest>>> =
-  {
-    unknown_model: { model: "gpt-4o", status: 404 },
-    invalid_request: {
-      status: 400,
-      code: "invalid_type",
-      param: "messages[0].content",
-    },
-  };
+const FAILURE_DETAILS: Partial<Record<FailureReason, Partial<RequestRow>>> = {
+  unknown_model: { model: "gpt-4o", status: 404, code: "model_not_found" },
+  invalid_request: {
+    status: 400,
+    code: "invalid_type",
+    param: "messages[0].content",
+    more: 1_234,
+  },
+  server: {
+    outcome: "failed",
+    status: 502,
+    code: "upstream_error",
+    durationMs: 61_200,
+    backend: "gpu-rack-2-with-a-long-name",
+    attempts: 2,
+  },
+  cut: { outcome: "cut", status: 200, firstByteMs: 840, durationMs: 12_000 },
+};
 
-/** Lists a failed request for every reason. */
-async function listFailures(site: TestConsole, key: Principal): Promise<void> {
-  for (const [n, reason] of FAILURE_REASONS.entries()) {
-    const timeMs = Date.now() - n * 7 * MINUTE_MS;
+/** Logs a request that failed for every reason, and a slow one. */
+async function logFailures(site: TestConsole, key: Principal): Promise<void> {
+  const nowMs = Date.now();
+  for (const [n, reason] of FAILURE_REASONS.toReversed().entries()) {
+    const timeMs = nowMs - (FAILURE_REASONS.length - n) * 7 * MINUTE_MS;
     const details = FAILURE_DETAILS[reason];
-    await listFailed(site, key, { timeMs, reason, ...details });
+    const written = { timeMs, writtenMs: timeMs };
+    await logRequest(site, key, { ...written, reason, ...details });
   }
+  await logRequest(site, key, {
+    timeMs: nowMs,
+    writtenMs: nowMs,
+    outcome: "slow",
+    status: 200,
+    code: "",
+    reason: "",
+    firstByteMs: 42_000,
+    durationMs: 51_300,
+    backend: "openai-1",
+    attempts: 1,
+  });
 }

@@ -6,6 +6,7 @@ import {
   type KeyRecord,
   type Limits,
 } from "@gateway/shared/keys/record";
+import { REQUEST_OUTCOMES } from "@gateway/shared/keys/request_row";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { clip } from "@gateway/shared/process/error_text";
 import { versionLine } from "@gateway/shared/version";
@@ -132,7 +133,7 @@ const option = <T extends z.ZodType>(value: string, help: string, schema: T) =>
   schema.meta({ title: value, description: help });
 
 const OPTIONS = z.object({
-  owner: option("<email>", "owner of the keys (the first owner)", email),
+  owner: option("<email>", "the owner (of keys: the first owner)", email),
   project: option("<name>", "the project that has the keys, or its id", text),
   name: option("<text>", "what the project is called", projectName),
   admin: option("<email>", "its first admin", email),
@@ -156,7 +157,13 @@ const OPTIONS = z.object({
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
   force: option("", "accept models that are not configured (yet)", flag),
   stopRunning: option("", "also stop requests that are running now", flag),
-  model: option("<id>", "the model, if several have the server", text),
+  model: option("<id>", "the model (of a server: if several have it)", text),
+  from: option("<time>", "from this time on", text),
+  until: option("<time>", "before this time", text),
+  key: option("<id>", "of this key", text),
+  code: option("<code>", "with this code of an error, or reason", text),
+  request: option("<id>", "with this request id", text),
+  outcome: option("<what>", REQUEST_OUTCOMES.join(", "), text),
   reason: option(
     "<text>",
     "why, shown with the change",

@@ -7,6 +7,7 @@ import { dropStopOrders } from "./operators/running_keys.ts";
 import { People } from "./operators/people.ts";
 import { OwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
 import { ProjectStore } from "./projects/project_store.ts";
+import { RequestLog } from "./requests/request_log.ts";
 import { LinkStore } from "./sign_in/links.ts";
 import { SessionStore } from "./sign_in/sessions.ts";
 
@@ -23,6 +24,7 @@ export interface Stores extends OwnerStoreDeps {
   people: People;
   projects: ProjectStore;
   overrides: OverrideStore;
+  requests: RequestLog;
 }
 
 /** Makes the stores, which share the connections. Nothing is read or written yet. */
@@ -49,6 +51,7 @@ export function createStores(deps: OwnerStoreDeps): Stores {
     }),
     people: new People({ ...deps, owners, keys, projects }),
     projects,
+    requests: new RequestLog(deps),
     overrides: new OverrideStore({ ...deps, audit, owners }),
   };
 }

@@ -180,7 +180,6 @@ export const VALID_REQUESTS: Readonly<
   "GET /people/:owner/keys/:id/ask/delete": pageOfOther("/ask/delete"),
   "GET /people/:owner/keys/:id/ask/enable": pageOfOther("/ask/enable"),
   "GET /people/:owner/keys/:id/export.csv": pageOfOther("/export.csv"),
-  "GET /people/:owner/keys/:id/requests": pageOfOther("/requests"),
   "POST /people/:owner/keys/:id/edit": async (site) => ({
     path: (await keyOfOther(site, "/edit")).path,
     form: keyForm("Renamed", { version, reason }),

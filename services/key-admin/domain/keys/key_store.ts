@@ -9,7 +9,7 @@ import {
 } from "@gateway/shared/keys/key";
 import {
   auditKey,
-  failedKey,
+  deletedKey,
   hashKey,
   KEY_FIELDS,
   type KeyName,
@@ -18,7 +18,7 @@ import {
   recordKey,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
-import { KEY_LIMITS } from "@gateway/shared/keys/limits";
+import { DELETED_KEY_SECONDS, KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { keysOf } from "@gateway/shared/process/env";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
@@ -228,9 +228,12 @@ export class KeyStore {
     const { actor, version, reason } = target;
     const transition = { actor, version, reason, before: key, changed: {} };
     await this.#commit(target, [stepOf("key.deleted", transition)]);
+    // For the request log: programs may go on using it for a while.
+    const whose = `${key.id}:${key.ownerId}`;
+    const kept = ["EX", String(DELETED_KEY_SECONDS)];
+    await this.#writer.command(["SET", deletedKey(key.hash), whose, ...kept]);
     // Only cleans up: without the record the lookup is useless.
     await this.#writer.command(["DEL", hashKey(key.hash)]);
-    await this.#writer.command(["DEL", failedKey(target)]);
     return key;
   }
 

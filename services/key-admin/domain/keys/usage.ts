@@ -1,10 +1,8 @@
 /**
  * Usage from the counters that edges keep per key, owner, hour of the UTC day, endpoint
- * and model; and the last requests that failed.
+ * and model.
  */
 import {
-  type FailedRequest,
-  failedRequestSchema,
   FAILURE_REASONS,
   LIMITER_FIELDS,
   parseUsageField,
@@ -14,14 +12,13 @@ import {
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
 import {
-  failedKey,
   type KeyRecord,
   limiterKey,
   ownerUsageKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
-import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
+import { asList, asNumber, readHash } from "../store/redis.ts";
 import totalsLua from "./lua/totals.lua" with { type: "text" };
 
 /**
@@ -192,18 +189,6 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
   ...USAGE_UNITS.map((unit) => [USAGE_KINDS[unit], unit] as const),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ]);
-
-/** The last requests of a key that were refused or failed, newest first. */
-export async function readFailed(
-  redis: RedisLink,
-  { ownerId, id: keyId }: Pick<KeyRecord, "ownerId" | "id">,
-): Promise<FailedRequest[]> {
-  const key = failedKey({ ownerId, keyId });
-  const entries = asTexts(await redis.command(["LRANGE", key, "0", "-1"]));
-  return entries.map((text): unknown => JSON.parse(text))
-    .map((entry) => failedRequestSchema.parse(entry))
-    .sort((a, b) => b.timeMs - a.timeMs);
-}
 
 /** What counters add up to. */
 export interface Totals {

@@ -47,6 +47,7 @@ const SECTIONS = [
   ["keys", "API keys"],
   ["try", "Try it"],
   ["usage", "Usage"],
+  ["requests", "Requests"],
   ["audit", "Audit log"],
   ["reference", "Reference"],
   ["account", "Account"],

@@ -43,6 +43,7 @@ import {
   Table,
   Tabs,
 } from "../../view/parts.tsx";
+import { PEOPLE_VIEWS } from "../usage/addresses.ts";
 import { ownerColumns } from "./owner_columns.tsx";
 import { spendFile, spendLinks, spendQueryOf } from "../usage/spend_links.tsx";
 import { limitFields } from "../usage/limits_view.tsx";
@@ -51,11 +52,6 @@ import { cleanSearch, stateColumns } from "../keys/keys_page.tsx";
 import { behindPassword, EmailField } from "../account/sign_in_page.tsx";
 import { rangeOf, usageView } from "../usage/usage_page.tsx";
 
-/** The views by address. */
-const VIEWS = [
-  ["/people", "Owners"],
-  ["/people/keys", "All keys"],
-] as const;
 /** The orders of owners: a total and its days, where the largest come first. */
 const ORDERS = [
   ["", "Newest first"],
@@ -100,7 +96,12 @@ async function showView<Row>(
       actions={<a class="button primary" href="/people/new">Invite somebody</a>}
     >
       <div class="row between">
-        <Tabs label="View" tabs={VIEWS} current={path} to={(view) => view} />
+        <Tabs
+          label="View"
+          tabs={PEOPLE_VIEWS}
+          current={path}
+          to={(view) => view}
+        />
         {path === "/people" && (
           <Order
             action={path}

@@ -1,17 +1,14 @@
-/** What was used, and which requests were refused or failed, and why. */
+/** What was used, and why requests were refused or failed. */
 
 import {
-  type FailedRequest,
   FAILURE_REASONS,
   USAGE_UNITS,
 } from "@gateway/shared/keys/limiter_state";
-import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import type { Child } from "hono/jsx";
 import {
   CACHE_COUNTS,
   type Counts,
   MAIN_COUNTS,
-  readFailed,
   readUsage,
   REQUEST_COUNTS,
 } from "../../../domain/keys/usage.ts";
@@ -31,14 +28,7 @@ import {
   OWN_KEYS,
 } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
-import {
-  type Column,
-  Empty,
-  Facts,
-  Noted,
-  Table,
-  Tabs,
-} from "../../view/parts.tsx";
+import { type Column, Empty, Facts, Table, Tabs } from "../../view/parts.tsx";
 import {
   labelOf,
   money,
@@ -47,6 +37,8 @@ import {
   Time,
   unitsText,
 } from "../../view/texts.tsx";
+import { requestsOf } from "./addresses.ts";
+import { wordsOf } from "./reasons.ts";
 import { spendFile, spendLinks, spendQueryOf } from "./spend_links.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { dayText, type Range, RANGES, UsageCharts } from "./usage_chart.tsx";
@@ -82,66 +74,14 @@ const exportSpend: Handler = (c) => {
   return answerCsv(c, spendFile(query), lines);
 };
 
-const { listedMax, daysListed } = FAILED_REQUESTS;
-
-const showFailed: Handler = async (c) => {
-  const scope = await keyScopeOf(c);
-  const key = await findKey(c, scope);
-  return (
-    <Page
-      c={c}
-      title="Refused and failed requests"
-      lead={
-        <>
-          The last {listedMax} of{" "}
-          <a href={`${scope.base}/${key.id}`} dir="auto">{key.description}</a>,
-          kept for {daysListed} days. Their content is not stored.
-        </>
-      }
-    >
-      <Table
-        caption="Refused and failed requests, newest first"
-        rows={await readFailed(c.var.deps.redis, key)}
-        empty={{
-          title: "No requests",
-          lead: `None were refused or failed in the last ${daysListed} days.`,
-        }}
-        columns={FAILED_COLUMNS}
-      />
-    </Page>
-  );
-};
-
-const FAILED_COLUMNS: readonly Column<FailedRequest>[] = [
-  ["Request", ({ timeMs, requestId }) => (
-    <Noted note={<code>{requestId}</code>}>
-      <Time ms={timeMs} as="minute" />
-    </Noted>
-  )],
-  [
-    "Why",
-    ({ reason, param }) => (
-      <Noted note={param && `Field: ${param}`}>{wordsOf(reason)}</Noted>
-    ),
-  ],
-  [
-    "Status",
-    ({ status, code }) => (
-      <Noted note={code && <code>{code}</code>}>{status}</Noted>
-    ),
-  ],
-  ["Model", ({ model }) => model ?? "–"],
-];
-
 /** What was used with one key, on the pages below this path. */
 function routesBelow(keys: string): Routes {
   return {
     [`${keys}/:id/export.csv`]: { GET: exportUsage },
-    [`${keys}/:id/requests`]: { GET: showFailed },
   };
 }
 
-/** The routes of usage, and of the requests of a key that failed. */
+/** The routes of usage. */
 export const usageRoutes: Routes = {
   "/usage": { GET: showUsage },
   "/usage/export.csv": { GET: exportUsage },
@@ -238,6 +178,7 @@ export async function usageView(
   const { total, models, endpoints, buckets } = usage;
   const { name, unit, head } = RANGES[range];
   const units = unitsIn(total);
+  const isOthers = base.startsWith("/people");
   return (
     <>
       <div class="row between">
@@ -269,7 +210,10 @@ export async function usageView(
         : (
           <>
             <UsageCharts usage={usage} units={units} />
-            <Failures counts={total} listed={keyId && `${base}/requests`} />
+            <Failures
+              counts={total}
+              listed={requestsOf({ ownerId, keyId, isOthers })}
+            />
             <Table
               caption="Usage by model, the most used first"
               title={<strong>By model</strong>}
@@ -315,27 +259,9 @@ function mostUsed(
     ]);
 }
 
-/** Reasons whose names say too little. */
-const REASONS: Readonly<Record<string, string>> = {
-  model_server_limit: "Limit of the model server",
-  request_bodies: "Too many invalid or very large requests at once",
-  server: "The service or the model server failed",
-  cut: "An error cut off the answer after it had started",
-};
-
-/**
- * A reason in words: a limit and whose it is, or what was wrong. It may be from a later
- * version.
- */
-function wordsOf(reason: string): string {
-  const [name = "", whose] = reason.split(".");
-  const words = REASONS[name] ?? labelOf(name);
-  return whose === "owner" ? `${words}, all your keys together` : words;
-}
-
 /** Why requests were refused or failed; nothing if none was. */
 function Failures(
-  { counts, listed }: { counts: Counts; listed: string | null },
+  { counts, listed }: { counts: Counts; listed: string },
 ) {
   const reasons = FAILURE_REASONS.filter((reason) => counts[reason]);
   return reasons.length > 0 && (
@@ -344,9 +270,7 @@ function Failures(
       title={
         <div class="row between">
           <strong>Refused or failed</strong>
-          {listed
-            ? <a class="button small" href={listed}>Show requests</a>
-            : <span class="help">Each key's page lists its own</span>}
+          <a class="button small" href={listed}>Show requests</a>
         </div>
       }
       rows={reasons}

@@ -1,6 +1,5 @@
 /**
- * Guarantee: owners see what was used and why requests failed, on pages and in files,
- * in the same numbers.
+ * Guarantee: owners see what was used, on pages and in files, in the same numbers.
  */
 import assert from "node:assert/strict";
 import {
@@ -8,14 +7,9 @@ import {
   type UsageEndpoint,
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
-import { failedKey } from "@gateway/shared/keys/record";
 import type { TestClient } from "../../../client_fixture.ts";
 import { startConsole, storedKey } from "../../../console_fixture.ts";
-import {
-  countUse,
-  listFailed,
-  type UseCounts,
-} from "../../../usage_fixture.ts";
+import { countUse, type UseCounts } from "../../../usage_fixture.ts";
 import { routeOwner } from "../../../routes_fixture.ts";
 
 const HOUR_MS = 3_600_000;
@@ -198,11 +192,8 @@ Deno.test("the usage of a deleted key stays in the owner's file, without its nam
     await startUsed();
   await using _ = site;
   const lines = await fileOf(client, `/keys/${key.keyId}/export.csv`);
-  await listFailed(site, key);
   const actor = { by: email, ip: "" };
   await site.deps.keys.delete({ ...key, version: null, actor });
-  const { redis } = site.deps;
-  assert.equal(await redis.command(["EXISTS", failedKey(key)]), 0);
   const [ofOther, ...deleted] = await fileOf(client, "/usage/export.csv");
   assert.partialDeepStrictEqual(counted(ofOther ?? {}), {
     ...hour,
@@ -214,38 +205,6 @@ Deno.test("the usage of a deleted key stays in the owner's file, without its nam
   });
   const gone = { key_id: "", key: "", description: "deleted keys and Try it" };
   assert.deepEqual(deleted, lines.map((line) => ({ ...line, ...gone })));
-});
-
-Deno.test("the last refused and failed requests are listed, newest first; what clients sent is text", async () => {
-  await using site = await startConsole();
-  const { client, ownerId, keyId } = await routeOwner(site, 1);
-  const list = `/keys/${keyId}/requests`;
-  assert.match(await textOf(client, list), /None were refused or failed/);
-  const [nowMs, key] = [site.deps.now(), { ownerId, keyId }];
-  await listFailed(site, key, { timeMs: nowMs, requestId: "req_second" });
-  await listFailed(site, key, {
-    timeMs: nowMs - 1_000,
-    requestId: "req_first",
-    status: 400,
-    reason: "invalid_request",
-    code: "invalid_type",
-    param: "n",
-    model: "<b>gpt</b>",
-  });
-  await listFailed(site, key, {
-    timeMs: nowMs + 1_000,
-    requestId: "req_third",
-    model: null,
-    reason: "of_a_later_version",
-    code: null,
-  });
-  const { text } = await client.get(list);
-  assert.ok(text.includes("&lt;b&gt;gpt&lt;/b&gt;"));
-  const plain = await textOf(client, list);
-  assert.match(
-    plain,
-    /req_third Of a later version 429 – .*req_second .*req_first Invalid request Field: n 400 invalid_type /,
-  );
 });
 
 /** Uses of the newer key, unless of the old one. */

@@ -1,0 +1,27 @@
+/** Addresses that several pages link to. */
+import { address } from "../../view/parts.tsx";
+
+/** The request log of one's own account. */
+export const OWN_REQUESTS = "/requests";
+/** The request logs of all accounts, for operators. */
+export const ALL_REQUESTS = "/people/requests";
+
+/** The lists for operators, by address. */
+export const PEOPLE_VIEWS = [
+  ["/people", "Owners"],
+  ["/people/keys", "All keys"],
+  [ALL_REQUESTS, "All requests"],
+] as const;
+
+/** The requests of an account, or of one of its keys, in the log. */
+export const requestsOf = (
+  { ownerId, keyId, isOthers }: {
+    ownerId: string;
+    keyId: string | null;
+    /** Whether an operator looks at somebody else's. */
+    isOthers: boolean;
+  },
+): string =>
+  isOthers
+    ? address(ALL_REQUESTS, { account: ownerId, key: keyId ?? "" })
+    : address(OWN_REQUESTS, { key: keyId ?? "" });

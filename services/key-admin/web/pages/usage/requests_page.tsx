@@ -1,0 +1,391 @@
+/** The request log: which requests were refused, failed or slow, and why. */
+
+import { isAccountId } from "@gateway/shared/keys/key";
+import { ERROR_KINDS } from "@gateway/shared/openai/error";
+import { FAILURE_REASONS } from "@gateway/shared/keys/limiter_state";
+import {
+  KEY_DELETED,
+  REQUEST_OUTCOMES,
+} from "@gateway/shared/keys/request_row";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import { shortTime } from "../../../domain/models/model_views.ts";
+import { PAGE_ROWS } from "../../../domain/keys/key_page.ts";
+import { parseEmail } from "../../../domain/owners/email.ts";
+import { requestCsv } from "../../../domain/requests/request_csv.ts";
+import type {
+  FoundRequest,
+  RequestPage,
+} from "../../../domain/requests/request_log.ts";
+import {
+  parseRequestQuery,
+  REQUEST_FIELDS,
+  type RequestTexts,
+  TIME_FORMS,
+} from "../../../domain/requests/request_query.ts";
+import type { RowFilter } from "../../../domain/requests/request_table.ts";
+import {
+  answerCsv,
+  type ConsoleContext,
+  type Handler,
+  Refused,
+  type Routes,
+} from "../../context.ts";
+import { OWN_KEYS } from "../../request/key_scope.ts";
+import { Page } from "../../view/layout.tsx";
+import {
+  address,
+  Banner,
+  type Column,
+  Field,
+  Noted,
+  Pager,
+  Table,
+  Tabs,
+} from "../../view/parts.tsx";
+import { Email, keyName, labelOf, number, Time } from "../../view/texts.tsx";
+import { ALL_REQUESTS, OWN_REQUESTS, PEOPLE_VIEWS } from "./addresses.ts";
+import { wordsOf } from "./reasons.ts";
+
+/** The fields of the form: those of a search, and for operators the account. */
+interface Texts extends RequestTexts {
+  account: string;
+}
+
+/** A search of somebody who may see what it finds. */
+interface Search {
+  /** Null: of all accounts. */
+  ownerId: string | null;
+  filter: RowFilter;
+}
+
+/** Whether the page is the one for operators. */
+const isForAll = (c: ConsoleContext): boolean =>
+  c.req.path.startsWith(ALL_REQUESTS);
+
+/** What the address asks for. Other members of it are ignored, as on all pages. */
+function textsOf(c: ConsoleContext): Texts {
+  const text = (name: string) => (c.req.query(name) ?? "").trim();
+  return {
+    from: text("from"),
+    until: text("until"),
+    key: text("key"),
+    model: text("model"),
+    code: text("code"),
+    request: text("request"),
+    outcome: text("outcome"),
+    account: isForAll(c) ? text("account") : "",
+  };
+}
+
+/** Reads a search; a text says what is wrong with it. */
+async function searchOf(
+  c: ConsoleContext,
+  texts: Texts,
+): Promise<Search | string> {
+  const { deps: { now }, signedIn: { session } } = c.var;
+  const filter = parseRequestQuery(texts, now());
+  if ("message" in filter) {
+    return `${FIELD_LABELS[filter.field]}: ${filter.message}.`;
+  }
+  if (!isForAll(c)) return { ownerId: session.ownerId, filter };
+  const ownerId = await accountOf(c, texts.account);
+  return ownerId === undefined
+    ? "Account: There is no account with this address or id."
+    : { ownerId, filter };
+}
+
+/** The id of an account; null: of any, undefined: there is none. */
+async function accountOf(
+  c: ConsoleContext,
+  text: string,
+): Promise<string | null | undefined> {
+  if (text === "") return null;
+  // The log of an account outlives it.
+  if (isAccountId(text)) return text;
+  const email = parseEmail(text);
+  const { owners } = c.var.deps;
+  return (email && await owners.find(email)) ?? undefined;
+}
+
+const FIELD_LABELS: Readonly<Record<typeof REQUEST_FIELDS[number], string>> = {
+  from: "From",
+  until: "Until",
+  key: "Key",
+  model: "Model",
+  code: "Code or reason",
+  request: "Request",
+  outcome: "What happened",
+};
+
+const OUTCOMES: Readonly<Record<string, string>> = {
+  refused: "Refused",
+  failed: "Failed",
+  cut: "Cut off",
+  slow: "Slow",
+};
+
+const showRequests: Handler = async (c) => {
+  const texts = textsOf(c);
+  const search = await searchOf(c, texts);
+  const after = c.req.query("after") ?? "";
+  const { requests } = c.var.deps;
+  const isMistake = typeof search === "string";
+  const page: RequestPage = isMistake
+    ? { rows: [], next: null, missingBeforeMs: null }
+    : await requests.search({
+      ...search.filter,
+      ownerId: search.ownerId,
+      after,
+      rows: PAGE_ROWS,
+    });
+  const to = (after: string) => address(c.req.path, { ...texts, after });
+  const isAll = isForAll(c);
+  return (
+    <Page
+      c={c}
+      title={isAll ? "All requests" : "Requests"}
+      lead="Requests that were refused, that failed or that were slow, newest first. Prompts and answers are not stored."
+      error={isMistake ? search : null}
+      actions={
+        <a class="button" href={address(`${c.req.path}.csv`, { ...texts })}>
+          Download CSV
+        </a>
+      }
+    >
+      {isAll && (
+        <Tabs
+          label="View"
+          tabs={PEOPLE_VIEWS}
+          current={ALL_REQUESTS}
+          to={(view) => view}
+        />
+      )}
+      <SearchForm action={c.req.path} texts={texts} isAll={isAll} />
+      {page.missingBeforeMs !== null && (
+        <Banner look="warn">
+          There are more requests than this console holds: those before{" "}
+          <Time ms={page.missingBeforeMs} as="minute" /> may be missing.
+        </Banner>
+      )}
+      {!isMistake && (
+        <Table
+          caption="Requests, newest first"
+          rows={page.rows}
+          empty={{
+            title: "No requests",
+            lead:
+              "None of those that are kept was refused, failed or was slow and fits the search.",
+          }}
+          columns={await columnsFor(c, page.rows)}
+        />
+      )}
+      <Pager after={after} next={page.next} to={to} />
+    </Page>
+  );
+};
+
+const exportRequests: Handler = async (c) => {
+  const search = await searchOf(c, textsOf(c));
+  if (typeof search === "string") {
+    throw new Refused(400, search.replace(/\.$/, ""));
+  }
+  const { requests } = c.var.deps;
+  const query = { ...search.filter, ownerId: search.ownerId };
+  return answerCsv(c, "requests.csv", requestCsv(requests, query));
+};
+
+/** The routes of the request log of one's own account. */
+export const requestRoutes: Routes = {
+  [OWN_REQUESTS]: { GET: showRequests },
+  [`${OWN_REQUESTS}.csv`]: { GET: exportRequests },
+};
+
+/** The same of all accounts, for operators. */
+export const operatorRequestRoutes: Routes = {
+  [ALL_REQUESTS]: { GET: showRequests },
+  [`${ALL_REQUESTS}.csv`]: { GET: exportRequests },
+};
+
+/** Codes and reasons, as the form offers them. */
+const CODES = new Set([
+  ...FAILURE_REASONS,
+  KEY_DELETED,
+  ...Object.keys(ERROR_KINDS),
+]);
+
+const SearchForm = ({ action, texts, isAll }: {
+  action: string;
+  texts: Texts;
+  isAll: boolean;
+}) => (
+  <form class="card" method="get" action={action} role="search">
+    <div class="pair">
+      <Field
+        id="from"
+        label="From"
+        value={texts.from}
+        placeholder="7d"
+        help={`${TIME_FORMS}.`}
+      />
+      <Field id="until" label="Until" value={texts.until} placeholder="Now" />
+      <Field
+        id="outcome"
+        label={FIELD_LABELS.outcome}
+        value={texts.outcome}
+        options={[
+          ["", "Anything"],
+          ...REQUEST_OUTCOMES.map((name) =>
+            [name, OUTCOMES[name] ?? name] as const
+          ),
+        ]}
+      />
+      <Field
+        id="code"
+        label={FIELD_LABELS.code}
+        value={texts.code}
+        list="codes"
+        placeholder="rate_limit_exceeded"
+      />
+      {isAll && (
+        <Field
+          id="account"
+          label="Account"
+          value={texts.account}
+          placeholder="ada@example.org"
+        />
+      )}
+      <Field
+        id="key"
+        label={FIELD_LABELS.key}
+        value={texts.key}
+        placeholder="key_…"
+      />
+      <Field id="model" label={FIELD_LABELS.model} value={texts.model} />
+      <Field
+        id="request"
+        label={FIELD_LABELS.request}
+        value={texts.request}
+        placeholder="req_…"
+      />
+    </div>
+    <datalist id="codes">
+      {[...CODES].sort().map((code) => <option key={code} value={code} />)}
+    </datalist>
+    <div class="row">
+      <button class="primary" type="submit">Find</button>
+      <a class="button" href={action}>Clear</a>
+    </div>
+  </form>
+);
+
+/** The columns for these rows, with the names of their keys and accounts. */
+async function columnsFor(
+  c: ConsoleContext,
+  rows: readonly FoundRequest[],
+): Promise<readonly Column<FoundRequest>[]> {
+  const isAll = isForAll(c);
+  const keys = await keysOf(c, rows);
+  const emails = isAll ? await emailsOf(c, rows) : new Map<string, string>();
+  return [
+    [
+      "Request",
+      ({ timeMs, requestId }) => (
+        <Noted note={<code>{requestId}</code>}>
+          <Time ms={timeMs} as="minute" />
+        </Noted>
+      ),
+    ],
+    ["What happened", whatHappened],
+    [
+      "Status",
+      ({ status, code }) => (
+        <Noted note={code && <code>{code}</code>}>{status}</Noted>
+      ),
+    ],
+    ["Key", ({ keyId, ownerId }) => {
+      const key = keys.get(keyId);
+      const base = isAll ? `/people/${ownerId}/keys` : OWN_KEYS;
+      return key === undefined
+        ? (
+          <Noted note="Deleted, or of Try it">
+            <code>{keyId}</code>
+          </Noted>
+        )
+        : keyName(key, base);
+    }],
+    ...(isAll ? ["Account"] : []).map((label): Column<FoundRequest> => [
+      label,
+      ({ ownerId }) => (
+        <a href={`/people/${ownerId}`}>
+          <Email>{emails.get(ownerId) || ownerId}</Email>
+        </a>
+      ),
+    ]),
+    [
+      "Model",
+      ({ model, endpoint }) => (
+        <Noted note={endpoint && labelOf(endpoint)}>
+          {model === "" ? "–" : <bdi>{model}</bdi>}
+        </Noted>
+      ),
+    ],
+    ["Time taken", ({ durationMs, firstByteMs }) => (
+      <Noted
+        note={firstByteMs !== null && `First byte ${shortTime(firstByteMs)}`}
+      >
+        {shortTime(durationMs)}
+      </Noted>
+    )],
+    [
+      "Server",
+      ({ backend, attempts, clientAddress }) => (
+        <Noted note={`From ${clientAddress}`}>
+          {backend || "–"}
+          {attempts > 1 && `, attempt ${attempts}`}
+        </Noted>
+      ),
+    ],
+  ];
+}
+
+/** Its outcome with the reason, and how many more there were. */
+function whatHappened({ outcome, reason, param, more }: FoundRequest) {
+  const look = outcome === "failed" || outcome === "cut" ? "bad" : "warn";
+  const notes = [
+    reason !== "" && wordsOf(reason),
+    param !== "" && `Field: ${param}`,
+    more > 0 && `and ${number(more)} more in this second`,
+  ].filter((text) => text !== false);
+  return (
+    <Noted note={notes.join("; ")}>
+      <span class={`badge ${look}`}>{OUTCOMES[outcome]}</span>
+    </Noted>
+  );
+}
+
+/** The keys of these rows that still exist, by id. */
+async function keysOf(
+  { var: { deps: { keys } } }: ConsoleContext,
+  rows: readonly FoundRequest[],
+): Promise<Map<string, KeyRecord>> {
+  const ids = new Map(rows.map(({ keyId, ownerId }) => [keyId, ownerId]));
+  const reads = [...ids].map(([keyId, ownerId]) => keys.get(ownerId, keyId));
+  const found = await Promise.all(reads);
+  return new Map(
+    found.flatMap((key) => key === null ? [] : [[key.id, key]]),
+  );
+}
+
+/** The addresses of the accounts of these rows, by id. */
+async function emailsOf(
+  { var: { deps: { owners } } }: ConsoleContext,
+  rows: readonly FoundRequest[],
+): Promise<Map<string, string>> {
+  const ids = [...new Set(rows.map(({ ownerId }) => ownerId))];
+  const accounts = await Promise.all(ids.map((id) => owners.read(id)));
+  return new Map(
+    accounts.flatMap((each) =>
+      each === null ? [] : [[each.ownerId, each.email]]
+    ),
+  );
+}
