@@ -76,7 +76,15 @@ const USAGE = `Usage: deno task test [folders, files and options of deno test]
        deno task ok             format, lint, types, and the tests
        deno task test:long
        deno task test:foreign
+       deno task test:kubernetes
        deno task test:soak [minutes]`;
+
+/** Tasks that run nothing besides their own commands. */
+const OTHER_TASKS: ReadonlySet<string> = new Set([
+  "foreign",
+  "kubernetes",
+  "soak",
+]);
 
 /** What other tasks than `test` run before or instead of the tests. */
 const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
@@ -90,6 +98,7 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
     "tests/foreign/frameworks.ts",
     "tests/foreign/model_servers.ts",
   ]],
+  kubernetes: [[...DENO_TEST, "tests/kubernetes/chart.ts"]],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
 };
 
@@ -105,7 +114,7 @@ async function main(args: readonly string[]): Promise<number> {
     const code = await run(Deno.execPath(), [...command, ...rest]);
     if (code !== 0) return code;
   }
-  if (task === "foreign" || task === "soak") return 0;
+  if (OTHER_TASKS.has(task)) return 0;
   const installed = await run(Deno.execPath(), INSTALL);
   if (installed !== 0) return installed;
   if (task === "long") return await testLong();
