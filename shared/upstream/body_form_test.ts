@@ -82,5 +82,9 @@ Deno.test("readStart() knows a body however it is cut, as far as its pieces show
 
 Deno.test("readStart() says that an empty body is what its content type says", async () => {
   const start = await startOf([], "text/event-stream");
-  assert.deepEqual(start, { bytes: null, shown: null, form: "events" });
+  assert.deepEqual(start, {
+    bytes: null,
+    formOfBytes: null,
+    form: "events",
+  });
 });
