@@ -45,7 +45,7 @@ export interface ServedApp extends AsyncDisposable {
 }
 
 /**
- * Serves what `given` does not change: without videos, and with the bounds that are
+ * Serves what `overrides` does not change: without videos, and with the bounds that are
  * usual.
  */
 export async function startApp(

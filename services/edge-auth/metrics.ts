@@ -78,7 +78,7 @@ export const EDGE_METRICS = {
   }),
   cacheTokens: counter("gateway_cache_tokens_total", {
     help:
-      "Of the prompt tokens, those that model servers say they `read` from their cache, or have `written` to it.",
+      "Prompt tokens that model servers say they have `read` from their cache, or `written` to it.",
     labels: ["model", "endpoint", "kind"],
   }),
   cost: counter("gateway_cost_total", {

@@ -158,8 +158,8 @@ function lastOf(probes: readonly BackendRow["probe"][]): BackendView["probe"] {
 }
 
 function longest(waits: readonly (number | undefined)[]): number | null {
-  const known = waits.filter((waitMs) => waitMs !== undefined);
-  return known.length === 0 ? null : Math.max(...known);
+  const waitsMs = waits.filter((waitMs) => waitMs !== undefined);
+  return waitsMs.length === 0 ? null : Math.max(...waitsMs);
 }
 
 function added(histograms: readonly BackendRow["rates"][]): Uint32Array {

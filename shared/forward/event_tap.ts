@@ -98,7 +98,7 @@ export class EventTap {
         this.#keep(piece, text);
         return NOTHING;
       }
-      bytes = this.#taken(piece);
+      bytes = this.#bytesWith(piece);
       text = latin1(bytes);
     }
     const ends = new EventEnds(text);
@@ -122,7 +122,7 @@ export class EventTap {
    */
   end(): Uint8Array {
     if (this.#pieceBytes === 0) return NOTHING;
-    const bytes = this.#taken(NOTHING);
+    const bytes = this.#bytesWith(NOTHING);
     const rest: EventPlace = {
       text: latin1(bytes),
       bytes,
@@ -149,7 +149,7 @@ export class EventTap {
   }
 
   /** What was kept, and what follows it. */
-  #taken(piece: Uint8Array): Uint8Array {
+  #bytesWith(piece: Uint8Array): Uint8Array {
     const bytes = Buffer.concat([...this.#pieces, piece]);
     this.#pieces = [];
     this.#pieceBytes = 0;

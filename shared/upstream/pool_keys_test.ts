@@ -77,7 +77,7 @@ class Rig {
     return Math.min(...this.#keyrings.map((keyring) => keyring.waitMs()));
   }
 
-  /** Runs a request; `held` keeps it from ending. */
+  /** Runs a request; `gate` keeps it from ending. */
   run(
     gate?: Promise<void>,
     part: { mayWait?: boolean } = {},

@@ -29,7 +29,7 @@ class Fake implements PoolBackend {
     this.config = { name, preference, weight: 1 };
   }
 
-  /** Says two words to `said`. */
+  /** Says two words to `output`. */
   async answer(
     output: string[],
     progress: AttemptProgress,

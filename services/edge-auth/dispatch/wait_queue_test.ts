@@ -57,7 +57,7 @@ function itemOf(keyId: string, sinceMs: number, events: string[]): Waiting {
   };
 }
 
-/** `held`: the keys of those that hold a slot. */
+/** `holders`: the keys of those that hold a slot. */
 const TURNS = [
   { holders: [], order: ["a0", "b3", "c4", "a1", "b5", "a2"] },
   { holders: ["a"], order: ["b3", "c4", "a0", "b5", "a1", "a2"] },

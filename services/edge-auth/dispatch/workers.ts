@@ -79,15 +79,15 @@ export class WorkerTable {
 
   /** Processes a beat. Returns whether a slot may have become free. */
   onBeat(id: string, { listed, ...beat }: WorkerBeat): boolean {
-    const known = this.#workers.get(id);
+    const before = this.#workers.get(id);
     this.#workers.set(id, {
       ...beat,
       id,
       models: new Set(beat.models),
       listed: listed === undefined
-        ? known?.listed ?? NONE
+        ? before?.listed ?? NONE
         : new Set(Object.values(listed).flat()),
-      saturation: known?.saturation ?? new Saturation(),
+      saturation: before?.saturation ?? new Saturation(),
       beatAtMs: this.#options.now(),
       probedAtMs: -Infinity,
       pausedUntilMs: 0,
