@@ -29,10 +29,10 @@ const CONSOLE = "console.localhost";
 const UNKNOWN_KEYS_PER_SECOND = 3;
 /**
  * A proxy that kept connections for its checks let one of 1,600 requests go astray, so
- * two or three of these, or five or six.
+ * one or two of these, or five or six.
  */
 const CONNECTIONS = 60;
-const REQUESTS_PER_CONNECTION = amountOf({ usual: 60, full: 150 });
+const REQUESTS_PER_CONNECTION = amountOf({ usual: 40, full: 150 });
 const HSTS = "max-age=31536000";
 /** Far less than a model server may take for its first token. */
 const LEFT_MS = 10_000;

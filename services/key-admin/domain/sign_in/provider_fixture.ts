@@ -5,6 +5,10 @@ import { OidcClient, type OidcConfig } from "./oidc.ts";
 const CLIENT_ID = "gateway-console";
 const KEY_ID = "k1";
 const TOKEN_SECONDS = 300;
+const RSA = { modulusLength: 2048 };
+/** The key that providers publish, and another one. Each takes long to make. */
+const PUBLISHED = generateKeyPairSync("rsa", RSA);
+const FORGER = generateKeyPairSync("rsa", RSA);
 
 /** The claims of an identity token, by name. */
 export type Claims = Record<string, unknown>;
@@ -26,8 +30,6 @@ export class TestProvider implements AsyncDisposable {
 
   readonly #issuer: string;
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
-  readonly #published = generateKeyPairSync("rsa", { modulusLength: 2048 });
-  readonly #forger = generateKeyPairSync("rsa", { modulusLength: 2048 });
   #nonce = "";
   #challenge = "";
 
@@ -67,7 +69,7 @@ export class TestProvider implements AsyncDisposable {
     const { pathname } = new URL(request.url);
     if (pathname === "/token") return this.#exchange(request);
     if (pathname === "/jwks") {
-      const jwk = this.#published.publicKey.export({ format: "jwk" });
+      const jwk = PUBLISHED.publicKey.export({ format: "jwk" });
       return Response.json({ keys: [{ ...jwk, kid: KEY_ID, use: "sig" }] });
     }
     return Response.json({
@@ -111,7 +113,7 @@ export class TestProvider implements AsyncDisposable {
     const body = [{ alg: "RS256", kid: KEY_ID, typ: "JWT" }, claims]
       .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
       .join(".");
-    const { privateKey } = this.forges ? this.#forger : this.#published;
+    const { privateKey } = this.forges ? FORGER : PUBLISHED;
     const signature = sign("sha256", Buffer.from(body), privateKey);
     return `${body}.${signature.toString("base64url")}`;
   }
