@@ -14,7 +14,7 @@ import {
 import { until } from "../../tests/support/wait_for.ts";
 import type { AppDependencies } from "./api/dependencies.ts";
 import { CATALOG, type ServedApp, startApp } from "./app_fixture.ts";
-import { leaseOf } from "./limits/lease_fixture.ts";
+import { leaseOf } from "./requests/lease_fixture.ts";
 import { type RunJob, RunOutcome } from "./dispatch/outcome.ts";
 import { EdgeMetrics } from "./metrics.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { costsNothing } from "../limits/cost.ts";
-import { leaseOf } from "../limits/lease_fixture.ts";
+import { leaseOf } from "./lease_fixture.ts";
 import { admit, type RunAsk } from "./admit.ts";
 
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };

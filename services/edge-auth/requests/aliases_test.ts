@@ -9,7 +9,7 @@ import { MODEL_KINDS } from "@gateway/shared/models/kinds";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { startApp } from "../app_fixture.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
-import { leaseOf } from "../limits/lease_fixture.ts";
+import { leaseOf } from "./lease_fixture.ts";
 
 const KEY = mintKey(randomBytes);
 const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };

@@ -8,7 +8,7 @@ import type {
   RunOutcome,
 } from "../../../services/edge-auth/dispatch/outcome.ts";
 import { WholeBody } from "../../../services/edge-auth/dispatch/request_body.ts";
-import { leaseOf } from "../../../services/edge-auth/limits/lease_fixture.ts";
+import { leaseOf } from "../../../services/edge-auth/requests/lease_fixture.ts";
 import { type BusLink, connectBus } from "@gateway/shared/bus/link_nats";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";

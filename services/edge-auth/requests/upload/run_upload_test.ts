@@ -18,7 +18,7 @@ import {
 } from "../../dispatch/outcome.ts";
 import { type Upload, WholeBody } from "../../dispatch/request_body.ts";
 import type { AdmissionAsk, RunLease } from "../../limits/admission.ts";
-import { leaseOf } from "../../limits/lease_fixture.ts";
+import { leaseOf } from "../lease_fixture.ts";
 
 const MODEL = "simulated-transcription-1";
 const BOUNDARY = "b0und4ry";

@@ -1,6 +1,6 @@
 /** Leases of requests that reserve nothing. */
 import type { Principal } from "@gateway/shared/keys/record";
-import type { RunLease } from "./admission.ts";
+import type { RunLease } from "../limits/admission.ts";
 
 /** A lease of this principal; by default, nobody hears how it ends. */
 export function leaseOf(
