@@ -86,9 +86,9 @@ function labelled(contentType: string): MediaForm | null {
 }
 
 /**
- * Rejects with the error that a body reports in place of the `expectation`, or says what
- * it is. A web page or nothing is no answer of the model, and another server may have
- * one; all else has cost its work.
+ * Rejects with the error that a body reports in place of the `expectation`, or says
+ * what it is. A web page or nothing is no answer of the model, and another server may
+ * have one; all else has cost its work.
  */
 export async function refuseBody(
   body: AnswerBody,
