@@ -114,7 +114,8 @@ export async function checkForwarded(
       await answer.body?.getReader().read();
       controller.abort();
       await gateway.runs("chat-worker", 0);
-      assert.equal((await send(endpoint, ASKED[endpoint])).status, 200);
+      const next = await send(endpoint, ASKED[endpoint]);
+      assert.equal(next.status, 200, await next.text());
     });
   }
 }

@@ -130,19 +130,52 @@ function lookInto(body: Buffer, endpoint: ForwardName) {
 
 /** Reads all of a body, of which each byte is counted. */
 async function readWhole(
-  { connection, deadlines, server }: ServerResponse,
+  { head, connection, deadlines, server }: ServerResponse,
   { heldBytes, start }: { heldBytes: HeldBytes; start: Uint8Array | null },
 ): Promise<Buffer> {
   const { between_tokens_ms: betweenMs } = server.config.deadlines;
   connection.bytesLeft = ANSWER_BYTES_MAX;
   connection.onPiece = (bytes) => heldBytes.grow(bytes);
-  // Copies, since the next read takes the buffer.
-  const pieces = start === null ? [] : [new Uint8Array(start)];
+  const body = new WholeBody(lengthOf(head));
+  if (start !== null) body.add(start);
   for (;;) {
     deadlines.arm("betweenTokens", betweenMs);
     const piece = await connection.read();
-    if (piece === null) return Buffer.concat(pieces);
-    pieces.push(new Uint8Array(piece));
+    if (piece === null) return body.taken();
+    body.add(piece);
+  }
+}
+
+/** The length that a head announces; 0 if it announces none. */
+const lengthOf = ({ framing }: ServerResponse["head"]): number =>
+  typeof framing === "number" ? Math.min(framing, ANSWER_BYTES_MAX) : 0;
+
+/** A body that is put together where it stays: vectors may be megabytes. */
+class WholeBody {
+  #bytes: Uint8Array;
+  #length = 0;
+
+  /** `expected` bytes need no more room; the system gives it as it is written. */
+  constructor(expected: number) {
+    this.#bytes = new Uint8Array(expected);
+  }
+
+  /** Copies a piece, since the next read takes its buffer. */
+  add(piece: Uint8Array): void {
+    const length = this.#length + piece.length;
+    if (length > this.#bytes.length) {
+      const larger = new Uint8Array(Math.max(length, 2 * this.#length));
+      larger.set(this.#bytes.subarray(0, this.#length));
+      this.#bytes = larger;
+    }
+    this.#bytes.set(piece, this.#length);
+    this.#length = length;
+  }
+
+  /** All of them, as they are. */
+  taken(): Buffer {
+    const { buffer, byteOffset } = this.#bytes;
+    return Buffer.from(buffer, byteOffset, this.#length);
   }
 }
 
