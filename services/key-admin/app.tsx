@@ -6,6 +6,7 @@ import { html } from "hono/html";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { OverrideRefused } from "./domain/models/override_store.ts";
+import { ProjectRefused } from "./domain/projects/project_refused.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor } from "./domain/store/redis.ts";
 import { accountRoutes } from "./web/pages/account/account_page.tsx";
@@ -26,6 +27,9 @@ import {
   operatorKeyFormRoutes,
 } from "./web/pages/keys/key_form.tsx";
 import { keyRoutes, operatorKeyRoutes } from "./web/pages/keys/keys_page.tsx";
+import { OWN_ROOT, PROJECT_ROOT } from "./web/request/key_scope.ts";
+import { operatorProjectRoutes } from "./web/pages/projects/operator_projects_page.tsx";
+import { projectRoutes } from "./web/pages/projects/projects_page.tsx";
 import { Page } from "./web/view/layout.tsx";
 import { modelRoutes } from "./web/pages/models/models_page.tsx";
 import {
@@ -64,20 +68,28 @@ const PUBLIC_ROUTES: Routes = {
   ...signInRoutes,
 };
 
+/** The pages of an account: one's own, or a project. */
+const routesOf = (root: string): Routes => ({
+  ...keyFormRoutes(root),
+  ...keyRoutes(root),
+  ...tryRoutes(root),
+  ...usageRoutes(root),
+  ...requestRoutes(root),
+  ...auditRoutes(root),
+});
+
 /** If two routes match, the first one answers. */
 const ROUTES: Routes = {
-  ...keyFormRoutes,
-  ...keyRoutes,
-  ...tryRoutes,
-  ...usageRoutes,
-  ...requestRoutes,
-  ...auditRoutes,
+  ...routesOf(OWN_ROOT),
+  ...routesOf(PROJECT_ROOT),
+  ...projectRoutes,
   ...accountRoutes,
 };
 
 /** Routes that exist only for operators. */
 const OPERATOR_ROUTES: Routes = {
   ...operatorRequestRoutes,
+  ...operatorProjectRoutes,
   ...peopleRoutes,
   ...modelRoutes,
   ...operatorKeyFormRoutes,
@@ -151,7 +163,10 @@ const answering = (handler: Handler) => async (c: ConsoleContext) => {
 
 function asRefused(error: unknown, { method }: HonoRequest): Refused {
   if (error instanceof Refused) return error;
-  if (error instanceof KeyRefused || error instanceof OperatorRefused) {
+  if (
+    error instanceof KeyRefused || error instanceof OperatorRefused ||
+    error instanceof ProjectRefused
+  ) {
     const isMissing = "reason" in error && error.reason === "not_found";
     return new Refused(isMissing ? 404 : 409, error.message);
   }
@@ -177,7 +192,7 @@ const OUR_FAULT =
   "Something went wrong on our side. Try again. If it happens again, give your operator the request id below";
 
 const SECTION =
-  /^(\/(?:account|audit|keys|models|people|requests|sign-in|try))(\/\w{3}_\w+(?:\/keys\/key_\w+)?)?/;
+  /^(\/(?:account|audit|keys|models|people(?:\/projects)?|projects|requests|sign-in|try))(\/\w{3}_\w+(?:\/keys\/key_\w+)?)?/;
 
 /**
  * Shows why a request was refused, with a link to the page of its key or owner or to

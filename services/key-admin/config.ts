@@ -14,6 +14,10 @@ import {
   LIMIT_VARIABLES,
 } from "./domain/keys/settings.ts";
 import { parseEmail } from "./domain/owners/email.ts";
+import {
+  PROJECT_CREATORS,
+  type ProjectCreators,
+} from "./domain/projects/project_record.ts";
 import { type OidcConfig, REAUTHENTICATIONS } from "./domain/sign_in/oidc.ts";
 import { isSafeUrl } from "./domain/sign_in/safe_url.ts";
 
@@ -73,6 +77,8 @@ export const CONSOLE_VARIABLES = {
     ),
   OIDC_NAME: env.text().default("your organisation")
     .describe("Name of the provider on the sign-in page"),
+  PROJECTS_CREATED_BY: env.choice(PROJECT_CREATORS).default("operators")
+    .describe("Who may create projects: `operators`, or `everyone`"),
   ...LIMIT_VARIABLES,
   ...catalogVariables.CATALOG_VARIABLES,
 };
@@ -97,6 +103,7 @@ export interface ConsoleConfig {
   /** The provider whose users may sign in; null without one. */
   oidc: OidcConfig | null;
   defaultLimits: DefaultLimits;
+  projectsCreatedBy: ProjectCreators;
   /** Whether the model simulator answers. */
   isSimulated: boolean;
   /** The models; undefined if no variable names a model server. */
@@ -141,6 +148,7 @@ export function configFrom(
     trustedProxies: values.TRUSTED_PROXIES,
     oidc: oidcOf(values),
     defaultLimits: defaultLimitsOf(values),
+    projectsCreatedBy: values.PROJECTS_CREATED_BY,
     isSimulated: values.MODEL_SIMULATOR_URL !== undefined &&
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,

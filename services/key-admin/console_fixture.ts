@@ -34,7 +34,10 @@ import type { ConsoleDeps, ConsoleEnv } from "./web/context.ts";
 /** Differences from the default console. */
 export interface ConsoleOptions extends
   Partial<
-    Pick<ConsoleDeps, "oidc" | "isSimulated" | "catalog" | "listMistakes">
+    Pick<
+      ConsoleDeps,
+      "oidc" | "isSimulated" | "catalog" | "listMistakes" | "projectsCreatedBy"
+    >
   > {
   /** Arguments of the Redis server; by default it keeps every change. */
   settings?: string[];
@@ -199,6 +202,7 @@ export async function startConsole(
     apiUrl: "https://api.test/v1",
     askApi: createAskApi(api.url, log),
     isSimulated: false,
+    projectsCreatedBy: "operators",
     listMistakes: () => [],
     catalog: catalogOfIds([...MODELS, ...MEDIA_MODELS]),
     tellOverrides: () => {
@@ -244,7 +248,8 @@ type Site = Pick<TestConsole, "deps">;
 export async function storedKey(
   { deps }: Site,
   ownerId: string,
-  settings: Partial<KeySettings> = {},
+  { createdBy, ...settings }: Partial<KeySettings> & { createdBy?: string } =
+    {},
 ): Promise<KeyRecord> {
   const newKey = await deps.keys.create({
     ownerId,
@@ -257,6 +262,7 @@ export async function storedKey(
       ...settings,
     },
     actor: { by: "test", ip: "192.0.2.7" },
+    ...createdBy !== undefined && { createdBy },
   });
   return newKey.key;
 }

@@ -52,7 +52,7 @@ async function start(
   // The public URL may contain the port, which is known only once the server listens.
   const handler = Promise.withResolvers<ServeHandler>();
   const server = listen(config, handler.promise, log);
-  const { defaultLimits, apiUrl, isSimulated } = config;
+  const { defaultLimits, apiUrl, isSimulated, projectsCreatedBy } = config;
   const { catalog, reloading } = startCatalog(config.list, tools);
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
   const allStores = createStores(stores);
@@ -63,6 +63,7 @@ async function start(
     log,
     apiUrl,
     isSimulated,
+    projectsCreatedBy,
     ...telling,
     listMistakes: () => [
       ...reloading.state.mistakes,

@@ -39,6 +39,8 @@ export interface Stage {
   /** A page that is signed out. */
   stranger: Page;
   operator: Page;
+  /** The id of a project of the owner and others. */
+  projectId: string;
 }
 
 /** The address of the owner. */
@@ -89,8 +91,10 @@ export async function setStage(visit: Visit): Promise<Stage> {
     description: "Translations",
     models: ["old-model-2", "small-1", "qwen/qwen3-235b-a22b-instruct"],
   });
+  const projectId = await makeProject(site, ownerId);
   return {
     site,
+    projectId,
     owner,
     ownerId,
     key,
@@ -99,6 +103,26 @@ export async function setStage(visit: Visit): Promise<Stage> {
     stranger,
     operator: operator.page,
   };
+}
+
+/** Makes a project with members, keys and usage. */
+async function makeProject(
+  site: TestConsole,
+  adminId: string,
+): Promise<string> {
+  const { projects, owners } = site.deps;
+  const actor = { by: EMAIL, ip: "", ownerId: adminId, as: "member" } as const;
+  const name = "Search and recommendations of the shop, all countries";
+  const { id } = await projects.create(actor, { name, adminId });
+  const memberId = await owners.ensure(LONG_EMAIL);
+  await projects.addOwner(actor, id, { memberId, role: "member" });
+  await projects.create(actor, { name: "数据分析", adminId });
+  const indexer = { description: "Indexer", createdBy: adminId };
+  const key = await storedKey(site, id, indexer);
+  const crawler = { description: "Crawler", createdBy: memberId };
+  await storedKey(site, id, crawler);
+  await countDay(site, { ownerId: id, keyId: key.id });
+  return id;
 }
 
 /** Makes keys in all states. Returns one with limits. */

@@ -10,6 +10,10 @@ import type { SendStop } from "../domain/keys/notice.ts";
 import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
 import type { Operator } from "../domain/operators/operators.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
+import type {
+  Membership,
+  ProjectCreators,
+} from "../domain/projects/project_record.ts";
 import type { OidcClient } from "../domain/sign_in/oidc.ts";
 import type { PasswordHasher } from "../domain/sign_in/password.ts";
 import type { Client, Session } from "../domain/sign_in/sessions.ts";
@@ -38,6 +42,8 @@ export interface ConsoleDeps extends Stores {
   tellOverrides: () => Promise<boolean>;
   /** What the workers tell of their model servers. */
   workers: Pick<FollowedWorkers, "backends" | "follower">;
+  /** Who may create projects: everyone, or only operators. */
+  projectsCreatedBy: ProjectCreators;
   /** The models that keys may be limited to. */
   catalog: Catalog;
   /** Why the list of models is not in use as it is now; none: it is. */
@@ -48,6 +54,8 @@ export interface ConsoleDeps extends Stores {
 export interface SignedIn {
   session: Session;
   account: Account;
+  /** What they are in the project that the path names; null: none, or no member. */
+  membership: Membership | null;
 }
 
 /** What Hono keeps for each request, in its own terms. */

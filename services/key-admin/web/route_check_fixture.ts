@@ -156,7 +156,7 @@ export class RouteCheck {
   async refusesOthers(): Promise<void> {
     const { other, keyValue, isPrivate } = this.#parts;
     const isForOperators = /^\/(people|models)/.test(this.#pattern);
-    if (isForOperators || this.#pattern.startsWith("/keys/:id")) {
+    if (isForOperators || /^.(keys.:id|projects.:)/.test(this.#pattern)) {
       const answer = await this.#ask(other.client);
       refuses(answer, 404, "another owner");
       if (isForOperators) assert.match(answer.text, /This page does not/);
@@ -246,7 +246,7 @@ export class RouteCheck {
     checkHeaders(await this.#site.client().get(this.#path), isFile);
     const audited = isInvited
       ? await this.#site.deps.owners.ensure(INVITED)
-      : owner.ownerId;
+      : request.accountId ?? owner.ownerId;
     const earlier = (await entries(this.#site, audited)).length;
     const answer = await this.#ask(owner.client);
     assert.equal(answer.status, status, this.#site.logLines.at(-1));

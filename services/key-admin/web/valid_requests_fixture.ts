@@ -10,6 +10,7 @@ import type { AuditAction } from "../domain/audit/audit_log.ts";
 import { limitsOf } from "../domain/keys/settings.ts";
 import { keyForm, PASSWORD, tryForm } from "../forms_fixture.ts";
 import type { RouteOwner } from "../routes_fixture.ts";
+import { OPERATOR_PROJECT_REQUESTS } from "./operator_requests_fixture.ts";
 
 /** A valid request of an owner, and what it leads to. */
 export interface ValidRequest {
@@ -23,10 +24,12 @@ export interface ValidRequest {
    * somebody else on pages of operators.
    */
   path?: string;
+  /** Whose audit log has the entries; by default the owner's. */
+  accountId?: string;
 }
 
 /** Prepares the console for a request that needs it. */
-type MakeRequest = (
+export type MakeRequest = (
   site: TestConsole,
   owner: RouteOwner,
 ) => ValidRequest | Promise<ValidRequest>;
@@ -165,6 +168,11 @@ export const VALID_REQUESTS: Readonly<
     return {};
   },
   "POST /sign-out": { events: ["session.signed_out"] },
+  "POST /projects/new": {
+    form: { name: "Search", nonce },
+    events: ["project.created"],
+  },
+  ...OPERATOR_PROJECT_REQUESTS,
   "POST /people": {
     form: { email: "new@example.org" },
     events: ["owner.invited"],

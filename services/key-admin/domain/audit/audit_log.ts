@@ -88,6 +88,8 @@ interface AuditQuery {
   /** A cursor that came with an earlier page; empty: from the newest on. */
   before: string;
   rows: number;
+  /** Whether an entry may be seen; undefined: all may. */
+  isShown?: (row: AuditRow) => boolean;
 }
 
 /** The fields of an entry, flat as XADD takes them. Empty ones are left out. */
@@ -116,7 +118,7 @@ export class AuditLog {
    */
   async read(
     ownerId: string,
-    { action, keyId, before, rows: rowsMax }: AuditQuery,
+    { action, keyId, before, rows: rowsMax, isShown = () => true }: AuditQuery,
   ): Promise<RowPage<AuditRow>> {
     // Cursors come from URLs.
     if (before !== "" && !STREAM_ID.test(before)) throw new BadCursor();
@@ -131,7 +133,7 @@ export class AuditLog {
           return { rows, next: rows.at(-1)?.id ?? null };
         }
         const isWanted = row.action.startsWith(action) &&
-          (keyId === "" || row.keyId === keyId);
+          (keyId === "" || row.keyId === keyId) && isShown(row);
         if (isWanted) rows.push(row);
         from = `(${row.id}`;
       }
@@ -141,9 +143,12 @@ export class AuditLog {
   }
 
   /** The whole log as a CSV file, in parts of one page to bound memory. */
-  async *csv(ownerId: string, action: string): AsyncGenerator<string> {
+  async *csv(
+    ownerId: string,
+    wanted: Pick<AuditQuery, "action" | "isShown">,
+  ): AsyncGenerator<string> {
     yield csvHead(CSV_COLUMNS);
-    const query = { action, keyId: "", rows: BATCH };
+    const query = { ...wanted, keyId: "", rows: BATCH };
     let before: string | null = "";
     while (before !== null) {
       const page: RowPage<AuditRow> = await this.read(ownerId, {

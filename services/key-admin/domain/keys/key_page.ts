@@ -50,6 +50,8 @@ export interface PageQuery {
   /** A cursor that came with an earlier page; empty: the first page. */
   after: string;
   rows: number;
+  /** Only keys that this owner created; undefined: all. */
+  createdBy?: string | undefined;
   /** Today in UTC as `yyyymmdd`, for the counters. */
   day: string;
   /** How many keys a search examines for this page. Default: `SCAN_MAX`. */
@@ -73,10 +75,12 @@ export interface KeyRow {
 export async function readPage(
   redis: RedisLink,
   ownerId: string,
-  { filter, search, after, rows, day, examinedMax = SCAN_MAX }: PageQuery,
+  query: PageQuery,
 ): Promise<RowPage<KeyRow>> {
-  const words = normal(search).split(/\s+/).filter((word) => word !== "");
-  const isSearch = words.length > 0 || filter !== "all";
+  const { after, rows, day, examinedMax = SCAN_MAX } = query;
+  const words = normal(query.search).split(/\s+/).filter((word) => word !== "");
+  const isSearch = words.length > 0 || query.filter !== "all" ||
+    query.createdBy !== undefined;
   const batch = isSearch ? BATCH : rows + 1;
   const start = await positionAfter(redis, ownerId, after);
   const found: KeyRecord[] = [];
@@ -91,7 +95,7 @@ export async function readPage(
     if (found.length === rows || examined === examinedMax) return page(last);
     examined++;
     last = cursor;
-    if (!isWanted(fields, filter, words)) continue;
+    if (!isWanted(fields, query, words)) continue;
     found.push(decodeKey({ ownerId, keyId }, fields));
   }
   return page(null);
@@ -147,17 +151,26 @@ export async function* keysFrom(
  */
 const normal = (text: string): string => text.normalize("NFKC").toLowerCase();
 
-function isWanted(fields: Fields, filter: KeyFilter, words: string[]): boolean {
+function isWanted(
+  fields: Fields,
+  { filter, createdBy }: PageQuery,
+  words: string[],
+): boolean {
   const text = (field: string) => normal(fields[field] ?? "");
   const state = fields[KEY_FIELDS.state];
   const hasFilter = filter === "all" || filter === state ||
     (filter === "with_expiry" && fields[KEY_FIELDS.expiresAtMs] !== "0");
   return state !== undefined && hasFilter &&
+    (createdBy === undefined || isCreatedBy(fields, createdBy)) &&
     words.every((word) =>
       text(KEY_FIELDS.description).includes(word) ||
       text(KEY_FIELDS.hint).slice(-4) === word
     );
 }
+
+/** Whether this owner created the key in the fields of a record. */
+export const isCreatedBy = (fields: Fields, ownerId: string): boolean =>
+  fields[KEY_FIELDS.createdBy] === ownerId;
 
 /** Reads what a list shows of a key beside its record. `day` is `yyyymmdd` in UTC. */
 export async function readRow(

@@ -4,7 +4,8 @@ import { KEY_FIELDS } from "@gateway/shared/keys/record";
 import { formatAmount } from "@gateway/shared/money/amount";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { csvHead, csvLine } from "../store/csv.ts";
-import { keysFrom } from "./key_page.ts";
+import { isCreatedBy, keysFrom } from "./key_page.ts";
+import { restOf } from "./usage_csv.ts";
 import { type Counts, lastDays, readRows, type UsageScope } from "./usage.ts";
 
 /** An account, as finance knows it. */
@@ -20,6 +21,8 @@ export interface SpendQuery {
   readonly month: string;
   readonly currency: string;
   readonly nowMs: number;
+  /** Only keys that this owner created have names; undefined: all. */
+  readonly createdBy?: string | undefined;
 }
 
 /**
@@ -68,7 +71,7 @@ export async function* spendCsv(
 async function* linesOf(
   redis: RedisLink,
   { ownerId, name }: SpendAccount,
-  { month, currency, nowMs }: SpendQuery,
+  { month, currency, nowMs, createdBy }: SpendQuery,
 ): AsyncGenerator<string> {
   const days = lastDays(USAGE_DAYS_KEPT, nowMs)
     .filter((day) => monthOf(day) === month);
@@ -89,12 +92,13 @@ async function* linesOf(
       ])
     ).join("");
   for await (const { keyId, fields } of keysFrom(redis, ownerId)) {
+    if (createdBy && !isCreatedBy(fields, createdBy)) continue;
     const sums = await readSums(redis, { ownerId, keyId }, days);
     for (const [at, { counts }] of sums) takeAway(left.get(at)?.counts, counts);
     const { [KEY_FIELDS.hint]: hint, [KEY_FIELDS.description]: text } = fields;
     yield lines(sums, [keyId, hint ?? "", text ?? ""]);
   }
-  yield lines(left, ["", "", "deleted keys and Try it"]);
+  yield lines(left, ["", "", restOf(createdBy)]);
 }
 
 /** What was counted of an endpoint and a model in all of the days. */

@@ -4,7 +4,7 @@ import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
 import { formatAmount } from "@gateway/shared/money/amount";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { csvHead, csvLine } from "../store/csv.ts";
-import { keysFrom } from "./key_page.ts";
+import { isCreatedBy, keysFrom } from "./key_page.ts";
 import { limitWords } from "./settings.ts";
 import {
   COST_COUNTS,
@@ -22,7 +22,12 @@ import {
  */
 export async function* usageCsv(
   redis: RedisLink,
-  { ownerId, key }: { ownerId: string; key: KeyRecord | null },
+  { ownerId, key, createdBy }: {
+    ownerId: string;
+    key: KeyRecord | null;
+    /** Only keys that this owner created have names; undefined: all. */
+    createdBy?: string | undefined;
+  },
   nowMs: number,
 ): AsyncGenerator<string> {
   yield csvHead([
@@ -43,6 +48,7 @@ export async function* usageCsv(
   }
   const used = new Set(Array.from(all.values(), ({ day }) => day));
   for await (const { keyId, fields } of keysFrom(redis, ownerId)) {
+    if (createdBy && !isCreatedBy(fields, createdBy)) continue;
     const rows = await readRows(redis, { ownerId, keyId }, [...used]);
     for (const [at, { counts }] of rows) {
       const left = all.get(at)?.counts ?? {};
@@ -54,8 +60,12 @@ export async function* usageCsv(
     const { [KEY_FIELDS.hint]: hint, [KEY_FIELDS.description]: text } = fields;
     yield linesOf(rows, [keyId, hint ?? "", text ?? ""]);
   }
-  yield linesOf(all, ["", "", "deleted keys and Try it"]);
+  yield linesOf(all, ["", "", restOf(createdBy)]);
 }
+
+/** What belongs to no key that has a line of its own. */
+export const restOf = (createdBy: string | undefined): string =>
+  createdBy === undefined ? "deleted keys and Try it" : "all other keys";
 
 const isCost = (name: string): boolean =>
   COST_COUNTS.some((each) => each === name);

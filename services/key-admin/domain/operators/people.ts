@@ -142,7 +142,8 @@ export class People {
 
   /**
    * One page of the keys of all accounts, projects first. Words may also be a part of
-   * the owner's address or the project's name; the search may be the id of a key.
+   * the owner's address or the project's name, or its id; the search may be the id of a
+   * key.
    */
   async keys(query: PeopleQuery): Promise<RowPage<KeyRow & NamedAccount>> {
     const ids = await this.#accountIds();
@@ -153,7 +154,7 @@ export class People {
         return { rows: row ? [{ ...row, ...owner }] : [], next: null };
       }
       const words = query.search.split(/\s+/)
-        .filter((word) => !has(owner.name, word));
+        .filter((word) => !has(`${owner.name} ${owner.ownerId}`, word));
       const { rows, next } = await readPage(this.#redis, owner.ownerId, {
         ...query,
         search: words.join(" "),

@@ -11,6 +11,11 @@ export const ROLES = ["admin", "member"] as const;
 /** A member of {@link ROLES}. */
 export type Role = typeof ROLES[number];
 
+/** Who may create projects. */
+export const PROJECT_CREATORS = ["operators", "everyone"] as const;
+/** A member of {@link PROJECT_CREATORS}. */
+export type ProjectCreators = typeof PROJECT_CREATORS[number];
+
 /** A project. Its keys are those of the account with its id. */
 export interface Project {
   /** `prj_` and 20 base62 characters. */

@@ -5,7 +5,12 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { KeyRefused } from "../keys/key_refused.ts";
 import type { KeyStore } from "../keys/key_store.ts";
-import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
+import {
+  asTexts,
+  type Fields,
+  readHash,
+  type StoreDeps,
+} from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** Times of a session (ASVS 7.3.1, 7.3.2). */
@@ -37,8 +42,6 @@ const storedSession = z.object({
   userAgent: z.string(),
   /** A second factor that is being set up; empty: none. */
   totpSecret: z.string().default(""),
-  /** The key of the page "Try it", see `try/key.ts`; empty: none. */
-  tryKeyId: z.string().default(""),
 });
 type StoredSession = z.infer<typeof storedSession>;
 
@@ -46,7 +49,21 @@ type StoredSession = z.infer<typeof storedSession>;
 export interface Session extends StoredSession {
   /** Digest of the cookie. It identifies a session but does not authenticate. */
   id: string;
+  /** The keys of the page "Try it" by their accounts, see `try/key.ts`. */
+  tryKeyIds: ReadonlyMap<string, string>;
 }
+
+/** The key of "Try it" of the owner's own account; of a project, behind a colon. */
+const TRY_FIELD = "tryKeyId";
+
+/** The keys of "Try it" in the fields of a session, by their accounts. */
+const tryKeysOf = (ownerId: string, fields: Fields) =>
+  new Map(
+    Object.entries(fields).flatMap(([field, keyId]): [string, string][] => {
+      const [name, accountId = ownerId] = field.split(":");
+      return name === TRY_FIELD && keyId !== "" ? [[accountId, keyId]] : [];
+    }),
+  );
 
 /** The browser of a session, as its owner sees it in the list of sessions. */
 export type Client = Pick<Session, "ip" | "userAgent">;
@@ -123,9 +140,18 @@ export class SessionStore {
    * session, and expire.
    */
   async update(id: string, members: Partial<StoredSession>): Promise<void> {
-    const fields = Object.entries(members).flat().map(String);
-    await this.#redis.command(["HSET", sessionKey(id), ...fields]);
-    await this.#redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
+    await this.#write(id, Object.entries(members).flat().map(String));
+  }
+
+  /** Stores the key of the page "Try it" for an account. */
+  async setTryKey(
+    { id, ownerId }: Session,
+    { accountId, keyId }: { accountId: string; keyId: string },
+  ): Promise<void> {
+    const field = accountId === ownerId
+      ? TRY_FIELD
+      : `${TRY_FIELD}:${accountId}`;
+    await this.#write(id, [field, keyId]);
   }
 
   /** The sessions of an owner that have not ended, most recently used first. */
@@ -142,19 +168,19 @@ export class SessionStore {
    */
   async end(ownerId: string, sessionId: string): Promise<boolean> {
     const record = sessionKey(sessionId);
-    const { ownerId: holder = ownerId, tryKeyId: keyId = "" } =
-      await readHash(this.#redis, record) ?? {};
-    if (holder !== ownerId) return false;
+    const fields = await readHash(this.#redis, record) ?? {};
+    if ((fields.ownerId ?? ownerId) !== ownerId) return false;
     // In this order, because a session that still works must stay in the list from
     // which it can be ended.
     await this.#redis.command(["DEL", record]);
     const unlist = ["ZREM", sessionsKey(ownerId), sessionId];
     const isListed = await this.#redis.command(unlist) === 1;
-    try {
-      await this.#keys.delete({ ownerId, keyId, version: null, actor: ENDED });
-    } catch (error) {
-      // The session had no key, or it is gone already.
-      if (!(error instanceof KeyRefused)) throw error;
+    for (const [accountId, keyId] of tryKeysOf(ownerId, fields)) {
+      const key = { ownerId: accountId, keyId, version: null, actor: ENDED };
+      await this.#keys.delete(key).catch((error) => {
+        // It is gone already.
+        if (!(error instanceof KeyRefused)) throw error;
+      });
     }
     return isListed;
   }
@@ -166,16 +192,22 @@ export class SessionStore {
     }
   }
 
+  async #write(id: string, fields: string[]): Promise<void> {
+    await this.#redis.command(["HSET", sessionKey(id), ...fields]);
+    await this.#redis.command(["EXPIRE", sessionKey(id), LIFE_SECONDS]);
+  }
+
   async #read(id: string): Promise<Session | null> {
     const fields = await readHash(this.#redis, sessionKey(id));
     const session = storedSession.safeParse(fields).data;
     // It has ended, or an earlier version of this service stored it in a different
     // form.
-    if (session === undefined) return null;
+    if (session === undefined || fields === null) return null;
     const nowMs = this.#now();
     const isOver = nowMs - session.seenAtMs >= SESSION_LIMITS.idleMs ||
       nowMs - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
-    return isOver ? null : { id, ...session };
+    const tryKeyIds = tryKeysOf(session.ownerId, fields);
+    return isOver ? null : { id, ...session, tryKeyIds };
   }
 
   /** The ids of the owner's sessions, newest first; all of them without a bound. */

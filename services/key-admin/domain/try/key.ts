@@ -1,5 +1,5 @@
 /**
- * The key of the page "Try it": one per session, for minutes, with limits of its own.
+ * The key of the page "Try it": one per session and account, for minutes, with limits of its own.
  * Its value is derived from the session's cookie, which is stored nowhere: every
  * key-admin can derive it while the session lasts, and nobody can afterwards.
  */
@@ -53,12 +53,12 @@ const SETTINGS = {
 };
 
 /**
- * The value of the session's key, which is created if there is none that lasts. Two
- * first requests at once create two keys; the unused one expires.
+ * The value of the session's key for an account, which is created if there is none that
+ * lasts. Two first requests at once create two keys; the unused one expires.
  */
 export async function tryKeyValue(
   { keys, sessions, now }: Pick<Stores, "keys" | "sessions" | "now">,
-  { id, ownerId, tryKeyId }: Session,
+  { session, ownerId }: { session: Session; ownerId: string },
   { cookie, actor }: { cookie: string; actor: Actor },
 ): Promise<string> {
   const mintValue = (keyId: string) => {
@@ -68,14 +68,17 @@ export async function tryKeyValue(
       return new Uint8Array(hkdfSync("sha256", cookie, "", label, length));
     });
   };
-  const key = await keys.get(ownerId, tryKeyId);
+  const known = session.tryKeyIds.get(ownerId) ?? "";
+  const key = await keys.get(ownerId, known);
   const lastsMs = (key?.expiresAtMs ?? 0) - now();
   if (key?.state === "enabled" && lastsMs > TRY_LIMITS.renewMs) {
     return mintValue(key.id);
   }
   const unlisted = { lifeMs: TRY_LIMITS.keyMs, mintValue };
-  const creation = { ownerId, actor, settings: SETTINGS, unlisted };
+  const createdBy = session.ownerId;
+  const creation = { ownerId, actor, createdBy, settings: SETTINGS, unlisted };
   const newKey = await keys.create(creation);
-  await sessions.update(id, { tryKeyId: newKey.key.id });
+  const tryKey = { accountId: ownerId, keyId: newKey.key.id };
+  await sessions.setTryKey(session, tryKey);
   return newKey.value;
 }

@@ -43,6 +43,9 @@ const pause = (signal) =>
   });
 
 /** Posts the form to a path of the console. For its code, the name of a file is enough. */
+/** `/try`, or that of a project. */
+const tryPath = new URL(form.action).pathname;
+
 const post = (path, { show = "", signal } = {}) => {
   const all = new FormData(form);
   if (show) all.set("show", show);
@@ -226,7 +229,7 @@ async function receive(response, startMs) {
 }
 
 /** Sends the form. Without a path, it starts something new. */
-async function send(path = isChat ? "/try/stream" : "/try") {
+async function send(path = tryPath + (isChat ? "/stream" : "")) {
   const startMs = performance.now();
   running = new AbortController();
   const { signal } = running;
@@ -271,7 +274,7 @@ async function send(path = isChat ? "/try/stream" : "/try") {
 
 /** Shows the request as code, unless it has a mistake. */
 async function refreshCode() {
-  const response = await post("/try", { show: "code" });
+  const response = await post(tryPath, { show: "code" });
   if (!response.ok) return;
   const page = parse(await response.text());
   for (const code of document.querySelectorAll("pre[id^=code-]")) {

@@ -8,7 +8,7 @@ import {
   type Handler,
   type Routes,
 } from "../context.ts";
-import { OWN_KEYS } from "../request/key_scope.ts";
+import { OWN_KEYS, ownScopeOf } from "../request/key_scope.ts";
 import { Page } from "../view/layout.tsx";
 import { address, Banner, Noted, Pager, Table, Tabs } from "../view/parts.tsx";
 import { keyName, labelOf, Time } from "../view/texts.tsx";
@@ -21,23 +21,34 @@ const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
   ["session.", "Sign-in"],
   ["account.", "Account"],
   ["owner.", "By operators"],
+  ["project.", "Projects"],
   ["model.", "Models"],
 ];
 
+const PROJECT_FILTERS = FILTERS.filter(([prefix]) =>
+  ["", "key.", "project."].includes(prefix)
+);
+
 const showAudit: Handler = async (c) => {
-  const { deps: { audit, keys }, signedIn: { session: { ownerId } } } = c.var;
+  const { deps: { audit, keys } } = c.var;
+  const { ownerId, root, base, membership, createdBy } = ownScopeOf(c);
   const action = actionOf(c);
   const before = c.req.query("before") ?? "";
-  const query = { action, keyId: "", before, rows: AUDIT_ROWS };
+  const isShown = shownTo(c, createdBy);
+  const query = { action, keyId: "", before, rows: AUDIT_ROWS, isShown };
   const { rows, next } = await audit.read(ownerId, query);
   const present = await keys.present(ownerId, rows.map(({ keyId }) => keyId));
   return (
     <Page
       c={c}
       title="Audit log"
-      lead="Every change to your keys and every sign-in. Entries cannot be changed or deleted here."
+      lead={membership === null
+        ? "Every change to your keys and every sign-in. Entries cannot be changed or deleted here."
+        : createdBy === undefined
+        ? "Every change to the keys and members of the project. Entries cannot be changed or deleted here."
+        : "What you did in the project, and every change of its members. The page of each key shows all that happened to it."}
       actions={
-        <a class="button" href={address("/audit.csv", { action })}>
+        <a class="button" href={address(`${root}/audit.csv`, { action })}>
           Download CSV
         </a>
       }
@@ -45,33 +56,42 @@ const showAudit: Handler = async (c) => {
       <Tabs
         label="Filter"
         current={action}
-        tabs={FILTERS}
-        to={(action) => address("/audit", { action })}
+        tabs={membership === null ? FILTERS : PROJECT_FILTERS}
+        to={(action) => address(`${root}/audit`, { action })}
       />
       <AuditTable
         caption="Audit log, newest first"
         rows={rows}
         present={present}
+        base={base}
       />
       <Pager
         after={before}
         next={next}
-        to={(before) => address("/audit", { action, before })}
+        to={(before) => address(`${root}/audit`, { action, before })}
       />
     </Page>
   );
 };
 
 const auditCsv: Handler = (c) => {
-  const { deps: { audit }, signedIn: { session } } = c.var;
-  return answerCsv(c, "audit.csv", audit.csv(session.ownerId, actionOf(c)));
+  const { ownerId, createdBy } = ownScopeOf(c);
+  const query = { action: actionOf(c), isShown: shownTo(c, createdBy) };
+  return answerCsv(c, "audit.csv", c.var.deps.audit.csv(ownerId, query));
 };
 
-/** The routes of the audit log. */
-export const auditRoutes: Routes = {
-  "/audit": { GET: showAudit },
-  "/audit.csv": { GET: auditCsv },
-};
+/** The routes of the audit log of an account. */
+export const auditRoutes = (root: string): Routes => ({
+  [`${root}/audit`]: { GET: showAudit },
+  [`${root}/audit.csv`]: { GET: auditCsv },
+});
+
+/** A member sees only their own changes, and those of the project itself. */
+function shownTo(c: ConsoleContext, createdBy: string | undefined) {
+  const { email } = c.var.signedIn.account;
+  return ({ action, by }: AuditRow): boolean =>
+    createdBy === undefined || by === email || action.startsWith("project.");
+}
 
 function actionOf(c: ConsoleContext): string {
   const action = c.req.query("action");
@@ -116,12 +136,16 @@ export function OperatorNotice({ rows: [last], account }: {
 }
 
 /** A table of entries, newest first as they come. */
-export const AuditTable = ({ rows, caption, present = new Set() }: {
-  rows: readonly AuditRow[];
-  caption: string;
-  /** The ids of the keys to link to: those that still exist. */
-  present?: ReadonlySet<string>;
-}) => (
+export const AuditTable = (
+  { rows, caption, present = new Set(), base = OWN_KEYS }: {
+    rows: readonly AuditRow[];
+    caption: string;
+    /** The ids of the keys to link to: those that still exist. */
+    present?: ReadonlySet<string>;
+    /** The path of the keys. */
+    base?: string;
+  },
+) => (
   <Table
     caption={caption}
     rows={rows}
@@ -140,7 +164,7 @@ export const AuditTable = ({ rows, caption, present = new Set() }: {
         id
           ? keyName(
             { id, description, hint },
-            present.has(id) ? OWN_KEYS : undefined,
+            present.has(id) ? base : undefined,
           )
           : "–"],
       ["When", (row) => <Time ms={row.timeMs} as="minute" />],

@@ -76,6 +76,9 @@ export const FORM = z.strictObject({
   end_others: box,
 });
 
+/** "Try it", for one's own account and for a project. */
+const TRY_PATH = /^(\/projects\/[^/]+)?\/try$/;
+
 const FORM_BYTES_MAX = 32 * 1024;
 const FORM_MS = 10_000;
 /** An upload of 8 MiB at 2 Mbit/s. */
@@ -103,7 +106,7 @@ export function formGuard(timeoutMs: number = FORM_MS) {
   return createMiddleware<ConsoleEnv>(async (c, next) => {
     if (c.req.method !== "POST") return await next();
     const isUpload = isUploadOf(c);
-    const isTry = c.req.path === "/try";
+    const isTry = TRY_PATH.test(c.req.path);
     const signedIn = isTry ? await findSignedIn(c) : null;
     using _seat = signedIn && seats.take(signedIn.session.ownerId);
     const isUnread = isUpload && signedIn === null;
@@ -124,7 +127,7 @@ function isUploadOf(c: ConsoleContext): boolean {
   const mediaType = type.split(";")[0]?.trim().toLowerCase();
   const { kind = "" } = c.req.query();
   const isUpload = mediaType === "multipart/form-data" &&
-    c.req.path === "/try" && isTryKind(kind) &&
+    TRY_PATH.test(c.req.path) && isTryKind(kind) &&
     TRY_KINDS[kind].isUpload === true;
   if (!isUpload && mediaType !== "application/x-www-form-urlencoded") {
     throw new Refused(415, "The console accepts forms only");

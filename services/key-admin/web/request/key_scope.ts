@@ -4,8 +4,10 @@ import { isProjectId } from "@gateway/shared/keys/key";
 import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import type { AuditAction } from "../../domain/audit/audit_log.ts";
+import { KeyRefused } from "../../domain/keys/key_refused.ts";
 import type { Target } from "../../domain/keys/key_store.ts";
 import type { NamedAccount } from "../../domain/operators/people.ts";
+import type { Membership } from "../../domain/projects/project_record.ts";
 import {
   actorOf,
   type ConsoleContext,
@@ -14,6 +16,10 @@ import {
 } from "../context.ts";
 import { FORM } from "./forms.ts";
 
+/** Begins the paths of the pages of one's own account. */
+export const OWN_ROOT = "";
+/** Begins those of a project. */
+export const PROJECT_ROOT = "/projects/:project";
 /** The pages of one's own keys. */
 export const OWN_KEYS = "/keys";
 /** The pages on which operators act on any key. */
@@ -22,8 +28,17 @@ export const KEYS_OF_OWNER = "/people/:owner/keys";
 /** The account that the keys of a page belong to. */
 export interface KeyScope {
   ownerId: string;
-  /** The path of its keys: `/keys`, or `/people/own_…/keys` for operators. */
+  /** Begins the paths of its pages: empty, `/projects/prj_…`, or `/people/own_…`. */
+  root: string;
+  /**
+   * The path of its keys: `/keys`, `/projects/prj_…/keys`, or `/people/own_…/keys` for
+   * operators.
+   */
   base: string;
+  /** The project, for one of its members; null for any other account. */
+  membership: Membership | null;
+  /** Only the keys that this owner created are there; undefined: all are. */
+  createdBy: string | undefined;
   /** The account of somebody else, or a project; null for one's own. */
   other: NamedAccount | null;
 }
@@ -32,28 +47,55 @@ export interface KeyScope {
 export const operatorPath = (ownerId: string): string =>
   `/people/${isProjectId(ownerId) ? "projects/" : ""}${ownerId}`;
 
+/** Whose keys they are, as the reader of a page calls them. */
+export const whoseOf = (
+  { membership, other }: Pick<KeyScope, "membership" | "other">,
+): "own" | "project" | "other" =>
+  other !== null ? "other" : membership === null ? "own" : "project";
+
+/** The account that whoever has signed in acts for: a project that the path names. */
+export function ownScopeOf(c: ConsoleContext): KeyScope {
+  const { session, membership } = c.var.signedIn;
+  const { id, role } = membership === null
+    ? { id: session.ownerId, role: "admin" }
+    : { id: membership.project.id, role: membership.role };
+  const root = membership === null ? "" : `/projects/${id}`;
+  return {
+    ownerId: id,
+    root,
+    base: root + OWN_KEYS,
+    membership,
+    createdBy: role === "admin" ? undefined : session.ownerId,
+    other: null,
+  };
+}
+
 /** The account that the path names; without one, that of whoever has signed in. */
 export async function keyScopeOf(c: ConsoleContext): Promise<KeyScope> {
   const { deps: { people }, signedIn: { session } } = c.var;
   const ownerId = c.req.param("owner");
-  if (ownerId === undefined) {
-    return { ownerId: session.ownerId, base: OWN_KEYS, other: null };
-  }
+  const own = ownScopeOf(c);
+  if (ownerId === undefined) return own;
   const name = await people.name(ownerId);
   if (name === null) throw new Refused(404, "This account does not exist");
   const other = ownerId === session.ownerId ? null : { ownerId, name };
-  return { ownerId, base: `/people/${ownerId}/keys`, other };
+  const root = `/people/${ownerId}`;
+  return { ...own, ownerId, root, base: root + OWN_KEYS, other };
 }
 
 /**
- * The key in the path. For an owner, the keys of others do not exist (API1, ASVS
- * 8.2.2): only routes for operators name an account.
+ * The key in the path. The keys of others do not exist (API1, ASVS 8.2.2): only routes
+ * for operators name any account, and for a member of a project only the keys are there
+ * that they created.
  */
 export async function findKey(
   c: ConsoleContext,
-  { ownerId }: KeyScope,
+  { ownerId, createdBy }: KeyScope,
 ): Promise<KeyRecord> {
-  return await c.var.deps.keys.find(ownerId, c.req.param("id") ?? "");
+  const key = await c.var.deps.keys.find(ownerId, c.req.param("id") ?? "");
+  const isTheirs = createdBy === undefined || key.createdBy === createdBy;
+  if (!isTheirs) throw new KeyRefused("not_found");
+  return key;
 }
 
 /** The field for a reason: operators have to give one, owners have no such field. */

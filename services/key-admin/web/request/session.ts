@@ -2,6 +2,7 @@
 
 import { getCookie, setCookie } from "hono/cookie";
 import { DEVICE_SECONDS } from "../../domain/sign_in/attempts.ts";
+import { ProjectRefused } from "../../domain/projects/project_refused.ts";
 import { SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
 import type { SignedIn as Admitted } from "../../domain/sign_in/sign_in.ts";
 import {
@@ -50,10 +51,17 @@ export const CONFIRMED = "confirmed_password";
 
 /**
  * Lets only signed-in owners through; others are sent to sign in, and then back. Their
- * forms are kept, except those of the account.
+ * forms are kept, except those of the account. A project that the path names exists
+ * only for its members.
  */
 export const behindSignIn = (handler: Handler): Handler => async (c) => {
-  if (await recognize(c)) return await handler(c);
+  if (await recognize(c)) {
+    const isProject = c.req.param("project") !== undefined;
+    if (isProject && c.var.signedIn.membership === null) {
+      throw new ProjectRefused("not_found");
+    }
+    return await handler(c);
+  }
   if (readCookie(c, "sid") !== "") writeCookie(c, "sid", null);
   const { method, path } = c.req;
   const keeps = method === "POST" && !/^\/(account|sign-out)/.test(path);
@@ -70,11 +78,19 @@ export const behindSignIn = (handler: Handler): Handler => async (c) => {
 export async function findSignedIn(
   c: ConsoleContext,
 ): Promise<SignedIn | null> {
-  const { sessions, owners } = c.var.deps;
+  const { sessions, owners, projects } = c.var.deps;
   const session = await sessions.find(readCookie(c, "sid"));
   if (session === null) return null;
-  const account = await owners.read(session.ownerId);
-  return account === null || account.isDisabled ? null : { session, account };
+  const projectId = c.req.param("project");
+  // At once: whoever was removed can do nothing from the next request on.
+  const [account, membership] = await Promise.all([
+    owners.read(session.ownerId),
+    projectId === undefined
+      ? null
+      : projects.membership(projectId, session.ownerId),
+  ]);
+  if (account === null || account.isDisabled) return null;
+  return { session, account, membership };
 }
 
 /** Whether somebody has signed in, to whom pages then show their navigation. */

@@ -5,6 +5,7 @@ import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "../context.ts";
+import type { Membership } from "../../domain/projects/project_record.ts";
 import type { Account } from "../../domain/owners/owner_store.ts";
 import { address, Banner, PostForm, Tabs } from "./parts.tsx";
 import { Time } from "./texts.tsx";
@@ -30,12 +31,19 @@ const NOTICES: Readonly<Record<string, string>> = {
   owner_stopping:
     "The owner is disabled, and running requests are being stopped. Both audit logs have the change.",
   owner_changed: "Done. The change is in the owner's audit log and in yours.",
+  member_changed: "Done. The change holds from the next request on.",
+  member_left: "You are no longer a member of the project.",
+  project_renamed: "The project has a new name.",
+  project_changed:
+    "Done. The change is in the project's audit log and in yours.",
 };
 
 const NOT_DURABLE =
   "Redis may lose changes in a power failure. Ask your operator to set appendonly yes and appendfsync always.";
 const NOT_STOPPED =
   "The change was made, but NATS or Redis did not answer: running requests end within 11 seconds instead of one.";
+const PROJECT_DISABLED =
+  "An operator has disabled this project: every request with one of its keys is refused.";
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 
@@ -55,6 +63,67 @@ const SECTIONS = [
   ["models", "Models"],
 ] as const;
 const SECTIONS_FOR_OPERATORS = 2;
+/** The pages that a project has, too; members have one more. */
+const OF_ACCOUNTS: readonly string[] = [
+  "keys",
+  "try",
+  "usage",
+  "requests",
+  "audit",
+];
+const MEMBERS = ["members", "Members"] as const;
+
+/** The sections that somebody sees, on pages of a project with that of its members. */
+function sectionsOf({ account, membership }: SignedIn) {
+  const all = account.isOperator
+    ? SECTIONS
+    : SECTIONS.slice(0, -SECTIONS_FOR_OPERATORS);
+  if (membership === null) return all;
+  const at = all.findIndex(([name]) => !OF_ACCOUNTS.includes(name));
+  return [...all.slice(0, at), MEMBERS, ...all.slice(at)];
+}
+
+/** What the header needs to switch accounts: the projects of whoever has signed in. */
+interface Accounts {
+  signedIn: SignedIn;
+  projects: readonly Membership[];
+  mayCreate: boolean;
+  /** The section of the page, which the other account shows, too. */
+  section: string;
+}
+
+/** Leads to the same page of another account; nothing for who has only their own. */
+function Switcher({ signedIn, projects, mayCreate, section }: Accounts) {
+  if (projects.length === 0 && !mayCreate) return null;
+  const { account, membership } = signedIn;
+  const name = membership?.project.name ?? "Own account";
+  const shared = [...OF_ACCOUNTS, "members"].includes(section);
+  const own = OF_ACCOUNTS.includes(section) ? section : "keys";
+  const link = (id: string, text: string, to: string) => (
+    <a
+      key={id}
+      href={to}
+      dir="auto"
+      aria-current={id === (membership?.project.id ?? "") ? "true" : undefined}
+    >
+      {text}
+    </a>
+  );
+  return (
+    <details class="switcher">
+      <summary class="button small">
+        <span class="hidden">Account:</span> <bdi>{name}</bdi>
+      </summary>
+      <nav class="card" aria-label="Account">
+        {link("", `Own account (${account.email})`, `/${own}`)}
+        {projects.map(({ project: { id, name } }) =>
+          link(id, name, `/projects/${id}/${shared ? section : "keys"}`)
+        )}
+        <a href="/projects">All projects</a>
+      </nav>
+    </details>
+  );
+}
 
 /** What operators read while the list of models has mistakes; null: it has none. */
 function refusedList([first, ...others]: readonly string[]): string | null {
@@ -96,8 +165,12 @@ export async function Page(
     await detectDurability(redis) === "none" && NOT_DURABLE,
     isSimulated && SIMULATED,
     signedIn.account.isOperator && refusedList(listMistakes()),
+    signedIn.membership?.project.isDisabled && PROJECT_DISABLED,
   ];
-  const isOperator = signedIn?.account.isOperator;
+  const membership = signedIn?.membership ?? null;
+  const projects = signedIn && await listed(c, signedIn);
+  const [first = "", id = "", below = ""] = c.req.path.split("/").slice(1);
+  const section = membership === null ? first : below;
   const body = (
     <>
       <div class="row between">
@@ -134,14 +207,15 @@ export async function Page(
           {signedIn
             ? (
               <>
+                {projects && <Switcher {...projects} section={section} />}
                 <Tabs
                   label="Main"
-                  tabs={SECTIONS.slice(
-                    0,
-                    isOperator ? undefined : -SECTIONS_FOR_OPERATORS,
-                  )}
-                  current={c.req.path.split("/")[1]}
-                  to={(name) => `/${name}`}
+                  tabs={sectionsOf(signedIn)}
+                  current={section}
+                  to={(name) =>
+                    membership && [...OF_ACCOUNTS, "members"].includes(name)
+                      ? `/projects/${id}/${name}`
+                      : `/${name}`}
                 />
                 <PostForm action="/sign-out" submit="Sign out" look="small" />
               </>
@@ -164,6 +238,16 @@ export async function Page(
       </body>
     </html>
   );
+}
+
+/** The projects of whoever has signed in, and whether they may create one. */
+async function listed(c: ConsoleContext, signedIn: SignedIn) {
+  const { projects, projectsCreatedBy } = c.var.deps;
+  return {
+    signedIn,
+    projects: await projects.of(signedIn.session.ownerId),
+    mayCreate: signedIn.account.isOperator || projectsCreatedBy === "everyone",
+  };
 }
 
 /** The form that was sent, to be sent again with what the children ask for. */

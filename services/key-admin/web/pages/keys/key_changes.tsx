@@ -113,6 +113,7 @@ export const change =
         reason: reasonIn(scope),
       }),
     );
+    await findKey(c, scope);
     const target = targetOf(c, scope, { version, reason });
     const key = await c.var.deps.keys[what](target);
     await noteForOperator(c, scope, { action: `key.${what}d`, key, reason });
@@ -134,7 +135,7 @@ export const rotateKey: Handler = async (c) => {
   const rotate = (once: string) =>
     c.var.deps.keys.rotate({ ...target, once }, ms);
   const replaced = `The old key ${hint} stops working ${text}.`;
-  return await answerCreated(c, { nonce, create: rotate, replaced });
+  return await answerCreated(c, { scope, nonce, create: rotate, replaced });
 };
 
 /** Stops running requests. Returns the name of the notice to show. */

@@ -11,6 +11,7 @@ import {
   type ConsoleDeps,
   Refused,
 } from "../../context.ts";
+import type { KeyScope } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import { address, Copyable, ShownOnce } from "../../view/parts.tsx";
 import { unitsText } from "../../view/texts.tsx";
@@ -20,6 +21,8 @@ export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
 /** How a key is created. */
 interface Creation {
+  /** The account of the key. */
+  scope: Pick<KeyScope, "root" | "base">;
   /** The nonce of the form: one that is sent twice creates one key. */
   nonce: string;
   /** Creates the key unless one was created with the same `once`. */
@@ -35,7 +38,7 @@ interface Creation {
  */
 export async function answerCreated(
   c: ConsoleContext,
-  { nonce, create, replaced }: Creation,
+  { scope: { root, base }, nonce, create, replaced }: Creation,
 ) {
   const { deps, signedIn: { session: { ownerId } } } = c.var;
   const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
@@ -57,7 +60,7 @@ export async function answerCreated(
   );
   return (
     <Page c={c} title="Store your key now" lead={lead} status={201} isCard>
-      <ShownOnce label="API key" value={value} next="/keys">
+      <ShownOnce label="API key" value={value} next={base}>
         {replaced && <p>{replaced}</p>}
         <h2>Example request</h2>
         <p>
@@ -66,7 +69,7 @@ export async function answerCreated(
           to the key. Keep the key out of code and browsers.
         </p>
         {curlFor(deps, key)}
-        <p class="row">{tryLink(deps, key)}</p>
+        <p class="row">{tryLink(deps, { root, key })}</p>
       </ShownOnce>
     </Page>
   );
@@ -93,8 +96,11 @@ export function curlFor({ apiUrl, catalog }: Offer, key = ANY_KEY) {
 }
 
 /** Leads to the page "Try it" with a model that the key may use, where there is one. */
-export function tryLink({ catalog }: Offer, key: Rights) {
+export function tryLink(
+  { catalog }: Offer,
+  { root, key }: { root: string; key: Rights },
+) {
   const { kind = "", request } = exampleFor(catalog, key) ?? {};
-  const to = address("/try", { kind, model: String(request?.model) });
+  const to = address(`${root}/try`, { kind, model: String(request?.model) });
   return kind && <a class="button small" href={to}>Try it</a>;
 }

@@ -28,8 +28,10 @@ import {
   keyScopeOf,
   noteForOperator,
   OWN_KEYS,
+  ownScopeOf,
   reasonIn,
   targetOf,
+  whoseOf,
 } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import { Box, Choices, Field, PostForm } from "../../view/parts.tsx";
@@ -72,17 +74,19 @@ const newKey: Handler = async (c) => {
 };
 
 const createKey: Handler = async (c) => {
-  const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
+  const { deps: { keys }, signedIn: { session } } = c.var;
+  const scope = ownScopeOf(c);
+  const { ownerId } = scope;
   const { nonce, ...values } = parseForm(c, NEW_KEY);
   const { settings, errors } = parse(values, c.var.deps, null);
   if (settings === undefined) {
-    const scope = await keyScopeOf(c);
     const hidden = { nonce };
     return showForm(c, { scope, key: null, values, hidden, errors });
   }
-  const input = { ownerId, settings, actor: actorOf(c) };
+  const createdBy = session.ownerId;
+  const input = { ownerId, settings, createdBy, actor: actorOf(c) };
   const create = (once: string) => keys.create({ ...input, once });
-  return await answerCreated(c, { nonce, create });
+  return await answerCreated(c, { scope, nonce, create });
 };
 
 const editForm: Handler = async (c) => {
@@ -119,10 +123,10 @@ const CHANGED =
   "This key was changed after you had opened the form. Look at its page, then save again to replace its settings with these.";
 
 /** The routes of the form for a new key and an existing one. */
-export const keyFormRoutes: Routes = {
-  [`${OWN_KEYS}/new`]: { GET: newKey, POST: behindPassword(createKey) },
-  [`${OWN_KEYS}/:id/edit`]: { GET: editForm, POST: editKey },
-};
+export const keyFormRoutes = (root: string): Routes => ({
+  [`${root + OWN_KEYS}/new`]: { GET: newKey, POST: behindPassword(createKey) },
+  [`${root + OWN_KEYS}/:id/edit`]: { GET: editForm, POST: editKey },
+});
 
 /** The same form for operators and any key that exists. */
 export const operatorKeyFormRoutes: Routes = {
@@ -196,6 +200,12 @@ export const ReasonField = ({ name }: { name: string }) => (
   />
 );
 
+const ALL_KEYS = {
+  own: "All your keys",
+  project: "All keys of the project",
+  other: "All keys of this account",
+} as const;
+
 /** The form of a key as it is shown. */
 interface ShownForm {
   /** Whose key it is. */
@@ -216,7 +226,7 @@ async function showForm(
   const { base, other } = scope;
   const ownerLimits = await owners.limits(scope.ownerId);
   const isNew = key === null;
-  const whose = other === null ? "All your keys" : "All keys of this owner";
+  const whose = ALL_KEYS[whoseOf(scope)];
   const common = (id: Exclude<keyof Values, "scopes" | "models">) => ({
     id,
     value: values[id],

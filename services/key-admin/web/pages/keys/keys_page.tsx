@@ -11,13 +11,16 @@ import {
 import { isExpired } from "../../../domain/keys/key_record.ts";
 import { readLastUse } from "../../../domain/keys/usage.ts";
 import type { PriceTable } from "@gateway/shared/models/price_list";
-import type { Handler, Routes } from "../../context.ts";
+import type { ConsoleDeps, Handler, Routes } from "../../context.ts";
 import {
   findKey,
   KEYS_OF_OWNER,
+  type KeyScope,
   keyScopeOf,
   operatorPath,
   OWN_KEYS,
+  ownScopeOf,
+  whoseOf,
 } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import {
@@ -53,24 +56,33 @@ import { rangeOf, usageView } from "../usage/usage_page.tsx";
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {
-  const { deps, deps: { keys }, signedIn: { session } } = c.var;
+  const { deps, deps: { keys } } = c.var;
+  const { ownerId, base, ...scope } = ownScopeOf(c);
   const search = cleanSearch(c.req.query("search") ?? "");
-  if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
-    return c.redirect(`/keys/${search}`, 302);
+  if (isKeyId(search) && await keys.get(ownerId, search) !== null) {
+    return c.redirect(`${base}/${search}`, 302);
   }
   const filterName = c.req.query("filter");
   const filter = KEY_FILTERS.find((name) => name === filterName) ?? "all";
   const after = c.req.query("after") ?? "";
   const nowMs = deps.now();
   const day = usageDay(nowMs);
-  const query = { filter, search, after, rows: PAGE_ROWS, day };
-  const { rows, next } = await keys.list(session.ownerId, query);
+  const by = c.req.query("by") ?? "";
+  const createdBy = scope.createdBy ?? (by || undefined);
+  const query = { filter, search, after, rows: PAGE_ROWS, day, createdBy };
+  const { rows, next } = await keys.list(ownerId, query);
   const present = new Set(rows.map(({ key }) => key.id));
+  const creators = await creatorColumns(deps, { rows, scope });
   const to = (filter: KeyFilter, after = "") =>
-    address("/keys", { filter: filter === "all" ? "" : filter, search, after });
+    address(base, {
+      filter: filter === "all" ? "" : filter,
+      search,
+      after,
+      by,
+    });
   const here = to(filter, after);
-  const isFirstKey = rows.length === 0 && here === "/keys";
-  const create = <a class="button primary" href="/keys/new">Create key</a>;
+  const isFirstKey = rows.length === 0 && here === base;
+  const create = <a class="button primary" href={`${base}/new`}>Create key</a>;
   return (
     <Page
       c={c}
@@ -93,35 +105,36 @@ const listKeys: Handler = async (c) => {
             <div class="row between">
               <Tabs label="Filter" current={filter} tabs={FILTERS} to={to} />
               <Search
-                action="/keys"
+                action={base}
                 placeholder="Description or last 4 characters"
                 search={search}
-                hidden={{ filter }}
+                hidden={{ filter, ...by !== "" && { by } }}
               />
             </div>
             <Table
-              caption="Your API keys, newest first; days are UTC"
+              caption={CAPTIONS[whoseOf(scope)]}
               rows={rows}
               empty={{
                 title: "No keys found",
                 lead: next === null
                   ? "No key matches. Try fewer or shorter words, or another filter."
                   : "No match among the keys searched so far. Choose Older to search the rest.",
-                children: <a class="button" href="/keys">Show all keys</a>,
+                children: <a class="button" href={base}>Show all keys</a>,
               }}
               columns={[
                 ["Key", ({ key }) => (
                   <>
-                    {keyName(key, OWN_KEYS)}
-                    {rotationOf(key, { base: OWN_KEYS, present })}
+                    {keyName(key, base)}
+                    {rotationOf(key, { base, present })}
                   </>
                 )],
+                ...creators,
                 ...stateColumns(nowMs, deps.catalog.prices),
                 [
                   "Change",
                   ({ key }) =>
                     switchOf(key, {
-                      base: OWN_KEYS,
+                      base,
                       look: "small",
                       next: here,
                     }),
@@ -133,7 +146,7 @@ const listKeys: Handler = async (c) => {
               next={next}
               to={(after) => to(filter, after)}
             />
-            {await limitsCard(deps, session.ownerId)}
+            {await limitsCard(deps, ownerId, { whose: whoseOf(scope) })}
           </>
         )}
     </Page>
@@ -144,6 +157,12 @@ const listKeys: Handler = async (c) => {
 export const cleanSearch = (search: string): string =>
   search.trim().slice(0, 200)
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
+
+const CAPTIONS = {
+  own: "Your API keys, newest first; days are UTC",
+  project: "Keys of the project, newest first; days are UTC",
+  other: "Keys of the account, newest first; days are UTC",
+} as const;
 
 const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
 
@@ -168,12 +187,44 @@ export const stateColumns = (
   ]),
 ];
 
+/** Who created the keys of a project, by name. */
+async function creatorNames(
+  { people }: Pick<ConsoleDeps, "people">,
+  rows: readonly KeyRow[],
+): Promise<ReadonlyMap<string, string>> {
+  const ids = new Set(rows.flatMap(({ key }) => key.createdBy ?? []));
+  const names = Array.from(
+    ids,
+    async (id) => [id, await people.name(id) ?? id] as const,
+  );
+  return new Map(await Promise.all(names));
+}
+
+/** In a project, a column with who created each key. */
+async function creatorColumns(
+  deps: Pick<ConsoleDeps, "people">,
+  { rows, scope: { membership } }: {
+    rows: readonly KeyRow[];
+    scope: Pick<KeyScope, "membership">;
+  },
+): Promise<Column<KeyRow>[]> {
+  if (membership === null) return [];
+  const names = await creatorNames(deps, rows);
+  return [[
+    "Created by",
+    ({ key: { createdBy } }) =>
+      createdBy === null
+        ? <span class="faint">Not recorded</span>
+        : <Email>{names.get(createdBy) ?? createdBy}</Email>,
+  ]];
+}
+
 const HISTORY_ROWS = 10;
 
 const showKey: Handler = async (c) => {
   const { deps, deps: { redis, audit, keys, now, catalog } } = c.var;
   const scope = await keyScopeOf(c);
-  const { base, other } = scope;
+  const { root, base, other, membership } = scope;
   const isOwn = other === null;
   const key = await findKey(c, scope);
   const { ownerId, id, replaces, replacedBy } = key;
@@ -183,7 +234,7 @@ const showKey: Handler = async (c) => {
   const here = `${base}/${id}`;
   const [usage, limits, ms, history, present] = await Promise.all([
     usageView(deps, { ownerId, keyId: id, base: here, range: rangeOf(c) }),
-    limitsCard(deps, ownerId, { key, isOwn }),
+    limitsCard(deps, ownerId, { key, whose: whoseOf(scope) }),
     readLastUse(redis, key),
     audit.read(ownerId, about),
     keys.present(ownerId, others),
@@ -191,6 +242,8 @@ const showKey: Handler = async (c) => {
   const to = (label: string, page: string, look = "") => (
     <a class={`button ${look}`} href={`${here}/${page}`}>{label}</a>
   );
+  const creator = (membership ?? other) && key.createdBy &&
+    await deps.people.name(key.createdBy);
   const isEnabled = key.state === "enabled" && !isExpired(key, nowMs);
   const { account } = c.var.signedIn;
   const allowed = key.models.map((id) =>
@@ -215,7 +268,9 @@ const showKey: Handler = async (c) => {
         </div>
       }
     >
-      {isOwn && <OperatorNotice rows={history.rows} account={account} />}
+      {isOwn && membership === null && (
+        <OperatorNotice rows={history.rows} account={account} />
+      )}
       <Facts
         facts={{
           ...other !== null && {
@@ -226,6 +281,7 @@ const showKey: Handler = async (c) => {
             ),
           },
           "Created": <Time ms={key.createdAtMs} as="minute" />,
+          ...creator && { "Created by": <Email>{creator}</Email> },
           "Last used": lastUseOf(key, { ms, nowMs }),
           "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
           "Permissions": key.scopes.map(permissionOf).join(", "),
@@ -240,7 +296,7 @@ const showKey: Handler = async (c) => {
         <>
           <div class="row between">
             <h2>Example request</h2>
-            {tryLink(deps, key)}
+            {tryLink(deps, { root, key })}
           </div>
           {curlFor(deps, key)}
           <p>
@@ -265,13 +321,13 @@ const routesBelow = (keys: string): Routes => ({
   [`${keys}/:id/delete`]: { POST: behindPassword(change("delete")) },
 });
 
-/** The routes of the list of keys and of what is done with one. */
-export const keyRoutes: Routes = {
-  [OWN_KEYS]: { GET: listKeys },
-  ...routesBelow(OWN_KEYS),
-  [`${OWN_KEYS}/:id/ask/rotate`]: { GET: ask("rotate") },
-  [`${OWN_KEYS}/:id/rotate`]: { POST: behindPassword(rotateKey) },
-};
+/** The routes of the list of keys and of what is done with one, of an account. */
+export const keyRoutes = (root: string): Routes => ({
+  [root + OWN_KEYS]: { GET: listKeys },
+  ...routesBelow(root + OWN_KEYS),
+  [`${root + OWN_KEYS}/:id/ask/rotate`]: { GET: ask("rotate") },
+  [`${root + OWN_KEYS}/:id/rotate`]: { POST: behindPassword(rotateKey) },
+});
 
 /**
  * The same for operators and any key. Nobody rotates somebody else's key: its new value

@@ -68,7 +68,7 @@ const SPEND_ORDERS = [
 const TOP = /^(tokens|requests|cost)-(1|30)$/;
 
 /** A list for operators. */
-interface View<Row> {
+export interface View<Row> {
   /** What its search looks for. */
   placeholder: string;
   /** Reads a page of it; `next` is the cursor of the page after. */
@@ -76,8 +76,16 @@ interface View<Row> {
   columns: readonly Column<Row>[];
 }
 
+/** The order that the address asks for; null: newest first. */
+export function topOf(c: ConsoleContext) {
+  const [, by, days] = TOP.exec(c.req.query("top") ?? "") ?? [];
+  return by === "tokens" || by === "requests" || by === "cost"
+    ? { by, days: Number(days) } as const
+    : null;
+}
+
 /** The page of a view that the address asks for, with its search. */
-async function showView<Row>(
+export async function showView<Row>(
   c: ConsoleContext,
   { placeholder, read, columns }: View<Row>,
 ) {
@@ -92,8 +100,10 @@ async function showView<Row>(
     <Page
       c={c}
       title="People"
-      lead="All owners, with usage and keys. Only operators see this."
-      actions={<a class="button primary" href="/people/new">Invite somebody</a>}
+      lead="All owners and projects, with usage and keys. Only operators see this."
+      actions={path === "/people/projects"
+        ? <a class="button primary" href="/projects/new">Create project</a>
+        : <a class="button primary" href="/people/new">Invite somebody</a>}
     >
       <div class="row between">
         <Tabs
@@ -102,7 +112,7 @@ async function showView<Row>(
           current={path}
           to={(view) => view}
         />
-        {path === "/people" && (
+        {path !== "/people/keys" && (
           <Order
             action={path}
             name="top"
@@ -132,14 +142,14 @@ async function showView<Row>(
 
 const listOwners: Handler = (c) => {
   const { people, now, catalog } = c.var.deps;
-  const [, by, days = "1"] = TOP.exec(c.req.query("top") ?? "") ?? [];
+  const top = topOf(c);
   return showView(c, {
     placeholder: "Part of an e-mail address",
-    read: by === "tokens" || by === "requests" || by === "cost"
-      ? () => people.top(by, Number(days))
-      : (query) => people.list(query),
+    read: top === null
+      ? (query) => people.list(query)
+      : () => people.top(top.by, top.days),
     columns: ownerColumns(now(), {
-      used: days === "1" ? "today" : "in 30 days",
+      used: top?.days === 30 ? "in 30 days" : "today",
       prices: catalog.prices,
     }),
   });
@@ -206,7 +216,8 @@ const CHANGE_FORM = z.strictObject({
   what: z.enum(OWNER_CHANGES),
   stop_running: FORM.shape.stop_running,
 });
-const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
+/** The form of limits, not checked yet. */
+export const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
 const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
 
 async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
@@ -319,17 +330,21 @@ async function stopRunning(c: ConsoleContext, ownerId: string) {
   return await stopRequests(c, keys) ? "owner_stopping" : "not_stopped";
 }
 
+/** The posted limits, or what is wrong with them. */
+export function readLimits(c: ConsoleContext) {
+  const values = parseForm(c, LIMITS_FORM);
+  const { data: limits, error } = LIMITS.safeParse(values);
+  const texts = error?.issues.map(({ path: [name], message }) =>
+    `${labelOf(String(name))}: ${message}.`
+  );
+  return { values, limits, error: texts?.join(" ") };
+}
+
 const setLimits: Handler = async (c) => {
   const { ownerId } = (await findPerson(c)).account;
-  const values = parseForm(c, LIMITS_FORM);
-  const { data, error } = LIMITS.safeParse(values);
-  if (error) {
-    const texts = error.issues.map(({ path: [name], message }) =>
-      `${labelOf(String(name))}: ${message}.`
-    );
-    return await showPerson(c, values, texts.join(" "));
-  }
-  await c.var.deps.operators.setLimits(operatorOf(c), ownerId, data);
+  const { values, limits, error } = readLimits(c);
+  if (limits === undefined) return await showPerson(c, values, error);
+  await c.var.deps.operators.setLimits(operatorOf(c), ownerId, limits);
   return c.redirect(`/people/${ownerId}?done=owner_changed`, 303);
 };
 

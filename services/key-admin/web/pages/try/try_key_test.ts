@@ -98,7 +98,11 @@ Deno.test("API2, API6: a session has one key of Try it, of its own, which every 
   const cookie = client.cookies.get("__Host-sid") ?? "";
   const session = await site.deps.sessions.find(cookie) ?? assert.fail();
   const from = { cookie, actor: { by: EMAIL, ip: "" } };
-  const replica = await tryKeyValue(createStores(site.deps), session, from);
+  const replica = await tryKeyValue(
+    createStores(site.deps),
+    { session, ownerId: session.ownerId },
+    from,
+  );
   assert.equal(replica, value, "another key-admin knows it");
   const other = await stage.send(await site.signedIn("grace@example.org"));
   assert.notEqual(other, value);

@@ -7,11 +7,12 @@
 import type { Named } from "@gateway/shared/models/aliases";
 import { z } from "zod";
 import {
+  type Medium,
   readAnswer,
   TRY_FACTS,
   type TryAnswer,
 } from "../../../domain/try/answer.ts";
-import { codeOf, LANGUAGES } from "../../../domain/try/code.ts";
+import { codeOf } from "../../../domain/try/code.ts";
 import type { ApiRequest } from "../../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../../domain/try/key.ts";
 import type { TryRequest } from "../../../domain/try/chat_forms.ts";
@@ -35,17 +36,12 @@ import {
   Refused,
   type Routes,
 } from "../../context.ts";
+import { TryCode } from "./try_code.tsx";
 import { parseForm, text } from "../../request/forms.ts";
 import { securityPolicy } from "../../guards.ts";
+import { ownScopeOf } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
-import {
-  address,
-  Copyable,
-  Facts,
-  Field,
-  PostForm,
-  Tabs,
-} from "../../view/parts.tsx";
+import { address, Facts, Field, PostForm, Tabs } from "../../view/parts.tsx";
 import { readCookie } from "../../request/session.ts";
 import { labelOf, namesText } from "../../view/texts.tsx";
 
@@ -121,8 +117,15 @@ const showAnswer: Handler = async (c) => {
   const { path } = endpointOf(kind, values);
   const response = await (isRefresh ? askVideo(c) : send(c, path, request));
   const answer = await readAnswer(response, startMs);
-  const again = isRefresh && !response.ok ? c.req.path : answer.again;
-  return showTry(c, { kind, values, answer: { ...answer, again } });
+  const { root } = ownScopeOf(c);
+  const again = isRefresh && !response.ok
+    ? c.req.path
+    : answer.again && root + answer.again;
+  const media = answer.media.map(([url, file]): Medium => [
+    url.startsWith("/") ? root + url : url,
+    file,
+  ]);
+  return showTry(c, { kind, values, answer: { ...answer, again, media } });
 };
 
 /**
@@ -158,12 +161,12 @@ const sendVideo: Handler = async (c) => {
 };
 
 /** The routes of "Try it": pages, streams, and the files of videos. */
-export const tryRoutes: Routes = {
-  "/try": { GET: openTry, POST: showAnswer },
-  "/try/stream": { POST: streamAnswer },
-  "/try/videos/:id": { POST: showAnswer },
-  "/try/videos/:id/content": { GET: sendVideo },
-};
+export const tryRoutes = (root: string): Routes => ({
+  [`${root}/try`]: { GET: openTry, POST: showAnswer },
+  [`${root}/try/stream`]: { POST: streamAnswer },
+  [`${root}/try/videos/:id`]: { POST: showAnswer },
+  [`${root}/try/videos/:id/content`]: { GET: sendVideo },
+});
 
 const send = (c: ConsoleContext, path: string, request: TryRequest) =>
   ask(c, { path, request, file: c.var.file });
@@ -187,7 +190,8 @@ async function askVideo(c: ConsoleContext, more = ""): Promise<Response> {
 async function ask(c: ConsoleContext, request: ApiRequest): Promise<Response> {
   const { deps, signedIn: { session } } = c.var;
   const from = { cookie: readCookie(c, "sid"), actor: actorOf(c) };
-  const key = await tryKeyValue(deps, session, from);
+  const { ownerId } = ownScopeOf(c);
+  const key = await tryKeyValue(deps, { session, ownerId }, from);
   const { signal } = c.req.raw;
   return await deps.askApi(request, { key, signal });
 }
@@ -208,6 +212,10 @@ function showTry(
   { kind, values, errors, answer }: ShownTry,
 ) {
   const { deps } = c.var;
+  const { root, membership } = ownScopeOf(c);
+  const whose = membership === null
+    ? "your usage and your limits"
+    : "the usage and the limits of the project";
   const { isUpload } = TRY_KINDS[kind];
   const { name: endpoint, streamed } = endpointOf(kind, values);
   const request = { ...tryRequest(kind, values).request, ...streamed };
@@ -216,7 +224,7 @@ function showTry(
     <Page
       c={c}
       title="Try it"
-      lead={`Sends real requests, up to ${TRY_LIMITS.key.requestsPerMinute} per minute, with a key that only this session has. They count towards your usage and your limits.`}
+      lead={`Sends real requests, up to ${TRY_LIMITS.key.requestsPerMinute} per minute, with a key that only this session has. They count towards ${whose}.`}
       error={errors?.size ? "Correct the marked fields." : null}
       headers={{ "content-security-policy": securityPolicy(POLICIES[kind]) }}
     >
@@ -225,14 +233,14 @@ function showTry(
           label="Kind of model"
           tabs={[...kinds.keys()].map((kind) => [kind, labelOf(kind)])}
           current={kind}
-          to={(kind) => address("/try", { kind })}
+          to={(kind) => address(`${root}/try`, { kind })}
         />
       )}
       <div class="split try">
         <section class="card">
           <PostForm
             id="try"
-            action={address("/try", { kind }) + "#answer"}
+            action={address(`${root}/try`, { kind }) + "#answer"}
             enctype={isUpload ? "multipart/form-data" : undefined}
             submit="Send"
             more={
@@ -254,7 +262,7 @@ function showTry(
         </section>
         <div>
           <Answer kind={kind} answer={answer} subject={values.prompt ?? ""} />
-          <Code code={codeOf(endpoint, request, deps.apiUrl)} />
+          <TryCode code={codeOf(endpoint, request, deps.apiUrl)} />
         </div>
       </div>
       <script src={deps.assets.tryScript} defer />
@@ -304,28 +312,6 @@ function Fields({ kind, models, values, errors }: {
     </div>
   );
 }
-
-/** The same request for programs. */
-const Code = (
-  { code }: { code: Readonly<Record<typeof LANGUAGES[number], string>> },
-) => (
-  <section class="card">
-    <div>
-      <h2>The same request as code</h2>
-      <p class="help">
-        It uses the key in <code>OPENAI_API_KEY</code>.
-      </p>
-    </div>
-    {LANGUAGES.map((language, at) => (
-      <details name="code" open={at === 0}>
-        <summary>{language}</summary>
-        <Copyable id={`code-${language}`} label={language}>
-          {code[language]}
-        </Copyable>
-      </details>
-    ))}
-  </section>
-);
 
 /**
  * The answer, or the empty elements in which the script shows it. The style sheet hides

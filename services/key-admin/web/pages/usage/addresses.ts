@@ -1,7 +1,7 @@
 /** Addresses that several pages link to. */
 import { address } from "../../view/parts.tsx";
 
-/** The request log of one's own account. */
+/** The request log of one's own account, and behind its root that of a project. */
 export const OWN_REQUESTS = "/requests";
 /** The request logs of all accounts, for operators. */
 export const ALL_REQUESTS = "/people/requests";
@@ -9,14 +9,17 @@ export const ALL_REQUESTS = "/people/requests";
 /** The lists for operators, by address. */
 export const PEOPLE_VIEWS = [
   ["/people", "Owners"],
+  ["/people/projects", "Projects"],
   ["/people/keys", "All keys"],
   [ALL_REQUESTS, "All requests"],
 ] as const;
 
 /** The requests of an account, or of one of its keys, in the log. */
 export const requestsOf = (
-  { ownerId, keyId, isOthers }: {
+  { ownerId, root, keyId, isOthers }: {
     ownerId: string;
+    /** Begins the paths of the account, as in `KeyScope`. */
+    root: string;
     keyId: string | null;
     /** Whether an operator looks at somebody else's. */
     isOthers: boolean;
@@ -24,4 +27,4 @@ export const requestsOf = (
 ): string =>
   isOthers
     ? address(ALL_REQUESTS, { account: ownerId, key: keyId ?? "" })
-    : address(OWN_REQUESTS, { key: keyId ?? "" });
+    : address(root + OWN_REQUESTS, { key: keyId ?? "" });

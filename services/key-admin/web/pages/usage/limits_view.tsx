@@ -53,7 +53,17 @@ const OTHER_WORDS = {
   key: "This key",
   owner: "All keys of the owner",
 } as const;
-type Words = typeof OWN_WORDS | typeof OTHER_WORDS;
+/** The same for a member of a project. */
+const PROJECT_WORDS = {
+  key: "This key",
+  owner: "All keys of the project",
+} as const;
+const WORDS = {
+  own: OWN_WORDS,
+  other: OTHER_WORDS,
+  project: PROJECT_WORDS,
+} as const;
+type Words = typeof WORDS[keyof typeof WORDS];
 
 /** What the card needs to read limits and their use. */
 type LimitStores = Pick<ConsoleDeps, "redis" | "owners">;
@@ -65,9 +75,9 @@ type LimitStores = Pick<ConsoleDeps, "redis" | "owners">;
 export async function limitsCard(
   { redis, owners }: LimitStores,
   ownerId: string,
-  { key, isOwn = true }: { key?: KeyRecord; isOwn?: boolean } = {},
+  { key, whose = "own" }: { key?: KeyRecord; whose?: keyof typeof WORDS } = {},
 ) {
-  const words = isOwn ? OWN_WORDS : OTHER_WORDS;
+  const words = WORDS[whose];
   const limits = await owners.limits(ownerId);
   const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
   if (key === undefined && meters.length === 0) return null;
@@ -75,10 +85,12 @@ export async function limitsCard(
   return (
     <section class="card">
       <header>
-        <h2>{key === undefined ? "Your limits" : "Limits"}</h2>
+        <h2>
+          {key === undefined && whose === "own" ? "Your limits" : "Limits"}
+        </h2>
         <p class="help">
           {key === undefined
-            ? "Set by the operator. They apply to all your keys together, whatever the limits of each key."
+            ? `Set by the operator. They apply to ${words.owner.toLowerCase()} together, whatever the limits of each key.`
             : "A request must pass every limit of this key and those that operators set for all keys of its owner together."}
         </p>
       </header>

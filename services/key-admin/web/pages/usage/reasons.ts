@@ -16,5 +16,5 @@ const REASONS: Readonly<Record<string, string>> = {
 export function wordsOf(reason: string): string {
   const [name = "", whose] = reason.split(".");
   const words = REASONS[name] ?? labelOf(name);
-  return whose === "owner" ? `${words}, all your keys together` : words;
+  return whose === "owner" ? `${words}, all keys together` : words;
 }

@@ -30,7 +30,7 @@ import {
   Refused,
   type Routes,
 } from "../../context.ts";
-import { OWN_KEYS } from "../../request/key_scope.ts";
+import { operatorPath, ownScopeOf } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import {
   address,
@@ -82,17 +82,26 @@ async function searchOf(
   c: ConsoleContext,
   texts: Texts,
 ): Promise<Search | string> {
-  const { deps: { now }, signedIn: { session } } = c.var;
+  const { now, keys } = c.var.deps;
   const filter = parseRequestQuery(texts, now());
   if ("message" in filter) {
     return `${FIELD_LABELS[filter.field]}: ${filter.message}.`;
   }
-  if (!isForAll(c)) return { ownerId: session.ownerId, filter };
+  if (!isForAll(c)) {
+    const { ownerId, createdBy } = ownScopeOf(c);
+    const key = createdBy && await keys.get(ownerId, texts.key);
+    const isTheirs = createdBy === undefined ||
+      key && key.createdBy === createdBy;
+    return isTheirs ? { ownerId, filter } : OF_OWN_KEY;
+  }
   const ownerId = await accountOf(c, texts.account);
   return ownerId === undefined
     ? "Account: There is no account with this address or id."
     : { ownerId, filter };
 }
+
+/** A member of a project sees no requests with keys of others. */
+const OF_OWN_KEY = "Key: Name the id of a key that you created.";
 
 /** The id of an account; null: of any, undefined: there is none. */
 async function accountOf(
@@ -194,11 +203,11 @@ const exportRequests: Handler = async (c) => {
   return answerCsv(c, "requests.csv", requestCsv(requests, query));
 };
 
-/** The routes of the request log of one's own account. */
-export const requestRoutes: Routes = {
-  [OWN_REQUESTS]: { GET: showRequests },
-  [`${OWN_REQUESTS}.csv`]: { GET: exportRequests },
-};
+/** The routes of the request log of an account. */
+export const requestRoutes = (root: string): Routes => ({
+  [root + OWN_REQUESTS]: { GET: showRequests },
+  [`${root + OWN_REQUESTS}.csv`]: { GET: exportRequests },
+});
 
 /** The same of all accounts, for operators. */
 export const operatorRequestRoutes: Routes = {
@@ -285,7 +294,7 @@ async function columnsFor(
 ): Promise<readonly Column<FoundRequest>[]> {
   const isAll = isForAll(c);
   const keys = await keysOf(c, rows);
-  const emails = isAll ? await emailsOf(c, rows) : new Map<string, string>();
+  const names = isAll ? await namesOf(c, rows) : new Map<string, string>();
   return [
     [
       "Request",
@@ -304,7 +313,7 @@ async function columnsFor(
     ],
     ["Key", ({ keyId, ownerId }) => {
       const key = keys.get(keyId);
-      const base = isAll ? `/people/${ownerId}/keys` : OWN_KEYS;
+      const base = isAll ? `/people/${ownerId}/keys` : ownScopeOf(c).base;
       return key === undefined
         ? (
           <Noted note="Deleted, or of Try it">
@@ -316,8 +325,8 @@ async function columnsFor(
     ...(isAll ? ["Account"] : []).map((label): Column<FoundRequest> => [
       label,
       ({ ownerId }) => (
-        <a href={`/people/${ownerId}`}>
-          <Email>{emails.get(ownerId) || ownerId}</Email>
+        <a href={operatorPath(ownerId)}>
+          <Email>{names.get(ownerId) || ownerId}</Email>
         </a>
       ),
     ]),
@@ -376,16 +385,14 @@ async function keysOf(
   );
 }
 
-/** The addresses of the accounts of these rows, by id. */
-async function emailsOf(
-  { var: { deps: { owners } } }: ConsoleContext,
+/** What the accounts of these rows are called, by id. */
+async function namesOf(
+  { var: { deps: { people } } }: ConsoleContext,
   rows: readonly FoundRequest[],
 ): Promise<Map<string, string>> {
   const ids = [...new Set(rows.map(({ ownerId }) => ownerId))];
-  const accounts = await Promise.all(ids.map((id) => owners.read(id)));
-  return new Map(
-    accounts.flatMap((each) =>
-      each === null ? [] : [[each.ownerId, each.email]]
-    ),
+  const found = ids.map(async (id) =>
+    [id, await people.name(id) ?? ""] as const
   );
+  return new Map(await Promise.all(found));
 }

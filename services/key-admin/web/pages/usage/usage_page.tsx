@@ -26,6 +26,8 @@ import {
   KEYS_OF_OWNER,
   keyScopeOf,
   OWN_KEYS,
+  ownScopeOf,
+  whoseOf,
 } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import { type Column, Empty, Facts, Table, Tabs } from "../../view/parts.tsx";
@@ -44,15 +46,19 @@ import { limitsCard } from "./limits_view.tsx";
 import { dayText, type Range, RANGES, UsageCharts } from "./usage_chart.tsx";
 
 const showUsage: Handler = async (c) => {
-  const { deps, signedIn: { session: { ownerId } } } = c.var;
+  const { deps } = c.var;
+  const { ownerId, root, ...scope } = ownScopeOf(c);
+  const base = `${root}/usage`;
+  const whose = whoseOf(scope);
+  const all = whose === "own" ? "All your keys" : "All keys of the project";
   return (
     <Page
       c={c}
       title="Usage"
-      lead="All your keys together, including deleted ones. Each key's page shows its own numbers."
+      lead={`${all} together, including deleted ones. Each key's page shows its own numbers.`}
     >
-      {await limitsCard(deps, ownerId)}
-      {await usageView(deps, { ownerId, base: "/usage", range: rangeOf(c) })}
+      {await limitsCard(deps, ownerId, { whose })}
+      {await usageView(deps, { ownerId, base, range: rangeOf(c) })}
     </Page>
   );
 };
@@ -60,16 +66,21 @@ const showUsage: Handler = async (c) => {
 const exportUsage: Handler = async (c) => {
   const { redis, now } = c.var.deps;
   const scope = await keyScopeOf(c);
-  const { ownerId } = scope;
+  const { ownerId, createdBy } = scope;
   const key = c.req.param("id") === undefined ? null : await findKey(c, scope);
   const name = key === null ? "usage.csv" : `usage-${key.id}.csv`;
-  return answerCsv(c, name, usageCsv(redis, { ownerId, key }, now()));
+  return answerCsv(
+    c,
+    name,
+    usageCsv(redis, { ownerId, key, createdBy }, now()),
+  );
 };
 
 const exportSpend: Handler = (c) => {
   const { redis } = c.var.deps;
-  const { account: { ownerId, email: name } } = c.var.signedIn;
-  const query = spendQueryOf(c);
+  const { ownerId, membership, createdBy } = ownScopeOf(c);
+  const name = membership?.project.name ?? c.var.signedIn.account.email;
+  const query = { ...spendQueryOf(c), createdBy };
   const lines = spendCsv(redis, [{ ownerId, name }], query);
   return answerCsv(c, spendFile(query), lines);
 };
@@ -82,12 +93,12 @@ function routesBelow(keys: string): Routes {
 }
 
 /** The routes of usage. */
-export const usageRoutes: Routes = {
-  "/usage": { GET: showUsage },
-  "/usage/export.csv": { GET: exportUsage },
-  "/usage/spend.csv": { GET: exportSpend },
-  ...routesBelow(OWN_KEYS),
-};
+export const usageRoutes = (root: string): Routes => ({
+  [`${root}/usage`]: { GET: showUsage },
+  [`${root}/usage/export.csv`]: { GET: exportUsage },
+  [`${root}/usage/spend.csv`]: { GET: exportSpend },
+  ...routesBelow(root + OWN_KEYS),
+});
 
 /** The same of any key, for operators. */
 export const operatorUsageRoutes: Routes = routesBelow(KEYS_OF_OWNER);
@@ -179,6 +190,7 @@ export async function usageView(
   const { name, unit, head } = RANGES[range];
   const units = unitsIn(total);
   const isOthers = base.startsWith("/people");
+  const [root = ""] = /^\/projects\/\w+/.exec(base) ?? [];
   return (
     <>
       <div class="row between">
@@ -189,8 +201,8 @@ export async function usageView(
           to={(range) => `${base}?range=${range}`}
         />
         <a class="button small" href={`${base}/export.csv`}>Download CSV</a>
-        {base === "/usage" && hasSpend(total) &&
-          spendLinks("/usage/spend.csv", nowMs)}
+        {base.endsWith("/usage") && hasSpend(total) &&
+          spendLinks(`${base}/spend.csv`, nowMs)}
       </div>
       <Facts
         look="totals"
@@ -212,7 +224,7 @@ export async function usageView(
             <UsageCharts usage={usage} units={units} />
             <Failures
               counts={total}
-              listed={requestsOf({ ownerId, keyId, isOthers })}
+              listed={requestsOf({ ownerId, root, keyId, isOthers })}
             />
             <Table
               caption="Usage by model, the most used first"

@@ -61,7 +61,7 @@ const USE_BY_MODEL: Readonly<Record<string, UseCounts>> = {
 
 /** What pages show of it. */
 const SHOWN = [
-  "Requests per minute 10 Tokens per day, all your keys together 8",
+  "Requests per minute 10 Tokens per day, all keys together 8",
   "Unknown model 20 The service or the model server failed 5",
   "Images 13 Characters 3,400 Audio seconds 95 Video seconds 8",
   "llama3.2:70b 1,500 5 18 7 9 –",
