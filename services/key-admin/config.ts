@@ -19,6 +19,7 @@ import {
   type ProjectCreators,
 } from "./domain/projects/project_record.ts";
 import { type OidcConfig, REAUTHENTICATIONS } from "./domain/sign_in/oidc.ts";
+import { type GroupRules, parseGroupRules } from "./domain/sign_in/groups.ts";
 import { isSafeUrl } from "./domain/sign_in/safe_url.ts";
 
 const DEFAULT_PORT = 8081;
@@ -42,6 +43,13 @@ function allowedOf(text: string): string | null {
   const local = text.startsWith("@") ? "anybody" : "";
   return parseEmail(local + text)?.slice(local.length) ?? null;
 }
+
+const groupRules = z.string().transform((text, context): GroupRules => {
+  const rules = parseGroupRules(text);
+  if (rules !== null) return rules;
+  context.addIssue("not such JSON");
+  return z.NEVER;
+});
 
 /** The variables of this service, as documented in docs/reference/variables.md. */
 export const CONSOLE_VARIABLES = {
@@ -79,6 +87,19 @@ export const CONSOLE_VARIABLES = {
     .describe("Name of the provider on the sign-in page"),
   PROJECTS_CREATED_BY: env.choice(PROJECT_CREATORS).default("operators")
     .describe("Who may create projects: `operators`, or `everyone`"),
+  OIDC_SCOPE: env.text().default("openid email")
+    .describe(
+      "What is asked of the provider; some need `groups` for the claim",
+    ),
+  OIDC_GROUPS_CLAIM: env.text().optional()
+    .describe("Claim of the identity token that has somebody's groups"),
+  OIDC_GROUPS: env.variable(groupRules, {
+    expects:
+      'JSON such as {"search":"prj_…:member","leads":["prj_…:admin","operator"]}',
+  }).optional()
+    .describe(
+      "What groups give at each sign-in: roles in projects, and that of an operator",
+    ),
   ...LIMIT_VARIABLES,
   ...catalogVariables.CATALOG_VARIABLES,
 };
@@ -178,6 +199,22 @@ function oidcOf(
     clientSecret: OIDC_CLIENT_SECRET,
     allowed: OIDC_ALLOWED,
     reauthentication: values.OIDC_REAUTHENTICATION,
+    scope: values.OIDC_SCOPE,
+    groups: groupsOf(values),
     name,
   };
+}
+
+/** The claim and the rules, which need each other. */
+function groupsOf(
+  { OIDC_GROUPS_CLAIM: claim, OIDC_GROUPS: rules }: env.ConfigOf<
+    typeof CONSOLE_VARIABLES
+  >,
+): OidcConfig["groups"] {
+  if (claim !== undefined && rules !== undefined) return { claim, rules };
+  if (claim === undefined && rules === undefined) return null;
+  const missing = claim === undefined ? "OIDC_GROUPS_CLAIM" : "OIDC_GROUPS";
+  const other = claim === undefined ? "OIDC_GROUPS" : "OIDC_GROUPS_CLAIM";
+  const mistake = `${missing} is needed with ${other}`;
+  throw new env.ConfigError("the environment", [mistake]);
 }

@@ -119,6 +119,13 @@ Deno.test("configFrom() reports every mistake at once, without secrets", () => {
     [{ ...OIDC, OIDC_ISSUER: "http://127.0.0.1.evil.test" }, /OIDC_ISSUER/],
     [{ ...OIDC, OIDC_ALLOWED: "corp.test" }, /OIDC_ALLOWED/],
     [{ ...OIDC, OIDC_REAUTHENTICATION: "off" }, /OIDC_REAUTHENTICATION/],
+    [{ PROJECTS_CREATED_BY: "nobody" }, /PROJECTS_CREATED_BY/],
+    [
+      { ...OIDC, OIDC_GROUPS_CLAIM: "g", OIDC_GROUPS: "a=b" },
+      /OIDC_GROUPS="a=b"/,
+    ],
+    [{ ...OIDC, OIDC_GROUPS_CLAIM: "groups" }, /OIDC_GROUPS is needed/],
+    [{ ...OIDC, OIDC_GROUPS: "{}" }, /OIDC_GROUPS_CLAIM is needed/],
     [{ ...OIDC, OIDC_ALLOWED: "a\u200Bb@corp.test" }, /OIDC_ALLOWED/],
     [{ REDIS_URL: "http://u:s3cret@x" }, /^(?![^]*s3cret)[^]*REDIS_URL/],
   ];

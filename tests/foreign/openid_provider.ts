@@ -7,6 +7,10 @@ import {
   type TestClient,
 } from "../../services/key-admin/client_fixture.ts";
 import { startConsole } from "../../services/key-admin/console_fixture.ts";
+import type {
+  Grant,
+  GroupRules,
+} from "../../services/key-admin/domain/sign_in/groups.ts";
 import { OidcClient } from "../../services/key-admin/domain/sign_in/oidc.ts";
 import { keyForm } from "../../services/key-admin/forms_fixture.ts";
 import { freePort } from "../support/servers/local_server.ts";
@@ -79,7 +83,7 @@ class ProviderVisitor {
 }
 
 /** The console behind the provider. */
-async function startBoth() {
+async function startBoth(rules: GroupRules = new Map()) {
   await using starting = new AsyncDisposableStack();
   const port = await freePort();
   const provider = starting.use(startProcess({
@@ -104,6 +108,8 @@ async function startBoth() {
     clientSecret: SECRET,
     allowed: ["@example.org"],
     reauthentication: "checked",
+    scope: "openid email groups",
+    groups: { claim: "groups", rules },
     name: "Example",
   });
   const site = starting.use(await startConsole({ oidc }));
@@ -123,6 +129,7 @@ const comeBack = (client: TestClient, { pathname, search }: URL) =>
 try {
   await installOnce(NAME, INSTALL, { cwd });
   addTests();
+  addGroupTest();
 } catch (error) {
   const reason = String(error).trim().split("\n").at(-1);
   print(`Left out: ${NAME} ${VERSION}: ${reason}`);
@@ -169,6 +176,38 @@ function addTests(): void {
       assert.equal(answer.status, 403, address);
       assert.match(answer.text, says);
       assert.equal((await client.get("/keys")).status, 302, address);
+    }
+  });
+}
+
+function addGroupTest(): void {
+  Deno.test(`the groups that ${NAME} names are roles in a project and of an operator`, async () => {
+    const rules = new Map<string, Grant[]>();
+    await using both = await startBoth(rules);
+    const { deps } = both.site;
+    const actor = {
+      by: "test",
+      ip: "",
+      ownerId: null,
+      as: "operator",
+    } as const;
+    const input = { name: "Search", adminId: null };
+    const { id: projectId } = await deps.projects.create(actor, input);
+    await deps.owners.giveRole(await deps.owners.ensure("op@example.org"));
+    rules.set("search", [{ projectId, role: "member" }]);
+    rules.set("leads", [{ projectId, role: "admin" }, "operator"]);
+    const roles = { search: "member", leads: "admin" };
+    for (const [group, role] of Object.entries(roles)) {
+      const address = `ada+${group}@example.org`;
+      const client = both.site.client();
+      const start = await leave(client, "/sign-in/oidc");
+      const visitor = new ProviderVisitor();
+      await comeBack(client, await visitor.signIn(start, address));
+      const ownerId = await deps.owners.find(address) ?? assert.fail(address);
+      const membership = await deps.projects.membership(projectId, ownerId);
+      assert.equal(membership?.role, role);
+      const account = await deps.owners.read(ownerId);
+      assert.equal(account?.isOperator, group === "leads");
     }
   });
 }

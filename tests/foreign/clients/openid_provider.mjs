@@ -14,7 +14,12 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
     redirect_uris: [redirectUri],
     require_auth_time: true,
   }],
-  claims: { openid: ["sub"], email: ["email", "email_verified"] },
+  claims: {
+    openid: ["sub"],
+    email: ["email", "email_verified"],
+    groups: ["groups"],
+  },
+  scopes: ["openid", "email", "groups"],
   // Claims of the scope are in the identity token, too, as other providers do it.
   conformIdTokenClaims: false,
   cookies: { keys: ["a key for tests"] },
@@ -24,9 +29,15 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
       sub: address,
       email: address,
       email_verified: !address.startsWith("unverified"),
+      groups: groupsOf(address),
     }),
   }),
 });
+/** `ada+search+leads@example.org` is in the groups `search` and `leads`. */
+function groupsOf(address) {
+  return address.split("@")[0].split("+").slice(1);
+}
+
 provider.listen(Number(port), "127.0.0.1", () => {
   process.stdout.write("listening\n");
 });

@@ -2,6 +2,7 @@
 import * as oidc from "openid-client";
 import { parseStatedEmail } from "../owners/email.ts";
 import type { Identity } from "../owners/owner_store.ts";
+import { type GroupRules, groupsIn } from "./groups.ts";
 import { isSafeUrl } from "./safe_url.ts";
 
 /**
@@ -20,6 +21,10 @@ export interface OidcConfig {
   /** Addresses and `@domains` that may sign in, all in lower case. */
   allowed: readonly string[];
   reauthentication: typeof REAUTHENTICATIONS[number];
+  /** What is asked of the provider: `openid email`, and more for groups. */
+  scope: string;
+  /** The claim that has somebody's groups, and what these give; null: nothing. */
+  groups: { claim: string; rules: GroupRules } | null;
   /** Its name on the button: "Continue with …". */
   name: string;
 }
@@ -37,6 +42,8 @@ export interface ProviderSignIn {
    * does not say. It may be long ago, since providers keep people signed in.
    */
   provedAtMs: number;
+  /** Their groups there; null: they are unknown. */
+  groups: readonly string[] | null;
 }
 
 const TIMEOUT_SECONDS = 5;
@@ -76,6 +83,11 @@ export class OidcClient {
     return this.#config.name;
   }
 
+  /** What groups give; null: they give nothing here. */
+  get groupRules(): GroupRules | null {
+    return this.#config.groups?.rules ?? null;
+  }
+
   /**
    * The address of the provider's page, and what the browser keeps in a cookie until it
    * comes back. `mustProve`: the provider has to ask for a password even if the person
@@ -90,7 +102,7 @@ export class OidcClient {
     const nonce = oidc.randomNonce();
     const url = oidc.buildAuthorizationUrl(await this.#discover(), {
       redirect_uri: redirectUri.href,
-      scope: "openid email",
+      scope: this.#config.scope,
       code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
       code_challenge_method: "S256",
       state,
@@ -125,10 +137,12 @@ export class OidcClient {
     const claims = tokens.claims();
     if (claims === undefined) throw new NotAllowed(NOBODY);
     const identity = this.#identityOf(claims);
-    if (this.#isTrusted) return { identity, provedAtMs: nowMs };
+    const { groups: mapped } = this.#config;
+    const groups = mapped && groupsIn(claims, mapped.claim);
+    if (this.#isTrusted) return { identity, groups, provedAtMs: nowMs };
     const provedAtMs = (claims.auth_time ?? 0) * 1_000;
     if (mark !== undefined) checkProved(provedAtMs, nowMs);
-    return { identity, provedAtMs: Math.min(provedAtMs, nowMs) };
+    return { identity, groups, provedAtMs: Math.min(provedAtMs, nowMs) };
   }
 
   get #isTrusted(): boolean {

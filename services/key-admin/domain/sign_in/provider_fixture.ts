@@ -33,8 +33,8 @@ export class TestProvider implements AsyncDisposable {
   #nonce = "";
   #challenge = "";
 
-  constructor({ reauthentication = "checked" }: Partial<
-    Pick<OidcConfig, "reauthentication">
+  constructor({ reauthentication = "checked", groups = null }: Partial<
+    Pick<OidcConfig, "reauthentication" | "groups">
   > = {}) {
     this.#server = Deno.serve(
       { hostname: "127.0.0.1", port: 0, onListen: () => {} },
@@ -47,6 +47,8 @@ export class TestProvider implements AsyncDisposable {
       clientSecret: "client secret for tests",
       allowed: ["ada@example.org", "@corp.test"],
       reauthentication,
+      scope: "openid email",
+      groups,
       name: "Example",
     });
   }

@@ -1,5 +1,6 @@
 /**
- * The key of the page "Try it": one per session and account, for minutes, with limits of its own.
+ * The key of the page "Try it": one per session and account, for minutes, with limits
+ * of its own.
  * Its value is derived from the session's cookie, which is stored nowhere: every
  * key-admin can derive it while the session lasts, and nobody can afterwards.
  */

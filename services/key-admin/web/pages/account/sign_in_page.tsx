@@ -5,6 +5,7 @@
 
 import { EMAIL_CHARS_MAX, parseEmail } from "../../../domain/owners/email.ts";
 import { takeRates } from "../../../domain/sign_in/attempts.ts";
+import { applyGroups } from "../../../domain/group_roles/apply_groups.ts";
 import type { Link } from "../../../domain/sign_in/links.ts";
 import { NotAllowed, type OidcClient } from "../../../domain/sign_in/oidc.ts";
 import {
@@ -143,7 +144,7 @@ const finishOidc: Handler = async (c) => {
   }
   const nowMs = deps.now();
   const finished = provider.finish(returned, flow, { nowMs });
-  const { identity, provedAtMs } = await finished.catch((cause) => {
+  const { identity, provedAtMs, groups } = await finished.catch((cause) => {
     deps.log.warn("oidc_refused", { error: cause });
     const failed =
       `Signing in with ${provider.name} failed. Start again. If that fails too, ask your operator`;
@@ -155,6 +156,9 @@ const finishOidc: Handler = async (c) => {
   const account = await deps.owners.read(ownerId);
   if (account === null) throw new Error(`No account of owner ${ownerId}`);
   if (account.isDisabled) throw new Refused(403, DISABLED);
+  const { groupRules: rules } = provider;
+  const ip = c.env.remoteIp;
+  if (rules) await applyGroups(deps, { account, ip, groups, rules });
   const entrance = { ...clientOf(c), failedBefore: 0, provedAtMs };
   const admitted = await admit(deps, account, entrance);
   return await enter(c, admitted, "/keys");
