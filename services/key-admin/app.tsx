@@ -26,6 +26,7 @@ import {
   keyFormRoutes,
   operatorKeyFormRoutes,
 } from "./web/pages/keys/key_form.tsx";
+import { defaultRoutes } from "./web/pages/keys/defaults_page.tsx";
 import { keyRoutes, operatorKeyRoutes } from "./web/pages/keys/keys_page.tsx";
 import { OWN_ROOT, PROJECT_ROOT } from "./web/request/key_scope.ts";
 import { operatorProjectRoutes } from "./web/pages/projects/operator_projects_page.tsx";
@@ -71,6 +72,7 @@ const PUBLIC_ROUTES: Routes = {
 /** The pages of an account: one's own, or a project. */
 const routesOf = (root: string): Routes => ({
   ...keyFormRoutes(root),
+  ...defaultRoutes(root),
   ...keyRoutes(root),
   ...tryRoutes(root),
   ...usageRoutes(root),

@@ -24,7 +24,7 @@ const PASSWORD = "correct-horse";
 const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
   "lim:{own_a}:k lease:{own_a}:k use:{own_a}:k:20260101 requests:{own_a} logged:accounts deleted:h " +
   "job:{own_a}:video_a jobs:{own_a} audit:{own_a} once:{own_a}:d " +
-  "acct:{own_a} mail:d owners operators proj:{prj_a} members:{prj_a} " +
+  "acct:{own_a} mail:d owners operators proj:{prj_a} members:{prj_a} defaults:{own_a} " +
   "projects joined:{own_a} owner:first sess:d " +
   "sessions:{own_a} ticket:reset:d try:d known:d oidc:d barrier fsync store " +
   "sweep:leases session:d other:d").split(" ");
@@ -69,6 +69,7 @@ const MAY: Record<string, Record<string, string>> = {
     own: "evalsha del hget hgetall hset",
     proj: "evalsha exists hgetall hset",
     members: "evalsha hdel hget hgetall hlen hset hvals",
+    defaults: "hgetall hset",
     projects: "zadd zrevrange",
     joined: "zadd zcard zrange zrem",
     acct: "del hgetall hset hdel",

@@ -1,6 +1,7 @@
 /** `keys …`: what owners do with their keys in the console, as commands. */
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
+import { withDefaults } from "../domain/keys/default_store.ts";
 import { GRACES, type Target } from "../domain/keys/key_store.ts";
 import {
   type KeySettings,
@@ -56,8 +57,6 @@ async function create(invocation: Invocation): Promise<Output> {
   if (options.description === undefined) {
     throw new UsageError("--description: Say what the key is for");
   }
-  const standard = newSettings(defaultLimits);
-  const settings = { ...standard, ...changedSettings(invocation, standard) };
   // The output points out a new address, which may be misspelled.
   const isNew = owner !== undefined && project === undefined &&
     await owners.find(owner) === null;
@@ -67,6 +66,9 @@ async function create(invocation: Invocation): Promise<Output> {
   const invite = isNew
     ? `\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
     : "";
+  const own = await invocation.defaults.read(ownerId);
+  const standard = withDefaults(newSettings(defaultLimits), own, now());
+  const settings = { ...standard, ...changedSettings(invocation, standard) };
   const input = { ownerId, settings, actor: COMMAND_LINE };
   const { key, value } = await keys.create(input);
   return {

@@ -1,5 +1,6 @@
 /** The stores behind the console and the command line, wired together. */
 import { AuditLog } from "./audit/audit_log.ts";
+import { DefaultStore } from "./keys/default_store.ts";
 import { KeyStore } from "./keys/key_store.ts";
 import { OverrideStore } from "./models/override_store.ts";
 import { Operators } from "./operators/operators.ts";
@@ -23,6 +24,7 @@ export interface Stores extends OwnerStoreDeps {
   operators: Operators;
   people: People;
   projects: ProjectStore;
+  defaults: DefaultStore;
   overrides: OverrideStore;
   requests: RequestLog;
 }
@@ -52,6 +54,7 @@ export function createStores(deps: OwnerStoreDeps): Stores {
     people: new People({ ...deps, owners, keys, projects }),
     projects,
     requests: new RequestLog(deps),
+    defaults: new DefaultStore({ ...deps, audit }),
     overrides: new OverrideStore({ ...deps, audit, owners }),
   };
 }

@@ -100,6 +100,15 @@ export const VALID_REQUESTS: Readonly<
     events: ["key.created"],
     status: 201,
   },
+  "POST /keys/defaults": {
+    form: {
+      ...limitsOf(() => ""),
+      which_models: "all",
+      models: [],
+      expiryDays: "90",
+    },
+    events: ["account.key_defaults_changed"],
+  },
   "POST /keys/:id/edit": {
     form: keyForm("Renamed", { version }),
     events: ["key.edited"],

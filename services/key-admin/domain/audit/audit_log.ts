@@ -40,7 +40,7 @@ export type AuditAction =
   | "session.revoked"
   | `account.${"created" | "reset_link_made" | "password_changed"}`
   | `account.second_factor_${"on" | "off" | "removed"}`
-  | "account.recovery_code_used";
+  | `account.${"recovery_code_used" | "key_defaults_changed"}`;
 
 /** Who did something, as the audit log records it. */
 export interface Actor {

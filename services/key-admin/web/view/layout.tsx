@@ -18,6 +18,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   stopping:
     "The key no longer works, and its running requests are being stopped.",
   edited: "Your changes are saved.",
+  defaults: "The defaults are saved. New keys begin with them.",
   password: "Your password is changed.",
   reset:
     "Your new password is saved. To sign in, enter it with a code from your authenticator app.",

@@ -5,6 +5,7 @@ import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
 import { REASON_CHARS_MAX } from "../../../domain/audit/audit_log.ts";
+import { withDefaults } from "../../../domain/keys/default_store.ts";
 import {
   type KeySettings,
   limitsOf,
@@ -67,10 +68,12 @@ const EDITED_KEY = KEY_FORM.extend(FORM.pick({ version: true }).shape);
 type Values = z.infer<typeof KEY_FORM>;
 
 const newKey: Handler = async (c) => {
-  const { defaultLimits, randomBytes } = c.var.deps;
-  const values = valuesOf(newSettings(defaultLimits));
+  const { defaultLimits, defaults, now, randomBytes } = c.var.deps;
+  const scope = ownScopeOf(c);
+  const own = await defaults.read(scope.ownerId);
+  const settings = withDefaults(newSettings(defaultLimits), own, now());
   const hidden = { nonce: mintSecret(randomBytes) };
-  return showForm(c, { scope: await keyScopeOf(c), key: null, values, hidden });
+  return showForm(c, { scope, key: null, values: valuesOf(settings), hidden });
 };
 
 const createKey: Handler = async (c) => {
@@ -297,7 +300,7 @@ async function showForm(
  * All models, or those that are ticked, by kind. The style sheet shows the boxes when
  * they count.
  */
-function ModelChoices({ catalog, currentModels, values, error }: {
+export function ModelChoices({ catalog, currentModels, values, error }: {
   catalog: Catalog;
   currentModels: readonly string[];
   values: Pick<Values, "which_models" | "models">;

@@ -10,6 +10,7 @@ import {
 } from "../../../domain/keys/key_page.ts";
 import { isExpired } from "../../../domain/keys/key_record.ts";
 import { readLastUse } from "../../../domain/keys/usage.ts";
+import type { Child } from "hono/jsx";
 import type { PriceTable } from "@gateway/shared/models/price_list";
 import type { ConsoleDeps, Handler, Routes } from "../../context.ts";
 import {
@@ -88,7 +89,7 @@ const listKeys: Handler = async (c) => {
       c={c}
       title="API keys"
       lead="A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others."
-      actions={!isFirstKey && create}
+      actions={listActions({ base, ...scope }, !isFirstKey && create)}
     >
       {isFirstKey
         ? (
@@ -157,6 +158,19 @@ const listKeys: Handler = async (c) => {
 export const cleanSearch = (search: string): string =>
   search.trim().slice(0, 200)
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
+
+/** Leads to a new key, and whoever may set them to the defaults of new keys. */
+const listActions = (
+  { base, createdBy }: Pick<KeyScope, "base" | "createdBy">,
+  create: Child,
+) => (
+  <div class="row">
+    {createdBy === undefined && (
+      <a class="button" href={`${base}/defaults`}>Defaults</a>
+    )}
+    {create}
+  </div>
+);
 
 const CAPTIONS = {
   own: "Your API keys, newest first; days are UTC",

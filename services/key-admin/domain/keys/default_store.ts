@@ -1,0 +1,97 @@
+/** What new keys of an account get unless whoever creates them chooses otherwise. */
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import { z } from "zod";
+import type { Actor, AuditLog } from "../audit/audit_log.ts";
+import { createPersist } from "../store/durability.ts";
+import { type Fields, readHash, type StoreDeps } from "../store/redis.ts";
+import { decodeLimits, encodeKey } from "./key_record.ts";
+import { type KeySettings, namedLimits } from "./settings.ts";
+
+/** Defaults of an account. They are no bounds: each key may have other settings. */
+export interface KeyDefaults {
+  limits: Limits;
+  /** Model ids; empty: all. */
+  models: readonly string[];
+  /** Days until a new key expires; 0: it never does. */
+  expiryDays: number;
+}
+
+const DAY_MS = 86_400_000;
+/** Ten years. Beyond: refused. */
+const EXPIRY_DAYS_MAX = 3_650;
+const EXPIRY_FIELD = "expiry_days";
+const MODELS_FIELD = "models";
+
+const tooMuch = `A whole number of days, at most ${EXPIRY_DAYS_MAX}`;
+/** Days in a text; empty means never, like 0. */
+export const expiryDays = z.string().trim().regex(/^\d{0,4}$/, tooMuch)
+  .transform(Number).pipe(z.number().max(EXPIRY_DAYS_MAX, tooMuch));
+
+const defaultsKey = (ownerId: string) => `defaults:{${ownerId}}`;
+
+/** What a {@link DefaultStore} works with. */
+export interface DefaultStoreDeps extends Pick<StoreDeps, "redis" | "writer"> {
+  audit: Pick<AuditLog, "add">;
+}
+
+/** The defaults of accounts, of owners and of projects; durable like keys. */
+export class DefaultStore {
+  readonly #deps: DefaultStoreDeps;
+  readonly #persist: () => Promise<void>;
+
+  constructor(deps: DefaultStoreDeps) {
+    this.#deps = deps;
+    this.#persist = createPersist(deps.writer);
+  }
+
+  /** The defaults of an account; null if it has none of its own. */
+  async read(ownerId: string): Promise<KeyDefaults | null> {
+    const fields = await readHash(this.#deps.redis, defaultsKey(ownerId));
+    return fields && decode(fields);
+  }
+
+  /** Replaces the defaults of an account. Keys that exist stay as they are. */
+  async write(
+    ownerId: string,
+    defaults: KeyDefaults,
+    actor: Actor,
+  ): Promise<void> {
+    const { models, limits } = defaults;
+    const days = [EXPIRY_FIELD, String(defaults.expiryDays)];
+    const fields = [...encodeKey({ limits, models }), ...days];
+    const { writer, audit } = this.#deps;
+    await writer.command(["HSET", defaultsKey(ownerId), ...fields]);
+    await this.#persist();
+    const action = "account.key_defaults_changed";
+    await audit.add(ownerId, { action, ...actor, detail: textOf(defaults) });
+  }
+}
+
+const decode = (fields: Fields): KeyDefaults => ({
+  limits: decodeLimits(fields),
+  models: (fields[MODELS_FIELD] ?? "").split(",").filter((id) => id !== ""),
+  expiryDays: Number(fields[EXPIRY_FIELD] ?? 0),
+});
+
+function textOf({ limits, models, expiryDays }: KeyDefaults): string {
+  const set = Object.entries(namedLimits(limits, " "))
+    .filter(([, limit]) => limit > 0)
+    .map(([name, limit]) => `${name} ${limit}`);
+  const expires = expiryDays === 0 ? "never" : `after ${expiryDays} days`;
+  const all = [`models ${models.join("+") || "all"}`, `expires ${expires}`];
+  return [...set, ...all].join(", ");
+}
+
+/** The settings of a new key with the defaults of its account, where it has any. */
+export function withDefaults(
+  settings: KeySettings,
+  defaults: KeyDefaults | null,
+  nowMs: number,
+): KeySettings {
+  if (defaults === null) return settings;
+  const { limits, models, expiryDays } = defaults;
+  const expiresAtMs: KeyRecord["expiresAtMs"] = expiryDays === 0
+    ? null
+    : nowMs + expiryDays * DAY_MS;
+  return { ...settings, limits, models, expiresAtMs };
+}
