@@ -68,7 +68,8 @@ async function fill(redis: RedisLink): Promise<void> {
         },
       );
       const keys = [requestLogKey(ownerId), ownerId];
-      const args = [String(first), ...rows.flat()];
+      // Each account's last row has a time of its own.
+      const args = [String(account), ...rows.flat()];
       await redis.evalScript(FILL, { keys, args }, { deadlineMs: 10_000 });
     }
   }
