@@ -1,5 +1,6 @@
 /** The only file of this service that reads the environment. */
 import * as env from "@gateway/shared/process/env";
+import { BUDGET_VARIABLES } from "@gateway/shared/keys/budget_variables";
 import { FAILED_REQUESTS, KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
@@ -27,6 +28,7 @@ export const EDGE_VARIABLES = {
   ...serviceVariables.NATS_VARIABLES,
   ...serviceVariables.REDIS_VARIABLES,
   ...catalogVariables.CATALOG_VARIABLES,
+  ...BUDGET_VARIABLES,
   BODY_BYTES_MAX: env.integer("bytes", { min: KIB, max: GIB / 4 })
     .default(REQUEST_LIMITS.bodyBytesMax)
     .describe("Largest request body; a larger one gets 413"),
@@ -102,6 +104,8 @@ export interface EdgeConfig {
   /** `Infinity`: no request counts as slow. */
   slowMs: number;
   showsCost: boolean;
+  /** The time zone of the days and months of budgets. */
+  budgetZone: string;
   trustedProxies: readonly Network[];
   corsOrigins: readonly string[];
   readyPort: number | undefined;
@@ -138,6 +142,7 @@ export function readConfig(): EdgeConfig {
     requestLogRows: values.REQUEST_LOG_ROWS,
     slowMs: values.SLOW_REQUEST_SECONDS * MS_PER_SECOND || Infinity,
     showsCost: values.USAGE_COST === "true",
+    budgetZone: values.BUDGET_TIME_ZONE,
     trustedProxies: values.TRUSTED_PROXIES,
     corsOrigins: values.CORS_ORIGINS,
     readyPort: values.READY_PORT,

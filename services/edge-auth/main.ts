@@ -33,6 +33,7 @@ import { startServer } from "./http/server.ts";
 import { EdgeMetrics, observeEdge } from "./metrics.ts";
 import { followOverrides } from "./overrides.ts";
 import { KeyLookup } from "./keys/authenticate.ts";
+import { AnswerLengths } from "./limits/budgets/answer_lengths.ts";
 import { LimitedAdmission } from "./limits/admission.ts";
 import { FailedRequests } from "./limits/failed_requests.ts";
 import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
@@ -73,6 +74,7 @@ interface EdgeParts {
   readonly failedRequests: FailedRequests;
   readonly videos: VideoKeeper;
   readonly lostRequests: LostRequests;
+  readonly answerLengths: AnswerLengths;
 }
 
 /** What the parts take of the configuration, and the models. */
@@ -234,15 +236,22 @@ function createParts(
 
 /** Makes what admits requests, and what charges them. */
 function createLimits(
-  { catalog, showsCost }: PartsConfig,
+  { catalog, showsCost, budgetZone }: PartsConfig,
   { dispatcher, keys, metrics, redis, log }:
     & Pick<EdgeParts, "dispatcher" | "keys" | "metrics">
     & { redis: RedisLink; log: Log },
-): Pick<EdgeParts, "limiter" | "admission" | "lostRequests"> {
+): Pick<
+  EdgeParts,
+  | "limiter"
+  | "admission"
+  | "lostRequests"
+  | "answerLengths"
+> {
   const common = processTools(log);
   const limiter: Limiter = new Limiter({
     ...common,
     redis,
+    budgetZone,
     onStopped: (keyId) => dispatcher.stopKey(keyId),
     onLease: (principal) => lostRequests.note(principal),
   });
@@ -252,8 +261,10 @@ function createLimits(
     expectedMs: () => limiter.expectedMs,
     onCharged: (terms) => metrics.lostCharged(terms),
   });
+  const answerLengths = new AnswerLengths({ redis, now: wallNow });
   const admission = new LimitedAdmission({
     ...common,
+    answerLengths,
     limiter,
     catalog,
     showsCost,
@@ -261,7 +272,7 @@ function createLimits(
     onDecision: (decision, durationMs) => metrics.decided(decision, durationMs),
     onCharged: (subject, cost) => metrics.charged(subject, cost),
   });
-  return { limiter, admission, lostRequests };
+  return { limiter, admission, lostRequests, answerLengths };
 }
 
 /**
@@ -273,7 +284,7 @@ async function startBackground(
   { bus, redis, log }: Connections & { log: Log },
 ): Promise<() => Promise<void>> {
   await followOverrides({ bus, redis, catalog: parts.catalog, log });
-  const { failedRequests, videos, lostRequests } = parts;
+  const { failedRequests, videos, lostRequests, answerLengths } = parts;
   bus.onEvent((event) => {
     // A notice may have been missed.
     if (event === "reconnected") limiter.leases.renewSoon();
@@ -284,9 +295,10 @@ async function startBackground(
   const stopBeating = await dispatcher.join(bus);
   const stopSweeping = videos.start();
   lostRequests.start();
+  answerLengths.start();
   return async () => {
     stopSweeping();
-    await lostRequests.stop();
+    await Promise.all([lostRequests.stop(), answerLengths.stop()]);
     await dispatcher.idleWithin(RUNS_END_MS);
     clearInterval(summing);
     refusals.writeSums();

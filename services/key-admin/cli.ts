@@ -1,5 +1,6 @@
 /**
- * `deno task keys …`, `owners …`, `projects …`, `models …` and `requests …`: commands
+ * `deno task keys …`, `owners …`, `projects …`, `models …`, `requests …` and
+ * `ledger …`: commands
  * over the stores of the console.
  */
 import { setTimeout as delay } from "node:timers/promises";
@@ -19,6 +20,7 @@ import {
   UsageError,
 } from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
+import { LEDGER } from "./cli/ledger.ts";
 import { MODELS } from "./cli/models.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { PROJECTS } from "./cli/projects.ts";
@@ -62,11 +64,13 @@ export async function run(
     projects: PROJECTS,
     models: MODELS,
     requests: REQUESTS,
+    ledger: LEDGER,
   };
   const command = parseCommand(areas, args);
   if (typeof command === "string") return command;
   const cluster = findCluster(variables);
   const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
+  const { budgetZone } = cluster;
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
   const textOf = (output: Output) =>
@@ -76,6 +80,8 @@ export async function run(
     const allStores = createStores({ ...stores, defaultLimits });
     const answer = await command.run({
       ...allStores,
+      budgetZone,
+      readFile: (path) => Deno.readTextFile(path),
       sendStop: createStopSender({
         access: bus,
         writer: redis,

@@ -6,6 +6,7 @@ import type { LogLevel } from "@gateway/shared/process/log";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import * as env from "@gateway/shared/process/env";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
+import { BUDGET_VARIABLES } from "@gateway/shared/keys/budget_variables";
 import * as serviceVariables from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import {
@@ -101,6 +102,7 @@ export const CONSOLE_VARIABLES = {
       "What groups give at each sign-in: roles in projects, and that of an operator",
     ),
   ...LIMIT_VARIABLES,
+  ...BUDGET_VARIABLES,
   ...catalogVariables.CATALOG_VARIABLES,
 };
 
@@ -125,6 +127,8 @@ export interface ConsoleConfig {
   oidc: OidcConfig | null;
   defaultLimits: DefaultLimits;
   projectsCreatedBy: ProjectCreators;
+  /** The time zone of the days and months of budgets. */
+  budgetZone: string;
   /** Whether the model simulator answers. */
   isSimulated: boolean;
   /** The models; undefined if no variable names a model server. */
@@ -170,6 +174,7 @@ export function configFrom(
     oidc: oidcOf(values),
     defaultLimits: defaultLimitsOf(values),
     projectsCreatedBy: values.PROJECTS_CREATED_BY,
+    budgetZone: values.BUDGET_TIME_ZONE,
     isSimulated: values.MODEL_SIMULATOR_URL !== undefined &&
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,

@@ -44,7 +44,7 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
   assert.deepEqual(configFrom({}, noFile).defaultLimits, none);
   const names = "REQUESTS_PER_MINUTE TOKENS_PER_MINUTE TOKENS_PER_DAY " +
     "CONCURRENCY IMAGES_PER_DAY CHARACTERS_PER_DAY AUDIO_SECONDS_PER_DAY " +
-    "VIDEO_SECONDS_PER_DAY VIDEO_JOBS";
+    "VIDEO_SECONDS_PER_DAY VIDEO_JOBS BUDGET_DAY BUDGET_MONTH BUDGET_TOTAL";
   const variables = names.split(" ").map((name, at) => [name, `${at + 1}`]);
   const most = "1000000000000";
   const { defaultLimits: { key, owner } } = configFrom({
@@ -52,7 +52,12 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
     OWNER_TOKENS_PER_MINUTE: most,
     OWNER_TOKENS_PER_DAY: "0",
   }, noFile);
-  assert.deepEqual(Object.values(key), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  const billion = 1_000_000_000;
+  const budgets = [10 * billion, 11 * billion, 12 * billion];
+  assert.deepEqual(
+    Object.values(key),
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, ...budgets],
+  );
   assert.deepEqual(owner, { ...UNLIMITED, tokensPerMinute: Number(most) });
 });
 
@@ -112,6 +117,9 @@ Deno.test("configFrom() reports every mistake at once, without secrets", () => {
     [{ PORT: "70000", LOG_LEVEL: "loud" }, /PORT[\s\S]*LOG_LEVEL/],
     [{ PUBLIC_URL: "http://console.example.org" }, /PUBLIC_URL/],
     [{ KEY_CONCURRENCY: "-1" }, /KEY_CONCURRENCY/],
+    [{ KEY_BUDGET_DAY: "-1" }, /KEY_BUDGET_DAY[^]*an amount of CURRENCY/],
+    [{ OWNER_BUDGET_TOTAL: "1e3" }, /OWNER_BUDGET_TOTAL/],
+    [{ BUDGET_TIME_ZONE: "Berlin" }, /BUDGET_TIME_ZONE[^]*a time zone such as/],
     [{ OWNER_REQUESTS_PER_MINUTE: "1000001" }, /OWNER_REQUESTS_PER_MINUTE/],
     [{ PUBLIC_URL: "https://u@console.example.org/?q#f" }, /PUBLIC_URL/],
     [{ OIDC_ISSUER: "https://id.example.org" }, /CLIENT_ID[\s\S]*ALLOWED/],

@@ -203,6 +203,7 @@ export async function startConsole(
     askApi: createAskApi(api.url, log),
     isSimulated: false,
     projectsCreatedBy: "operators",
+    budgetZone: "UTC",
     listMistakes: () => [],
     catalog: catalogOfIds([...MODELS, ...MEDIA_MODELS]),
     tellOverrides: () => {

@@ -52,7 +52,7 @@ async function start(
   // The public URL may contain the port, which is known only once the server listens.
   const handler = Promise.withResolvers<ServeHandler>();
   const server = listen(config, handler.promise, log);
-  const { defaultLimits, apiUrl, isSimulated, projectsCreatedBy } = config;
+  const { defaultLimits } = config;
   const { catalog, reloading } = startCatalog(config.list, tools);
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
   const allStores = createStores(stores);
@@ -61,9 +61,7 @@ async function start(
   const deps: ConsoleDeps = {
     ...parts,
     log,
-    apiUrl,
-    isSimulated,
-    projectsCreatedBy,
+    ...shownOf(config),
     ...telling,
     listMistakes: () => [
       ...reloading.state.mistakes,
@@ -100,6 +98,13 @@ async function start(
       await Promise.all([stop(), redis.close(), writer.close()]);
     },
   };
+}
+
+/** What pages show of the configuration. */
+function shownOf(
+  { apiUrl, isSimulated, projectsCreatedBy, budgetZone }: Config,
+) {
+  return { apiUrl, isSimulated, projectsCreatedBy, budgetZone };
 }
 
 /** Follows the workers, and tells them and the edges what operators have changed. */

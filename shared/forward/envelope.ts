@@ -35,10 +35,12 @@ export function anthropicError(error: ApiError, requestId: string): object {
 
 /** An error in Anthropic's form, whatever its status. */
 export function anthropicBody(
-  { status }: ApiError,
+  { code, status }: ApiError,
   { message, requestId }: { message: string; requestId: string },
 ): object {
-  const type = ANTHROPIC_TYPES[status] ?? "api_error";
+  const type = code === "insufficient_quota"
+    ? "billing_error"
+    : ANTHROPIC_TYPES[status] ?? "api_error";
   return { type: "error", error: { type, message }, request_id: requestId };
 }
 
@@ -85,7 +87,9 @@ export function errorEvent(
 
 /** The codes on which Codex decides whether to try again. */
 function responsesCode({ code, status }: ApiError): string {
-  if (code === "context_length_exceeded") return code;
+  if (code === "context_length_exceeded" || code === "insufficient_quota") {
+    return code;
+  }
   if (status === 429) return "rate_limit_exceeded";
   return status >= 500 ? "server_error" : "invalid_prompt";
 }

@@ -189,6 +189,10 @@ const LIMIT_REASONS = [
   "audio_seconds_per_day",
   "video_seconds_per_day",
   "video_jobs",
+  "budget_day",
+  "budget_month",
+  "budget_total",
+  "budget_held",
 ] as const;
 
 /** Reasons that have no limit, in the order of lists and columns. */
@@ -197,6 +201,7 @@ const OTHER_REASONS = [
   "request_bodies",
   "unknown_model",
   "model_forbidden",
+  "model_unpriced",
   "endpoint_forbidden",
   "key_disabled",
   "key_expired",
@@ -208,7 +213,9 @@ const OTHER_REASONS = [
 /**
  * Why requests are refused or fail, in the order of lists and columns. Edges count each
  * per key, hour and model ({@link usageField}). `request_bodies`: too many bodies of
- * the key were refused, or too large. `cut`: an error ended a stream that had started.
+ * the key were refused, or too large. `budget_held`: running requests held the rest of
+ * a budget. `model_unpriced`: there was a budget, but no price. `cut`: an error ended a
+ * stream that had started.
  */
 export const FAILURE_REASONS = [
   ...LIMIT_REASONS,

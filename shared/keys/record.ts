@@ -23,6 +23,10 @@
  * that are being made |
  * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per
  * hour of the UTC day and model, of key and of owner, see `limiter_state.ts` |
+ * | `spend:{owner}:<key id>:<window>`, `spend:{owner}:<window>` | hash | what is spent
+ * and held of a budget, see `lua/budget.lua` of the edge; a window is `d20261128`,
+ * `m202611` or `total`, see `budget_calendar.ts` |
+ * | `hold:{owner}:<key id>` | hash | what running requests hold of budgets |
  * | `requests:{owner}` | stream | the request log: what was refused, failed or slow,
  * see `request_row.ts` |
  * | `logged:accounts` | zset | owner ids with a request log, by its last row in ms |
@@ -33,6 +37,8 @@
  * time in ms at which an edge looks after them |
  * | `lease:keys` | zset | `<owner id>:<key id>` of keys that may have leases, by the
  * time in ms at which an edge noted it |
+ * | `lengths:<yyyymmdd>` | hash | answers without a bound on a UTC day, by the step of
+ * their length and model, see `answer_lengths.ts` of the edge |
  * | `sweep:leases` | string | an edge charges expired leases, or did so a minute ago |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
@@ -53,7 +59,7 @@ export const KEY_SCOPES = [
 /** A member of {@link KEY_SCOPES}. */
 export type KeyScope = typeof KEY_SCOPES[number];
 
-/** Limits of a key or of an owner. 0 means no limit. */
+/** Limits of a key or of an owner, budgets included. 0 means no limit. */
 export type Limits = typeof UNLIMITED;
 
 /** The limits of a key or an owner that has none. */
@@ -69,6 +75,12 @@ export const UNLIMITED = {
   audioSecondsPerDay: 0,
   videoSecondsPerDay: 0,
   videoJobs: 0,
+  /** In billionths of the currency, as the next two: what may be spent on a day, */
+  budgetDay: 0,
+  /** in a calendar month, */
+  budgetMonth: 0,
+  /** and altogether: what was paid in advance. */
+  budgetTotal: 0,
 };
 
 /** Id and hint of a key, which still name it when it has been deleted. */
@@ -130,6 +142,9 @@ export const KEY_FIELDS = {
   audioSecondsPerDay: "audio_seconds_per_day",
   videoSecondsPerDay: "video_seconds_per_day",
   videoJobs: "video_jobs",
+  budgetDay: "budget_day",
+  budgetMonth: "budget_month",
+  budgetTotal: "budget_total",
 } as const;
 
 /** The key and owner of a request. This pair never changes while the key exists. */
@@ -145,6 +160,8 @@ export interface Principal {
 export const STORE_KEY = "store";
 /** The keys that may have leases: `<owner id>:<key id>`, by when an edge noted them. */
 export const LEASE_KEYS_KEY = "lease:keys";
+/** How long the answers of models were on a UTC day: counts by length and model. */
+export const answerLengthsKey = (day: string): string => `lengths:${day}`;
 /** Claimed by the edge that charges requests of lost edges. */
 export const SWEEP_KEY = "sweep:leases";
 /** The accounts that have a request log, by the time of its last row. */
@@ -191,6 +208,14 @@ export const jobsKey = ofOwner("jobs");
 /** The usage of a key on a day, `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;
+/** What a key has spent of a budget in one of its windows. */
+export const spendKey = (p: Principal, window: string): string =>
+  `spend:{${p.ownerId}}:${p.keyId}:${window}`;
+/** What all keys of an owner have spent of a budget in one of its windows. */
+export const ownerSpendKey = (ownerId: string, window: string): string =>
+  `spend:{${ownerId}}:${window}`;
+/** What the running requests of a key hold of budgets. */
+export const holdKey = ofKey("hold");
 /** The request log of an owner. */
 export const requestLogKey = ofOwner("requests");
 /** All keys of the owner together, including those deleted since. */

@@ -226,6 +226,23 @@ export const ERROR_KINDS = {
       "The images, characters, audio seconds or video seconds of this day are " +
       "used up. Retry after midnight UTC.",
   },
+  insufficient_quota: {
+    status: 429,
+    type: "insufficient_quota",
+    retryable: false,
+    meaning:
+      "A budget of money of the key or its owner is spent; the message names " +
+      "it, and when it is reset. Trying again before is in vain.",
+    forOperators: "a higher budget: `keys edit`, `owners limits`.",
+  },
+  budget_held: {
+    ...LIMITED,
+    type: "requests",
+    meaning:
+      "The running requests of the key or its owner hold what is left of a " +
+      "budget of money. What they do not use comes back when they end: retry.",
+    forOperators: "a higher budget: `keys edit`, `owners limits`.",
+  },
   concurrency_limit_exceeded: {
     ...LIMITED,
     type: "requests",

@@ -23,6 +23,7 @@ const PASSWORD = "correct-horse";
 /** A key of each family, and some that no service uses. */
 const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
   "lim:{own_a}:k lease:{own_a}:k use:{own_a}:k:20260101 requests:{own_a} logged:accounts deleted:h " +
+  "spend:{own_a}:k:total hold:{own_a}:k lengths:20260101 " +
   "job:{own_a}:video_a jobs:{own_a} audit:{own_a} once:{own_a}:d " +
   "acct:{own_a} mail:d owners operators proj:{prj_a} members:{prj_a} defaults:{own_a} " +
   "projects joined:{own_a} owner:first sess:d " +
@@ -42,6 +43,9 @@ const MAY: Record<string, Record<string, string>> = {
       "zrangebyscore",
     sweep: "set",
     use: "evalsha hincrby expire",
+    spend: "hmget hincrby expire",
+    hold: "hget hset hexists hgetall hdel pexpire",
+    lengths: "hgetall hincrby expire",
     requests: "evalsha pexpire xadd xtrim",
     logged: "evalsha zadd zremrangebyscore",
     job: "evalsha hget hset del pexpireat",
@@ -59,6 +63,8 @@ const MAY: Record<string, Record<string, string>> = {
     lim: "evalsha hget",
     lease: "evalsha zcount",
     use: "evalsha hgetall",
+    spend: "hmget",
+    hold: "hgetall",
     requests: "xrange",
     logged: "zrangebyscore",
     audit: "evalsha xadd xrevrange",

@@ -7,6 +7,7 @@ import {
   limiterKey,
   type Limits,
   ownerLimiterKey,
+  UNLIMITED,
 } from "@gateway/shared/keys/record";
 import {
   DONE,
@@ -78,6 +79,7 @@ const EXHAUST: readonly {
   },
 ];
 const WIDE: Limits = {
+  ...UNLIMITED,
   requestsPerMinute: 1_000,
   concurrency: 1_000,
   videoJobs: 1_000,

@@ -1,5 +1,6 @@
 // Promise: the console's meters show what the admission counts.
 import assert from "node:assert/strict";
+import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
 import {
   LAST_USE_DAYS_KEPT,
   USAGE_UNITS,
@@ -39,6 +40,7 @@ const LARGE = 12_000;
 const SLACK = 0.05;
 
 const ASK = { scope: "chat", model: null } as const;
+const DAYS = new BudgetDays("UTC");
 
 /** A key, its owner, and an edge that admits its requests. */
 interface Metered {
@@ -118,7 +120,7 @@ async function assertMeters(
   { used, binds }: Step,
 ): Promise<void> {
   const key = { id: keyId, limits: KEY };
-  const owner = { ownerId, limits: OWNER };
+  const owner = { ownerId, limits: OWNER, days: DAYS };
   const { meters, nowMs } = await readMeters(world.link, owner, key);
   assert.equal(meters.length, used.length);
   for (const [at, meter] of meters.entries()) {
@@ -170,7 +172,11 @@ async function assertUnits(world: RedisWorld, edge: LoneEdge): Promise<void> {
   }
   const used = async () => {
     const key = { id, limits };
-    const { meters } = await readMeters(world.link, { ownerId, limits }, key);
+    const { meters } = await readMeters(
+      world.link,
+      { ownerId, limits, days: DAYS },
+      key,
+    );
     return meters.map(({ used }) => used);
   };
   assert.deepEqual(await used(), [1, 2, 3, 4, 1, 1, 2, 3, 4, 1]);

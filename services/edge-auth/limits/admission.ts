@@ -13,9 +13,10 @@ import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/exchange.ts";
 import { remember } from "@gateway/shared/process/maps";
+import type { AnswerLengths } from "./budgets/answer_lengths.ts";
 import { type Cost, costOf, type Estimate, tokensOf } from "./cost.ts";
 import type { Grant, Limiter } from "./limiter.ts";
-import { type Charge, priced, type Rate, rateOf } from "./rate.ts";
+import { type Charge, nanosToHold, priced, type Rate, rateOf } from "./rate.ts";
 import type { Reservation } from "./settlement.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
@@ -101,6 +102,8 @@ export interface AdmissionOptions {
   now: MonotonicNow;
   /** The models with their prices. */
   catalog: Catalog;
+  /** How long answers without a bound are; absent: nobody learns it. */
+  answerLengths?: Pick<AnswerLengths, "expected" | "saw">;
   /** Whether answers say what they cost. Default: false. */
   showsCost?: boolean;
   /** A principal that was remembered no longer exists. */
@@ -143,10 +146,15 @@ export class LimitedAdmission implements Admission {
     { scope, model, endpoint = null, estimate }: AdmissionAsk,
   ): Promise<RunLease> {
     const { limiter, onCharged, catalog, showsCost = false } = this.#options;
+    const { answerLengths } = this.#options;
     const { totalTokens: wantTokens, promptTokens, units: wantUnits } =
       estimate;
     const rate = rateOf(catalog, model);
-    const amounts = { wantTokens, promptTokens, wantUnits };
+    // An upload that has not named its model: what others have is checked.
+    const wantNanos = model === null
+      ? 1
+      : nanosToHold(estimate, rate, answerLengths?.expected(model) ?? null);
+    const amounts = { wantTokens, promptTokens, wantUnits, wantNanos };
     const ask = { scope, model, endpoint, ...amounts, rate };
     const grant = await this.#decide(
       principal,
@@ -159,7 +167,13 @@ export class LimitedAdmission implements Admission {
       settle(outcome) {
         const cost = priced(costOf(outcome, estimate), unit, rate);
         // Without a model nothing ran: it is an upload that has just begun.
-        if (model !== null) onCharged?.({ model, endpoint, unit, rate }, cost);
+        if (model !== null) {
+          onCharged?.({ model, endpoint, unit, rate }, cost);
+          const { count } = estimate.openAnswers ?? {};
+          if (count !== undefined && cost.kind === "complete") {
+            answerLengths?.saw(model, cost.completionTokens / count);
+          }
+        }
         void limiter.settle(grant, cost);
         return { cost, rate };
       },
@@ -201,19 +215,20 @@ export class LimitedAdmission implements Admission {
   }
 
   #refuse(principal: Principal, refusal: Refusal): never {
-    const { now, onUnknown } = this.#options;
+    const { now, onUnknown, catalog } = this.#options;
     if (refusal.reason === "unknown") onUnknown(principal);
     if (refusal.reason === "limited") {
       remember(this.#refusedUntilMs, {
         key: principal.keyId,
+        // A budget may be raised at any time, which the next look finds.
         value: now() + refusal.waitMs,
         sizeMax: REFUSED_KEYS_MAX,
       });
     }
-    throw refusalError(refusal);
+    throw refusalError(refusal, catalog.prices.currency);
   }
 }
 
 const hasNoSlot = (decision: Grant | Refusal): boolean =>
   !decision.isAdmitted && decision.reason === "limited" &&
-  decision.limit === "concurrency";
+  (decision.limit === "concurrency" || decision.limit === "budget_held");

@@ -32,6 +32,12 @@ export interface Estimate {
    * it has run.
    */
   units: Units | null;
+  /** Answers for which the client has set no bound; absent: none. */
+  openAnswers?: {
+    count: number;
+    /** The longest that the model gives. */
+    tokensMax: number;
+  };
 }
 
 /** What the list of models says of the lengths of a model; absent: not known. */
@@ -46,7 +52,7 @@ export interface ModelLengths {
  * Reserved for an answer without `max_tokens`, and for thinking without
  * `thinking_budget`.
  */
-const OUTPUT_TOKENS_DEFAULT = 1_024;
+export const OUTPUT_TOKENS_DEFAULT = 1_024;
 
 /**
  * Estimates a validated request. Example: one message "hello", `max_tokens` 10, `n` 2:
@@ -75,6 +81,9 @@ export function estimateTokens(
       completionTokensMax: longest * n,
     },
     units: null,
+    ...max_tokens === undefined && {
+      openAnswers: { count: n, tokensMax: output_tokens },
+    },
   };
 }
 
@@ -103,6 +112,9 @@ export function estimateGeneration(
       completionTokensMax: longest * choices,
     },
     units: null,
+    ...outputTokensMax === null && {
+      openAnswers: { count: choices, tokensMax: output_tokens },
+    },
   };
 }
 

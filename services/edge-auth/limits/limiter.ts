@@ -25,12 +25,14 @@ import {
 } from "@gateway/shared/models/kinds";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisReply } from "@gateway/shared/redis/link";
+import { ToldCalendar } from "./clock/told_calendar.ts";
 import type { Cost, Units } from "./cost.ts";
+import { grantIn, modelsIn } from "./admit_reply.ts";
 import { Leases, type LeasesOptions } from "./leases.ts";
 import { leaseId, nanosReserved, priced, type Rate } from "./rate.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
-import { ServerClock } from "./server_clock.ts";
+import { ServerClock } from "./clock/server_clock.ts";
 import {
   HOUR_MS,
   type Reservation,
@@ -53,6 +55,8 @@ export interface Ask {
   wantUnits?: Units | null;
   /** The prices of the model; absent: none are in force. */
   rate?: Rate | null;
+  /** What it may cost, to be held of budgets, in billionths; absent: it has no price. */
+  wantNanos?: number | null;
 }
 
 /** What the admission script is asked about one request. */
@@ -60,7 +64,7 @@ interface Question {
   readonly principal: record.Principal;
   readonly scope: record.KeyScope | null;
   readonly unit: UsageUnit | null;
-  /** Model, tokens, units and lease id, as the script's arguments. */
+  /** Model, tokens, units, lease id and billionths, as the script's arguments. */
   readonly terms: readonly string[];
   /** Undoes an admission whose reply was malformed, late or lost. */
   readonly release?: () => void;
@@ -97,7 +101,14 @@ export interface LimiterOptions extends Omit<LeasesOptions, "unsettledMax"> {
   wallNow?: WallNow;
   /** A request of this key has got a lease. */
   onLease?: (principal: record.Principal) => void;
+  /** The time zone of the days and months of budgets. Default: UTC. */
+  budgetZone?: string;
 }
+
+/** A clock that jumps may be seen once more while a call is under way. */
+const CALENDARS_MAX = 3;
+/** What the smallest request of a priced model costs. */
+const LEAST_NANOS = "1";
 
 /**
  * Checks keys and limits in Redis, with one round trip each. Throws
@@ -113,6 +124,7 @@ export class Limiter {
   /** The hour of the last lease. */
   #hour = { number: NaN, text: "" };
   readonly #onLease: LimiterOptions["onLease"];
+  readonly #calendar: ToldCalendar;
   /** Random, so that the lease ids of different processes never collide. */
   readonly #leasePrefix = newRequestId();
   #leaseCount = 0;
@@ -120,11 +132,13 @@ export class Limiter {
   readonly #asking = createBatches<Waiting>((waiting) => this.#send(waiting));
 
   constructor(
-    { deadlineMs, wallNow, onLease, ...options }: LimiterOptions,
+    { deadlineMs, wallNow, onLease, budgetZone = "UTC", ...options }:
+      LimiterOptions,
   ) {
     this.leases = new Leases(options);
     this.#wallNow = wallNow ?? systemNow;
     this.#onLease = onLease;
+    this.#calendar = new ToldCalendar(budgetZone);
     this.#redis = options.redis;
     this.#deadlineMs = deadlineMs ?? KEY_LIMITS.checkMs;
     this.#serverClock = new ServerClock(options.now);
@@ -141,7 +155,7 @@ export class Limiter {
     ask: Ask,
   ): Promise<Grant | refusal.Refusal> {
     const { scope, model, endpoint = null, wantTokens } = ask;
-    const { wantUnits = null, rate = null } = ask;
+    const { wantUnits = null, rate = null, wantNanos = null } = ask;
     const amounts = { reservedTokens: wantTokens, reservedUnits: wantUnits };
     const id = this.#newLease(ask);
     const lease = { id, principal, model, endpoint, ...amounts, rate };
@@ -152,7 +166,13 @@ export class Limiter {
       principal,
       scope,
       unit,
-      terms: [model ?? "", String(wantTokens), String(count), id],
+      terms: [
+        model ?? "",
+        String(wantTokens),
+        String(count),
+        id,
+        String(wantNanos ?? ""),
+      ],
       release: () => void this.leases.settle(reversal),
     };
     const grant = await this.#ask(question, grantIn);
@@ -205,7 +225,7 @@ export class Limiter {
     kind: ModelKind,
   ): Promise<refusal.Refusal | null> {
     const unit = UNIT_OF_KIND[kind];
-    const terms = ["", unit === null ? "1" : "0", "0", ""];
+    const terms = ["", unit === null ? "1" : "0", "0", "", LEAST_NANOS];
     const question = { principal, scope: scopeOf(kind), unit, terms };
     const grant = await this.#ask(question, grantIn);
     return grant.isAdmitted ? null : grant;
@@ -218,7 +238,7 @@ export class Limiter {
     principal: record.Principal,
     scope: record.KeyScope | null,
   ): Promise<readonly string[] | refusal.Refusal> {
-    const terms = ["", "", "0", ""];
+    const terms = ["", "", "0", "", ""];
     return this.#ask({ principal, scope, unit: null, terms }, modelsIn);
   }
 
@@ -284,8 +304,24 @@ export class Limiter {
 
   /** Asks for all of these requests, which share a key, a scope and a unit, in one call. */
   #send(waiting: readonly Waiting[]): void {
+    this.#sendIn(waiting, this.#calendar.at(this.expectedMs)).then(
+      (replies) =>
+        waiting.forEach(({ resolve }, at) => resolve(replyTo(replies, at))),
+      (error) => waiting.forEach(({ reject }) => reject(error)),
+    );
+  }
+
+  /**
+   * Asks with a calendar; again if the time of Redis is not in it, which is so for a
+   * moment at midnight, or after its clock has jumped.
+   */
+  async #sendIn(
+    waiting: readonly Waiting[],
+    calendar: string,
+    round = 1,
+  ): Promise<RedisReply> {
     const [first] = waiting;
-    if (first === undefined) return;
+    if (first === undefined) return null;
     const input = {
       keys: keysOf(first),
       args: [
@@ -294,17 +330,20 @@ export class Limiter {
         first.scope ?? "",
         first.unit === null ? "" : dayLimitField(first.unit),
         String(this.#serverClock.expectedMs ?? ""),
+        calendar,
         ...waiting.flatMap(({ terms }) => terms),
       ],
     };
-    this.#redis.evalScript(ADMIT, input, {
+    const replies = await this.#redis.evalScript(ADMIT, input, {
       deadlineMs: this.#deadlineMs,
       onAbandoned: (late) => releaseAdmitted(waiting, late),
-    }).then(
-      (replies) =>
-        waiting.forEach(({ resolve }, at) => resolve(replyTo(replies, at))),
-      (error) => waiting.forEach(({ reject }) => reject(error)),
-    );
+    });
+    const reply = replyTo(replies, 0);
+    const [status, serverMs] = Array.isArray(reply) ? reply : [];
+    const isOther = status === "calendar" && typeof serverMs === "number";
+    if (!isOther || round >= CALENDARS_MAX) return replies;
+    const told = this.#calendar.keep(serverMs);
+    return await this.#sendIn(waiting, told, round + 1);
   }
 }
 
@@ -345,38 +384,4 @@ function videoEnd(reservation: Reservation, seconds: number): Settlement {
 function mayHaveAdmitted(error: unknown): boolean {
   if (!(error instanceof RedisUnavailableError)) return !isDenied(error);
   return error.reason === "connection_lost";
-}
-
-function modelsIn(reply: RedisReply): readonly string[] {
-  const [status, models] = Array.isArray(reply) ? reply : [];
-  if (status !== "ok" || typeof models !== "string") throw malformed(reply);
-  return models === "" ? [] : models.split(",");
-}
-
-function grantIn(
-  reply: RedisReply,
-): Pick<Grant, "isAdmitted" | "atMs" | "rates"> | refusal.Refusal {
-  const [status, ...fields] = Array.isArray(reply) ? reply : [];
-  const numbers = fields.filter((each) => typeof each === "number");
-  const [atMs = 0, rl = 0, rr = 0, rt = 0, tl = 0, tr = 0, tt = 0] = numbers;
-  const rates = { requests: rateOf(rl, rr, rt), tokens: rateOf(tl, tr, tt) };
-  if (numbers.length < 7) throw malformed(reply);
-  if (status === "ok") return { isAdmitted: true, atMs, rates };
-  const [holder, limit] = String(fields[7]).split(":");
-  const isKnown = refusal.isLimitName(limit) &&
-    (holder === "key" || holder === "owner");
-  const waitMs = numbers[7];
-  if (status !== "limited" || !isKnown || waitMs === undefined) {
-    throw malformed(reply);
-  }
-  return { isAdmitted: false, reason: status, limit, holder, waitMs, rates };
-}
-
-function rateOf(limit: number, remaining: number, resetMs: number) {
-  return limit === 0 ? null : { limit, remaining, resetMs };
-}
-
-function malformed(reply: RedisReply): Error {
-  const text = JSON.stringify(reply);
-  return new Error(`Unexpected reply of the admission script: ${text}`);
 }

@@ -13,7 +13,7 @@ import {
   type Quantities,
 } from "@gateway/shared/money/prices";
 import * as z from "zod";
-import type { Cost, Estimate } from "./cost.ts";
+import { type Cost, type Estimate, OUTPUT_TOKENS_DEFAULT } from "./cost.ts";
 
 /**
  * The prices of a model. Plain data, which is kept with a video: what a request costs
@@ -100,6 +100,54 @@ export function nanosReserved(
     kind: "complete",
   };
   return priced(cost, units?.unit ?? null, rate).nanos ?? 0;
+}
+
+/**
+ * How many times the estimate of a prompt its tokens may be: estimates are at least 0.4
+ * of what tokenizers find (`shared/openai/tokens.ts`).
+ */
+const PROMPT_BOUND = 2.5;
+
+/** The least that is held for an answer without a bound. */
+const OPEN_ANSWER_TOKENS_MIN = 256;
+
+/** The tokens of the answers of a request that are held. */
+function answerTokens(
+  { promptTokens, totalTokens, openAnswers }: Estimate,
+  learned: number | null,
+): number {
+  if (openAnswers === undefined) return totalTokens - promptTokens;
+  const expected = Math.max(
+    OPEN_ANSWER_TOKENS_MIN,
+    learned ?? OUTPUT_TOKENS_DEFAULT,
+  );
+  return Math.min(expected, openAnswers.tokensMax) * openAnswers.count;
+}
+
+/**
+ * What a request is to hold of budgets, in billionths: the bound of what it may cost,
+ * at least 1. Null: it has no price.
+ */
+export function nanosToHold(
+  estimate: Estimate,
+  rate: Rate | null,
+  learned: number | null = null,
+): number | null {
+  const { promptTokens, units, bounds } = estimate;
+  if (rate === null || rate.prices === null) return null;
+  const { input = 0, cache_write = 0 } = rate.prices;
+  const prices = { ...rate.prices, input: Math.max(input, cache_write) };
+  const bound = Math.ceil(promptTokens * PROMPT_BOUND);
+  const prompt = Math.min(
+    bound,
+    Math.max(promptTokens, bounds.promptTokensMax),
+  );
+  const size = {
+    promptTokens: prompt,
+    totalTokens: prompt + answerTokens(estimate, learned),
+    units,
+  };
+  return Math.max(1, nanosReserved(size, { ...rate, prices }));
 }
 
 /** The buckets of a cost, of which none has a part of another. */

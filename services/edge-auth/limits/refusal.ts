@@ -3,6 +3,7 @@
  */
 import type { FailureReason } from "@gateway/shared/keys/limiter_state";
 import type { Principal } from "@gateway/shared/keys/record";
+import { formatAmount } from "@gateway/shared/money/amount";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/exchange.ts";
@@ -25,6 +26,13 @@ const KEY_ERRORS = {
     "This API key is not allowed to use this model.",
     "model_forbidden",
   ],
+  unpriced: [
+    "forbidden",
+    "This model has no price, so the budget of this API key or its account " +
+    "would not count it. Use a model with a price, or ask the operator to " +
+    "give it one.",
+    "model_unpriced",
+  ],
 } as const satisfies Record<
   string,
   readonly [ErrorCode, message: string, FailureReason | null]
@@ -44,6 +52,10 @@ const LIMIT_ERRORS = {
   audio_seconds_per_day: ["media_limit_exceeded", "audio_seconds_per_day"],
   video_seconds_per_day: ["media_limit_exceeded", "video_seconds_per_day"],
   video_jobs: ["concurrency_limit_exceeded", "video_jobs"],
+  budget_day: ["insufficient_quota", "budget_day"],
+  budget_month: ["insufficient_quota", "budget_month"],
+  budget_total: ["insufficient_quota", "budget_total"],
+  budget_held: ["budget_held", "budget_held"],
 } as const satisfies Record<string, readonly [ErrorCode, FailureReason]>;
 
 /** The limits whose reason is not their name. */
@@ -73,20 +85,50 @@ export interface Rates {
   tokens: RateState | null;
 }
 
+/** The budgets, and what each is for. */
+const BUDGETS = {
+  budget_day: "this day",
+  budget_month: "this month",
+  budget_total: "all time",
+} as const;
+/** A budget, in the words of the admission script. */
+export type BudgetName = keyof typeof BUDGETS;
+
+/** Whether a word of the script is a budget. */
+export const isBudgetName = (word: unknown): word is BudgetName =>
+  typeof word === "string" && Object.hasOwn(BUDGETS, word);
+
+/** A budget and its use, in billionths. */
+export interface BudgetState {
+  readonly name: BudgetName;
+  readonly limit: number;
+  /** May be more than the limit: what ran when the rest was spent. */
+  readonly spent: number;
+  /** What running requests hold of it. */
+  readonly held: number;
+  /** When it is reset, in Unix ms; null: never. */
+  readonly resetMs: number | null;
+}
+
 /** Why a request may not run. Nothing was consumed. */
 export type Refusal =
   & { readonly isAdmitted: false }
-  & (
-    | { reason: KeyRefusal }
-    | {
-      reason: "limited";
-      limit: LimitName;
-      holder: "key" | "owner";
-      /** The same request is admitted after this long, unless others come first. */
-      waitMs: number;
-      rates: Rates;
-    }
-  );
+  & ({ reason: KeyRefusal } | LimitRefusal);
+
+/** A limit that refuses a request. */
+interface LimitRefusal {
+  reason: "limited";
+  limit: LimitName;
+  holder: "key" | "owner";
+  /**
+   * The same request is admitted after this long, unless others come first; Infinity
+   * where a budget must be raised first.
+   */
+  waitMs: number;
+  /** The state of the budget, if it is one that refuses. */
+  budget?: BudgetState;
+  rates: Rates;
+}
 
 /** The `Retry-After` of a request whose key could not be checked. */
 const UNREACHABLE_RETRY_MS = 1_000;
@@ -142,7 +184,7 @@ export const storeIsEmpty = () =>
 /**
  * The answer to a refused request. Some clients read the seconds to wait from its text.
  */
-export function refusalError(refusal: Refusal): ApiError {
+export function refusalError(refusal: Refusal, currency = ""): ApiError {
   if (refusal.reason !== "limited") {
     const [code, message, reason] = KEY_ERRORS[refusal.reason];
     return new ApiError(code, message, { reason });
@@ -150,6 +192,7 @@ export function refusalError(refusal: Refusal): ApiError {
   const [code, reason] = LIMIT_ERRORS[refusal.limit];
   const name = NAMES[refusal.limit] ?? reason.replaceAll("_", " ");
   const whose = refusal.holder === "key" ? "this API key" : "your account";
+  if (refusal.budget) return budgetError(refusal, refusal.budget, currency);
   const isOfDay = reason.endsWith("_per_day");
   const when = `in ${waitText(refusal.waitMs)}${isOfDay ? DAY_END : ""}`;
   return new ApiError(
@@ -159,6 +202,36 @@ export function refusalError(refusal: Refusal): ApiError {
       retryAfterMs: Math.max(1, refusal.waitMs),
       reason: refusal.holder === "key" ? reason : `${reason}.owner`,
       headers: rateLimitHeaders(refusal.rates),
+    },
+  );
+}
+
+/** Names whose budget it is, what is spent, held and allowed, and when it is reset. */
+function budgetError(
+  { holder, limit, waitMs, rates }: LimitRefusal,
+  { name, limit: allowed, spent, held, resetMs }: BudgetState,
+  currency: string,
+): ApiError {
+  const [code, reason] = LIMIT_ERRORS[limit];
+  const whose = holder === "key" ? "this API key" : "your account";
+  const isHeld = limit === "budget_held";
+  const amounts = `${formatAmount(spent)} of ${formatAmount(allowed)}` +
+    `${currency && ` ${currency}`} spent, ${formatAmount(held)} held by ` +
+    "running requests";
+  const reset = resetMs === null
+    ? "It is not reset"
+    : `It is reset at ${new Date(resetMs).toISOString().slice(0, -5)}Z`;
+  const advice = isHeld
+    ? `Running requests hold the rest. Please try again in ${waitText(waitMs)}`
+    : "Trying again before it is reset or raised is in vain";
+  return new ApiError(
+    code,
+    `The budget of ${whose} for ${BUDGETS[name]} does not allow this ` +
+      `request: ${amounts}. ${reset}. ${advice}.`,
+    {
+      ...waitMs < Infinity && { retryAfterMs: Math.max(1, waitMs) },
+      reason: holder === "key" ? reason : `${reason}.owner`,
+      headers: rateLimitHeaders(rates),
     },
   );
 }

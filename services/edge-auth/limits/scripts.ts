@@ -10,6 +10,8 @@ import {
 } from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import { defineScript } from "@gateway/shared/redis/link";
+import budgetLua from "./lua/budget.lua" with { type: "text" };
+import recordLua from "./lua/record.lua" with { type: "text" };
 import admitLua from "./lua/admit.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };
 import recordFailedLua from "./lua/record_failed.lua" with { type: "text" };
@@ -38,13 +40,23 @@ const VIDEO_JOB_MS = DAY_MS;
 /** A video that holds no slot any more can still be settled once, for this long. */
 const DEAD_VIDEO_MS = 7 * DAY_MS;
 
+/** What `budget.lua` needs. */
+const BUDGET_CONSTANTS = {
+  DAY_SPEND_TTL_S: USAGE_DAYS_KEPT * DAY_S,
+  // The ledger can be checked for more than a year.
+  MONTH_SPEND_TTL_S: 400 * DAY_S,
+  HOLDS_TTL_MS: VIDEO_JOB_MS + DEAD_VIDEO_MS,
+  LOST_HOLD_MS: VIDEO_JOB_MS + DEAD_LEASE_MS,
+};
+
 const USAGE_TTL_S = USAGE_DAYS_KEPT * DAY_S;
 
 /** Reads whose a key is. */
 export const FIND = defineScript("find", findLua, { STORE_KEY });
 
 /** Decides on requests of one key: its rights, and its limits and its owner's. */
-export const ADMIT = defineScript("admit", admitLua, {
+export const ADMIT = defineScript("admit", budgetLua + recordLua + admitLua, {
+  ...BUDGET_CONSTANTS,
   STORE_KEY,
   LIMITER_EPOCH_MS,
   LEASE_MS,
@@ -68,7 +80,8 @@ export const RENEW = defineScript("renew", renewLua, {
 });
 
 /** Ends admitted requests of one key, and counts what they used. */
-export const SETTLE = defineScript("settle", settleLua, {
+export const SETTLE = defineScript("settle", budgetLua + settleLua, {
+  ...BUDGET_CONSTANTS,
   LIMITER_EPOCH_MS,
   LEASE_MS,
   LEASES_TTL_MS,

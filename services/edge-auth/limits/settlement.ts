@@ -31,6 +31,8 @@ export const reservationSchema = z.object({
   reservedUnits: unitsSchema.nullable(),
   /** The prices in force at the admission; null or absent: there were none. */
   rate: rateSchema.nullish(),
+  /** Whether it holds something of budgets; null or absent: not known. */
+  isHeld: z.boolean().nullish(),
 });
 /** What an admission reserved: {@link reservationSchema}, read. */
 export type Reservation = z.output<typeof reservationSchema>;
@@ -105,7 +107,7 @@ export function settleCall(
 function amountsOf(
   { reservation, cost, isVideo, mayHaveRun, isLost }: Settlement,
 ): string[] {
-  const { id, reservedTokens, reservedUnits } = reservation;
+  const { id, reservedTokens, reservedUnits, isHeld } = reservation;
   const { promptTokens = 0, completionTokens = 0, unitsMade = 0, kind } =
     cost ?? {};
   const { cachedTokens = 0, cacheWriteTokens = 0, nanos = 0 } = cost ?? {};
@@ -124,6 +126,7 @@ function amountsOf(
     nanos,
     cost?.isUnpriced ? 1 : 0,
     isLost ? 1 : 0,
+    isHeld === false ? 0 : 1,
   ];
   // If the lease is gone otherwise, there is nothing to do.
   const mustHaveLease = cost === null || isVideo || mayHaveRun || isLost;

@@ -56,6 +56,10 @@ export interface Output {
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
   publicUrl: URL;
+  /** The time zone of the days and months of budgets. */
+  budgetZone: string;
+  /** Reads a file that an option names. */
+  readFile: (path: string) => Promise<string>;
   /**
    * The ids of all models; undefined if the list is not known here, so that any is
    * accepted.
@@ -141,7 +145,11 @@ const OPTIONS = z.object({
   role: option(`<${ROLES.join("|")}>`, "what the member may do", roles),
   description: option("<text>", "what the key is for", setting.description),
   ...settings.limitsOf((name) =>
-    option("<n>", settings.LIMITS[name][2], setting[name])
+    option(
+      settings.isBudget(name) ? "<amount>" : "<n>",
+      settings.LIMITS[name][2],
+      setting[name],
+    )
   ),
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
@@ -175,6 +183,7 @@ const OPTIONS = z.object({
     text.regex(/^\d{1,5}$/, "Must be a whole number").transform(Number)
       .pipe(overrideWeight),
   ),
+  log: option("<file>", "log lines of all edges, as JSON", text),
   watch: option("", "show it again every two seconds", flag),
   json: option("", "print one JSON object", flag),
 });
@@ -325,8 +334,11 @@ export type KeyJson = {
   created_by: string | null;
   scopes: KeyRecord["scopes"];
   models: readonly string[];
-  /** By the words of their names, `tokens_per_day`; 0 means no limit. */
-  limits: Record<string, number>;
+  /**
+   * By the words of their names, `tokens_per_day`; 0 means no limit. Budgets are
+   * decimals.
+   */
+  limits: Record<string, string | number>;
   created_at: string | null;
   /** Null: never. */
   expires_at: string | null;

@@ -33,6 +33,7 @@ async function run(
     models,
     findModel,
     warn,
+    readFile: (path) => assert.fail(`reads ${path}`),
     askWorkers: () => assert.fail("nobody asks the workers"),
     show: () => assert.fail("nothing is shown"),
     pause: () => assert.fail("nothing waits"),
@@ -249,6 +250,29 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
   const fields = [...text.matchAll(/<input[^>]*type="number"[^>]*>/g)];
   const shown = fields.map(([field]) => /value="([^"]*)"/.exec(field)?.[1]);
   assert.deepEqual(shown, ["600", "100000", "", "10", "100", "", "", "", ""]);
+});
+
+Deno.test("budgets are decimals on the command line, in its answers and in the audit log", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const { owners, keys, audit } = site.deps;
+  const { json: { id } } = await create(site, "--budget-day", "2.50");
+  const ownerId = await owners.first();
+  const { limits } = await keys.find(ownerId, id);
+  assert.equal(limits.budgetDay, 2_500_000_000);
+  const edited = await run(site, "keys", "edit", id, "--budget-total", "0.1");
+  assert.match(edited.text, /budget_day 2\.5, budget_total 0\.1/);
+  const query = { action: "", keyId: id, before: "", rows: 1 };
+  const { rows } = await audit.read(ownerId, query);
+  const [{ detail } = assert.fail()] = rows;
+  assert.equal(detail, "budget total 0 → 0.1");
+  for (const amount of ["1e3", "0.0000000001", "9007200", "1,5"]) {
+    const args = ["keys", "edit", id, "--budget-day", amount];
+    await assert.rejects(run(site, ...args), /--budget-day: Expected/);
+  }
+  await owners.ensure(ADA);
+  const month = ["owners", "limits", ADA, "--budget-month"];
+  const { text } = await run(site, ...month, "9007199.254740991");
+  assert.match(text, /budget_month 9007199\.254740991/);
 });
 
 Deno.test("owners disable stops what runs if asked to", async () => {

@@ -48,6 +48,7 @@ async function run(
       }),
     show: () => assert.fail("nothing is shown before the answer"),
     pause: () => assert.fail("nothing waits"),
+    readFile: (path) => assert.fail(`reads ${path}`),
     ...changed,
   });
   assert.ok(isDisposed);

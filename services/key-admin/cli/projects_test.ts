@@ -18,6 +18,7 @@ async function run({ deps }: TestConsole, line: string) {
     askWorkers: () => assert.fail("nobody asks the workers"),
     show: () => assert.fail("nothing is shown"),
     pause: () => assert.fail("nothing waits"),
+    readFile: (path) => assert.fail(`reads ${path}`),
     ...deps,
   });
   return { json: answer.json, text: outputText(answer) };

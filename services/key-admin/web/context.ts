@@ -46,6 +46,8 @@ export interface ConsoleDeps extends Stores {
   projectsCreatedBy: ProjectCreators;
   /** The models that keys may be limited to. */
   catalog: Catalog;
+  /** The time zone of the days and months of budgets. */
+  budgetZone: string;
   /** Why the list of models is not in use as it is now; none: it is. */
   listMistakes: () => readonly string[];
 }

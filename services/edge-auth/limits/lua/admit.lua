@@ -11,15 +11,19 @@
 --       4 limit of a unit     "images_per_day"; empty: the requests cost tokens
 --       5 expected time       Unix ms by the edge's own clock, or empty; earlier than
 --                             this server's where its clock has jumped forward
+--       6 calendar            the day and the month of budgets: `budget.lua`
 --       then of each request
 --       model, or empty
 --       tokens to reserve     empty: only the key and its rights are checked
 --       units to reserve      0: not known before it has run
 --       lease id              empty: nothing is taken, the script only decides
+--       billionths to hold    of budgets of money; empty: the request has no price
 --
 -- Returns a reply for each request:
 --
 --   {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
+--   {"unpriced"}   there is a budget, which would not count a model without a price
+--   {"calendar", now}  budgets are set, and the time is not in the calendar
 --   {"empty"}      Redis holds no keys at all: its data was lost
 --   {"ok", models} without tokens to reserve: comma-separated ids, empty: all
 --   {"ok" | "limited", now, then for requests per minute and for tokens per minute:
@@ -27,8 +31,12 @@
 --     now          Unix ms of the server
 --   "limited" is followed by which limit and a wait:
 --     which        "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
---                  "video_jobs" or the limit of the unit
---     wait         ms until all of the violated limits admit this request
+--                  "video_jobs", the limit of the unit, "budget_day" "budget_month"
+--                  "budget_total", or "budget_held": running requests hold the rest
+--     wait         ms until all of the violated limits admit this request; -1: for ever
+--   and, of a budget, by its name, the budget, what is spent, what is held, and when it
+--   is reset, in Unix ms (0: never). "ok" is followed by what is held of budgets, if
+--   any is set.
 --
 -- All or nothing: everything is checked before anything is taken. The tighter limit of
 -- key and owner is reported. Layout of the state: `shared/keys/limiter_state.ts`.
@@ -46,19 +54,18 @@
 --
 -- Constants: STORE_KEY LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS DEAD_LEASE_MS
 -- CONCURRENCY_WAIT_MS STATE_TTL_MS VIDEO_START_MS VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS
--- VIDEO_WAIT_MS
+-- VIDEO_WAIT_MS BUDGET RECORD
 
 local call, ceil, floor = redis.call, math.ceil, math.floor
 local max, min = math.max, math.min
 
 local MINUTE_MS = 60000
 local DAY_MS = 86400000
-local INTEGER_MAX = 9007199254740991
 -- Sums of fractions are not exact, so this part of an interval is tolerated.
 local TOLERANCE = 0.01
 
-local FIRST_REQUEST = 6
-local ARGS_PER_REQUEST = 4
+local FIRST_REQUEST = 7
+local ARGS_PER_REQUEST = 5
 
 local record_key, owner_key, scope, unit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local expected_unix = tonumber(ARGV[5])
@@ -74,49 +81,16 @@ local alive_from = min(now, expected)
 
 ---------------------------------------------------------------- 1. Load
 
-local function refuse_all(status)
+local function refuse_all(...)
   local replies = {}
   for _ = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
-    replies[#replies + 1] = { status }
+    replies[#replies + 1] = { ... }
   end
   return replies
 end
 
-local function whole_number(text)
-  if not text then return 0 end
-  local value = tonumber(text)
-  if not (value and value >= 0 and value <= INTEGER_MAX and value % 1 == 0) then
-    error('corrupt number in the record of a key or an owner')
-  end
-  return value
-end
-
-local function list_has(list, item)
-  return string.find(',' .. list .. ',', ',' .. item .. ',', 1, true)
-end
-
--- Limits of a record, in the order of the fields that `read_record` reads.
-local function parse_limits(fields)
-  return {
-    requests_per_minute = whole_number(fields[1]),
-    tokens_per_minute = whole_number(fields[2]),
-    tokens_per_day = whole_number(fields[3]),
-    concurrency = whole_number(fields[4]),
-    video_jobs = whole_number(fields[5]),
-    units_per_day = whole_number(fields[6]),
-  }
-end
-
-local function read_record(key, ...)
-  return call('HMGET', key, 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state', ...)
-end
-
-local function has_limit(limits)
-  for _, limit in pairs(limits) do
-    if limit > 0 then return true end
-  end
-  return false
-end
+-- The day and the month of budgets; nil where none is set.
+local calendar
 
 -- Reads what the key or the owner has used. `who` is "key" or "owner".
 local function load_side(who, limits, state_key, lease_key, video_key)
@@ -144,6 +118,7 @@ local function load_side(who, limits, state_key, lease_key, video_key)
     leases_taken = {},
     leases_stored = 0,
     videos_running = 0,
+    budgets = calendar and BUDGET.load(state_key, limits, calendar) or {},
   }
   if side.lease_key then side.leases_stored = call('ZCARD', side.lease_key) end
   if video_key and limits.video_jobs > 0 then
@@ -171,9 +146,10 @@ end
 ---------------------------------------------------------------- 2. Decide
 
 -- Notes that a limit refuses the request. The longest wait is the one to report.
-local function refuse(verdict, side, limit, wait)
+local function refuse(verdict, side, limit, wait, budget)
   if wait > verdict.wait then
     verdict.wait, verdict.refused_by = wait, side.who .. ':' .. limit
+    verdict.budget = budget
   end
 end
 
@@ -220,6 +196,17 @@ local function is_full(side)
   return side.leases_alive + taken >= allowed
 end
 
+local function check_money(verdict, side, nanos)
+  for _, budget in ipairs(side.budgets) do
+    local limit, amount = BUDGET.check(budget, nanos, now_unix)
+    if limit then
+      refuse(verdict, side, limit, amount, budget)
+    else
+      verdict.hold = min(verdict.hold or nanos, amount)
+    end
+  end
+end
+
 local function check_side(verdict, side, tokens, units)
   local limits = side.limits
   check_rate(verdict, side, 'requests', 1)
@@ -238,14 +225,17 @@ local function check_side(verdict, side, tokens, units)
   end
 end
 
-local function check(sides, tokens, units)
+local function check(sides, tokens, units, nanos)
   local verdict = {
     wait = 0,
     refused_by = nil,
     requests = { limit = 0, remaining = 0, reset = 0 },
     tokens = { limit = 0, remaining = 0, reset = 0 },
   }
-  for _, side in ipairs(sides) do check_side(verdict, side, tokens, units) end
+  for _, side in ipairs(sides) do
+    check_side(verdict, side, tokens, units)
+    check_money(verdict, side, nanos)
+  end
   return verdict
 end
 
@@ -261,13 +251,22 @@ local function reply_of(verdict, tokens)
     spend(verdict.requests, 1)
     spend(verdict.tokens, tokens)
   end
-  local by_request, by_token = verdict.requests, verdict.tokens
-  return {
+  local by_request, by_token, budget = verdict.requests, verdict.tokens, verdict.budget
+  local reply = {
     verdict.refused_by and 'limited' or 'ok', now_unix,
     by_request.limit, by_request.remaining, ceil(by_request.reset),
     by_token.limit, by_token.remaining, ceil(by_token.reset),
-    verdict.refused_by, ceil(verdict.wait),
+    verdict.refused_by or verdict.hold,
   }
+  if not verdict.refused_by then return reply end
+  table.insert(reply, verdict.wait == math.huge and -1 or ceil(verdict.wait))
+  if budget then
+    for _, word in ipairs({ budget.name, budget.limit, budget.spent, budget.held,
+      budget.ends_at or 0 }) do
+      table.insert(reply, word)
+    end
+  end
+  return reply
 end
 
 ---------------------------------------------------------------- 3. Commit
@@ -288,6 +287,7 @@ end
 local function commit_side(side)
   if #side.leases_taken == 0 then return end
   save_state(side)
+  BUDGET.commit(side.budgets)
   if unit ~= '' then
     local budget = side.units_today
     call('HSET', side.state_key, unit, struct.pack('<dd', budget.day, budget.used))
@@ -322,51 +322,74 @@ end
 
 ---------------------------------------------------------------- All of them
 
-local record = read_record(record_key, 'expires_at', 'scopes', 'models')
-local state, expires_at, scopes = record[7], record[8], record[9] or ''
-local models = record[10] or ''
+local record = RECORD.read(record_key, unit, 'expires_at', 'scopes', 'models')
+local state, expires_at = record[RECORD.STATE], record[RECORD.MORE]
+local scopes, models = record[RECORD.MORE + 1] or '', record[RECORD.MORE + 2] or ''
 if not state then
   return refuse_all(call('GET', STORE_KEY) and 'unknown' or 'empty')
 end
-expires_at = whole_number(expires_at)
+expires_at = RECORD.whole_number(expires_at)
 if expires_at > 0 and expires_at - LIMITER_EPOCH_MS <= now then
   return refuse_all('expired')
 end
-local owner = read_record(owner_key)
-if state ~= 'enabled' or owner[7] == 'disabled' then return refuse_all('disabled') end
-if scope ~= '' and not list_has(scopes, scope) then return refuse_all('scope') end
+local owner = RECORD.read(owner_key, unit)
+if state ~= 'enabled' or owner[RECORD.STATE] == 'disabled' then
+  return refuse_all('disabled')
+end
+if scope ~= '' and not RECORD.list_has(scopes, scope) then return refuse_all('scope') end
+
+local has_budget = BUDGET.any(record, RECORD.BUDGETS) or BUDGET.any(owner, RECORD.BUDGETS)
+if has_budget then
+  calendar = BUDGET.calendar(ARGV[6], now_unix)
+  if not calendar then return refuse_all('calendar', now_unix) end
+end
 
 -- The key, and the owner if it has limits. Read for the first request that needs them.
 local sides
 local function load()
-  sides = { load_side('key', parse_limits(record), KEYS[1], KEYS[2], KEYS[5]) }
-  local owner_limits = parse_limits(owner)
-  if has_limit(owner_limits) then
+  sides = { load_side('key', RECORD.limits(record), KEYS[1], KEYS[2], KEYS[5]) }
+  local owner_limits = RECORD.limits(owner)
+  if RECORD.has_limit(owner_limits) then
     sides[2] = load_side('owner', owner_limits, KEYS[3], KEYS[4], KEYS[6])
   end
   for _, side in ipairs(sides) do follow_clock(side) end
 end
 
-local admitted = {}
-local function decide(model, tokens, units, lease)
-  if models ~= '' and model ~= '' and not list_has(models, model) then return { 'model' } end
+local admitted, holds = {}, {}
+
+local function take_budgets(lease, nanos)
+  local words = { string.format('%.0f', nanos) }
+  for _, side in ipairs(sides) do
+    table.insert(words, BUDGET.take(side.budgets, side.who, nanos))
+  end
+  table.insert(holds, { lease = lease, text = table.concat(words) })
+end
+
+local function decide(model, tokens, units, lease, nanos)
+  if models ~= '' and model ~= '' and not RECORD.list_has(models, model) then
+    return { 'model' }
+  end
   if tokens == '' then return { 'ok', models } end
+  if has_budget and nanos == '' then return { 'unpriced' } end
   if not sides then load() end
   tokens = tonumber(tokens)
-  local verdict = check(sides, tokens, tonumber(units))
+  local verdict = check(sides, tokens, tonumber(units), tonumber(nanos) or 0)
   if not verdict.refused_by and lease ~= '' then
     table.insert(admitted, lease)
     for _, side in ipairs(sides) do take(side, lease) end
+    if verdict.hold then take_budgets(lease, verdict.hold) end
   end
   return reply_of(verdict, tokens)
 end
 
 local replies = {}
 for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
-  table.insert(replies, decide(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]))
+  table.insert(replies,
+    decide(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]))
 end
 if #admitted > 0 then
   for _, side in ipairs(sides) do commit_side(side) end
   for at = 5, #KEYS do commit_videos(KEYS[at], admitted) end
+  for _, hold in ipairs(holds) do BUDGET.keep_hold(KEYS[1], hold.lease, hold.text) end
 end
 return replies

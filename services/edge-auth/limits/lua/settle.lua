@@ -25,12 +25,15 @@
 --       its cost in billionths, to count
 --       "1": it has no price, although others have one
 --       "1": its edge is lost, and it is charged what it had reserved
+--       "1": it may hold something of budgets
 --
 -- Returns for each request 1: settled, 2: settled without its lease, 0: no such lease.
 --
 -- A request that is charged as lost leaves a mark, as long as its lease would last: its
 -- edge may only have been cut off, and settle it later. What was charged, which the id
--- of the lease says (`rate.ts`), is taken back then.
+-- of the lease says (`rate.ts`), is taken back then. What it held
+-- of budgets is charged to the windows of its admission, and to its usage if its edge
+-- is lost.
 --
 -- A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
 -- KEYS 2 and 4. The correction uses the limits of the last admission; a state that has
@@ -43,13 +46,13 @@
 --
 -- Constants: LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS
 -- PROMPT_TOKENS COMPLETION_TOKENS CACHED_TOKENS CACHE_WRITE_TOKENS ERRORS COST UNPRICED
--- LOST_REQUESTS LOST_COST
+-- LOST_REQUESTS LOST_COST BUDGET
 
 local call, floor, max = redis.call, math.floor, math.max
 
 local MINUTE_MS = 60000
 local FIRST_REQUEST = 7
-local ARGS_PER_REQUEST = 15
+local ARGS_PER_REQUEST = 16
 -- Bytes of a state that says under which limits it was written.
 local STATE_BYTES = 56
 
@@ -68,6 +71,30 @@ local sum = {
 
 local function mark_of(lease) return '!' .. lease end
 
+local limiter_keys = { key = KEYS[1], owner = KEYS[3] }
+
+-- Settles what a request held of budgets. Returns its cost, which is what it held if
+-- its edge is lost.
+local function settle_hold(lease, cost, is_lost)
+  local hold_key = BUDGET.hold_key(KEYS[1])
+  local hold = call('HGET', hold_key, lease)
+  if hold then
+    local held = BUDGET.amount(hold)
+    if is_lost then cost = held end
+    BUDGET.change(limiter_keys, hold, { held = -held, spent = cost })
+    call('HDEL', hold_key, lease)
+    if is_lost then BUDGET.mark_lost(hold_key, lease, hold, floor(now)) end
+    return cost
+  end
+  local charged = not is_lost and call('HGET', hold_key, mark_of(lease))
+  if not charged then return cost end
+  local amount = BUDGET.amount(charged)
+  BUDGET.change(limiter_keys, charged, { held = 0, spent = cost - amount })
+  call('HDEL', hold_key, mark_of(lease))
+  sum.lost_cost = sum.lost_cost - amount
+  return cost - amount
+end
+
 -- Takes back what a request was charged when its edge was taken for lost.
 local function take_back(lease)
   local charged_in, prompt, completion, count, cost, unpriced = string.match(lease,
@@ -78,8 +105,10 @@ local function take_back(lease)
   sum.prompt_tokens = sum.prompt_tokens - prompt
   sum.completion_tokens = sum.completion_tokens - completion
   sum.units = sum.units - count
-  sum.cost, sum.lost_cost = sum.cost - cost, sum.lost_cost - cost
   sum.unpriced = sum.unpriced - unpriced
+  -- What it held of budgets, `settle_hold` takes back.
+  if call('HEXISTS', BUDGET.hold_key(KEYS[1]), mark_of(lease)) == 1 then return end
+  sum.cost, sum.lost_cost = sum.cost - cost, sum.lost_cost - cost
 end
 
 -- Removes the lease of a request, or its mark. Returns what the script does.
@@ -104,10 +133,15 @@ local function add_amounts(at, is_lost)
   sum.cache_written = sum.cache_written + ARGV[at + 9]
   sum.units = sum.units + ARGV[at + 10]
   sum.units_over = sum.units_over + ARGV[at + 11]
-  sum.cost = sum.cost + ARGV[at + 12]
+  local cost = tonumber(ARGV[at + 12])
+  local is_kept = video_has_begun and KEYS[7]
+  if ARGV[at + 15] == '1' and not is_kept then
+    cost = settle_hold(ARGV[at], cost, is_lost)
+  end
+  sum.cost = sum.cost + cost
   sum.unpriced = sum.unpriced + ARGV[at + 13]
   if not is_lost then return end
-  sum.lost, sum.lost_cost = sum.lost + 1, sum.lost_cost + ARGV[at + 12]
+  sum.lost, sum.lost_cost = sum.lost + 1, sum.lost_cost + cost
   call('ZADD', KEYS[2], floor(now) - LEASE_MS, mark_of(ARGV[at]))
   call('PEXPIRE', KEYS[2], LEASES_TTL_MS)
 end

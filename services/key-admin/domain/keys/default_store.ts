@@ -75,7 +75,7 @@ const decode = (fields: Fields): KeyDefaults => ({
 
 function textOf({ limits, models, expiryDays }: KeyDefaults): string {
   const set = Object.entries(namedLimits(limits, " "))
-    .filter(([, limit]) => limit > 0)
+    .filter(([, limit]) => limit !== 0)
     .map(([name, limit]) => `${name} ${limit}`);
   const expires = expiryDays === 0 ? "never" : `after ${expiryDays} days`;
   const all = [`models ${models.join("+") || "all"}`, `expires ${expires}`];

@@ -8,19 +8,25 @@ import {
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import {
+  type BudgetDays,
+  TOTAL_WINDOW,
+} from "@gateway/shared/keys/budget_calendar";
+import {
   type KeyRecord,
   leaseKey,
   limiterKey,
   type Limits,
   ownerLeaseKey,
   ownerLimiterKey,
+  ownerSpendKey,
   ownerVideoLeaseKey,
+  spendKey,
   videoLeaseKey,
 } from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import { keysOf } from "@gateway/shared/process/env";
 import { asList, asNumber } from "../store/redis.ts";
 import metersLua from "./lua/meters.lua" with { type: "text" };
-import { LIMIT_NAMES } from "./settings.ts";
 
 /** Use against a limit of a key or of its owner, from the state that the edges keep. */
 export interface Meter {
@@ -31,6 +37,9 @@ export interface Meter {
   used: number;
   /** The same with the fraction of a request or token that is not free yet. */
   exact: number;
+  /** Of a budget: what running requests hold, and when it is reset (null: never). */
+  held?: number;
+  resetMs?: number | null;
 }
 
 const METERS_SCRIPT = defineScript("key-admin/meters", metersLua, {
@@ -72,13 +81,58 @@ function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
   };
 }
 
+/** Whose budgets are read, and at which time. */
+interface BudgetsAsked {
+  readonly whose: Meter["whose"];
+  readonly limits: Limits;
+  readonly nowMs: number;
+  readonly days: BudgetDays;
+  readonly keyOf: (window: string) => string;
+}
+
+/** The budgets that are set, with what is spent and held in their present windows. */
+async function readBudgets(
+  redis: RedisLink,
+  { whose, limits, nowMs, days, keyOf }: BudgetsAsked,
+): Promise<Meter[]> {
+  const { day, month } = days.at(nowMs);
+  const windows = [
+    { name: "budgetDay", window: day.name, resetMs: day.endMs },
+    { name: "budgetMonth", window: month.name, resetMs: month.endMs },
+    { name: "budgetTotal", window: TOTAL_WINDOW, resetMs: null },
+  ] as const;
+  const isSet = ({ name }: (typeof windows)[number]) => limits[name] > 0;
+  return await Promise.all(
+    windows.filter(isSet).map(async ({ name, window, resetMs }) => {
+      const read = ["HMGET", keyOf(window), "s", "h"];
+      const [spent, held] = asList(await redis.command(read))
+        .map((text) => Number(text ?? 0));
+      const used = spent ?? 0;
+      const limit = limits[name];
+      return {
+        whose,
+        name,
+        limit,
+        used,
+        exact: used,
+        held: held ?? 0,
+        resetMs,
+      };
+    }),
+  );
+}
+
 /**
  * Reads the meters of the limits that are set of an owner and, if one is given, of a
  * key of this owner; `nowMs` is the time by Redis' clock.
  */
 export async function readMeters(
   redis: RedisLink,
-  { ownerId, limits }: { ownerId: string; limits: Limits },
+  { ownerId, limits, days }: {
+    ownerId: string;
+    limits: Limits;
+    days: BudgetDays;
+  },
   key?: Pick<KeyRecord, "id" | "limits">,
 ) {
   const ids = { ownerId, keyId: key?.id ?? "" };
@@ -98,7 +152,7 @@ export async function readMeters(
   const nowMs = asNumber(reply[0]);
   const metersOf = (whose: Meter["whose"], limits: Limits, state: unknown) => {
     const used = limitUse(asList(state).map(asNumber), limits, nowMs);
-    return LIMIT_NAMES.map((name): Meter => ({
+    return keysOf(used).map((name): Meter => ({
       whose,
       name,
       limit: limits[name],
@@ -106,8 +160,26 @@ export async function readMeters(
       used: Math.max(0, Math.ceil(used[name] - TOLERANCE)),
     })).filter(({ limit }) => limit > 0);
   };
-  const ofKey = key ? metersOf("key", key.limits, reply[2]) : [];
-  return { nowMs, meters: [...ofKey, ...metersOf("owner", limits, reply[1])] };
+  const common = { nowMs, days };
+  const ofKey = key === undefined ? [] : [
+    ...metersOf("key", key.limits, reply[2]),
+    ...await readBudgets(redis, {
+      ...common,
+      whose: "key",
+      limits: key.limits,
+      keyOf: (window) => spendKey(ids, window),
+    }),
+  ];
+  const ofOwner = [
+    ...metersOf("owner", limits, reply[1]),
+    ...await readBudgets(redis, {
+      ...common,
+      whose: "owner",
+      limits,
+      keyOf: (window) => ownerSpendKey(ownerId, window),
+    }),
+  ];
+  return { nowMs, meters: [...ofKey, ...ofOwner] };
 }
 
 /**

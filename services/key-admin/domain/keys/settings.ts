@@ -6,7 +6,13 @@ import {
   type Limits,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
-import { integer, keysOf } from "@gateway/shared/process/env";
+import {
+  AMOUNT_FAULTS,
+  AMOUNT_NANOS_MAX,
+  formatAmount,
+  parseAmount,
+} from "@gateway/shared/money/amount";
+import { integer, keysOf, variable } from "@gateway/shared/process/env";
 import { clip, didYouMean } from "@gateway/shared/process/error_text";
 import { z } from "zod";
 
@@ -18,6 +24,8 @@ export type KeySettings = Pick<
 
 const FEW_MAX = 1_000_000;
 const MANY_MAX = 1_000_000_000_000;
+/** The unit of budgets: billionths inside, decimals in texts. */
+const MONEY = "money";
 /**
  * The unit of each limit, its largest value (exact in Lua, readable in a table), and
  * what it is in words.
@@ -34,6 +42,9 @@ export const LIMITS: Readonly<
   audioSecondsPerDay: ["seconds", MANY_MAX, "seconds transcribed per UTC day"],
   videoSecondsPerDay: ["seconds", MANY_MAX, "seconds of video per UTC day"],
   videoJobs: ["videos", FEW_MAX, "videos at the same time"],
+  budgetDay: [MONEY, AMOUNT_NANOS_MAX, "money per calendar day"],
+  budgetMonth: [MONEY, AMOUNT_NANOS_MAX, "money per calendar month"],
+  budgetTotal: [MONEY, AMOUNT_NANOS_MAX, "money altogether"],
 };
 type LimitName = keyof Limits;
 
@@ -133,9 +144,16 @@ export function limitsOf(valueOf: (name: LimitName) => unknown): object {
   return Object.fromEntries(LIMIT_NAMES.map((name) => [name, valueOf(name)]));
 }
 
+/** Whether a limit is a budget of money. */
+export const isBudget = (name: LimitName): boolean => LIMITS[name][0] === MONEY;
+
+/** A limit as forms and the command line take it: `600`, `2.5`. */
+export const limitText = (name: LimitName, value: number): string =>
+  isBudget(name) ? formatAmount(value) : String(value);
+
 /** The limits on images, speech, recordings and videos. */
 export const MEDIA_LIMIT_NAMES = LIMIT_NAMES.filter((name) =>
-  !/^(requests|tokens)$/.test(LIMITS[name][0])
+  !/^(requests|tokens|money)$/.test(LIMITS[name][0])
 );
 
 /**
@@ -144,14 +162,32 @@ export const MEDIA_LIMIT_NAMES = LIMIT_NAMES.filter((name) =>
 export const limitWords = (name: string, separator: string): string =>
   name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
 
-/** Limits under the words of their names. */
-export const namedLimits = (limits: Limits, separator: string) =>
+/** Limits under the words of their names; budgets as decimals, 0 where none is set. */
+export const namedLimits = (
+  limits: Limits,
+  separator: string,
+): Record<string, string | number> =>
   Object.fromEntries(
-    LIMIT_NAMES.map((name) => [limitWords(name, separator), limits[name]]),
+    LIMIT_NAMES.map((name) => [
+      limitWords(name, separator),
+      isBudget(name) && limits[name] > 0
+        ? formatAmount(limits[name])
+        : limits[name],
+    ]),
   );
+
+/** A decimal as billionths; an empty text means no budget, like 0. */
+const budget = z.string().trim().transform((text, context) => {
+  const nanos = text === "" ? 0 : parseAmount(text);
+  if (typeof nanos === "number") return nanos;
+  const fault = AMOUNT_FAULTS[nanos].replace("expected", "Expected");
+  context.addIssue(`${fault}; 0 means no budget`);
+  return z.NEVER;
+});
 
 /** An empty text means no limit, like 0. */
 const limit = (name: LimitName) => {
+  if (isBudget(name)) return budget;
   const [, max] = LIMITS[name];
   const most = max.toLocaleString("en");
   const tooMuch = `At most ${most}; 0 means no limit`;
@@ -188,12 +224,15 @@ export interface DefaultLimits {
 const nameOf = (prefix: string, name: LimitName) =>
   `${prefix}_${limitWords(name, "_").toUpperCase()}`;
 
+const money = () =>
+  variable(budget, { expects: "an amount of CURRENCY such as 2.50" });
+
 const variablesOf = (prefix: string, whose: string) =>
   Object.fromEntries(LIMIT_NAMES.map((name) => {
     const [unit, max, words] = LIMITS[name];
     const meaning = `Default limit of ${whose}: ${words}; 0 for none`;
-    const variable = integer(unit, { min: 0, max }).default(0);
-    return [nameOf(prefix, name), variable.describe(meaning)];
+    const value = isBudget(name) ? money() : integer(unit, { min: 0, max });
+    return [nameOf(prefix, name), value.default(0).describe(meaning)];
   }));
 
 /** The variables behind {@link DefaultLimits}: `KEY_REQUESTS_PER_MINUTE` and so on. */

@@ -12,6 +12,9 @@ import { limitWords } from "../../domain/keys/settings.ts";
 const LABELS: Readonly<Record<string, string>> = {
   "cached tokens": "Tokens read from caches",
   "cache write tokens": "Tokens written to caches",
+  "budget day": "Budget per day",
+  "budget month": "Budget per month",
+  "budget total": "Budget in total",
   concurrency: "Requests at the same time",
   "video jobs": "Videos at the same time",
   "estimated cost": "Estimated of that",

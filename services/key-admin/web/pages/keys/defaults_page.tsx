@@ -7,6 +7,7 @@ import {
 } from "../../../domain/keys/default_store.ts";
 import {
   limitsOf,
+  limitText,
   newSettings,
   SETTING_TEXTS,
   unknownModel,
@@ -51,7 +52,9 @@ const openForm: Handler = async (c) => {
   const standard: KeyDefaults = { limits, models: [], expiryDays: 0 };
   const known = await defaults.read(scopeOf(c).ownerId) ?? standard;
   return show(c, {
-    ...limitsOf((name) => String(known.limits[name] || "")),
+    ...limitsOf((name) =>
+      known.limits[name] === 0 ? "" : limitText(name, known.limits[name])
+    ),
     which_models: known.models.length === 0 ? "all" : "these",
     models: [...known.models],
     expiryDays: String(known.expiryDays || ""),

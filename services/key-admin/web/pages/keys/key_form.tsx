@@ -9,6 +9,7 @@ import { withDefaults } from "../../../domain/keys/default_store.ts";
 import {
   type KeySettings,
   limitsOf,
+  limitText,
   newSettings,
   SETTING_TEXTS,
   unknownModel,
@@ -40,11 +41,10 @@ import {
   absenceOf,
   labelOf,
   namesText,
-  number,
   permissionOf,
 } from "../../view/texts.tsx";
 import { answerCreated } from "./key_created.tsx";
-import { limitFields } from "../usage/limits_view.tsx";
+import { limitFields, shownLimit } from "../usage/limits_view.tsx";
 import { behindPassword } from "../account/sign_in_page.tsx";
 
 /**
@@ -149,7 +149,9 @@ function valuesOf(
     which_models: models.length === 0 ? "all" : "these",
     models: [...models],
     expires: dayOf(expiresAtMs),
-    ...limitsOf((name) => limits[name] === 0 ? "" : String(limits[name])),
+    ...limitsOf((name) =>
+      limits[name] === 0 ? "" : limitText(name, limits[name])
+    ),
   };
 }
 
@@ -282,7 +284,11 @@ async function showForm(
           ...common(name),
           // A limit above that of the owner has no effect.
           ...ownerLimits[name] > 0 &&
-            { help: `${whose} together: ${number(ownerLimits[name])}` },
+            {
+              help: `${whose} together: ${
+                shownLimit(name, ownerLimits[name], catalog.prices.currency)
+              }`,
+            },
         }))}
         <ModelChoices
           catalog={catalog}

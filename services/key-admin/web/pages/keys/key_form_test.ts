@@ -99,6 +99,36 @@ const MISTAKES: readonly Mistake[] = [
       "٣",
     ],
   },
+  {
+    field: "budgetDay",
+    says: /^Expected a decimal such as "2.50"; 0 means no budget/,
+    values: [
+      "much",
+      "1e3",
+      "1,50",
+      "+1",
+      "$5",
+      "NaN",
+      "٣",
+      ".5",
+      "1".repeat(50),
+    ],
+  },
+  {
+    field: "budgetMonth",
+    says: /^Expected an amount that is not negative/,
+    values: ["-1", "-0.000000001"],
+  },
+  {
+    field: "budgetTotal",
+    says: /^Expected at most 9 decimals/,
+    values: ["0.0000000001"],
+  },
+  {
+    field: "budgetTotal",
+    says: /^Expected at most 9007199/,
+    values: ["9007199.254740992", "1".repeat(40)],
+  },
   { field: "models", says: /Model ids/, values: [["a<b"]] },
   {
     field: "models",
@@ -150,6 +180,8 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
       tokensPerDay: " 10000 ",
       requestsPerMinute: "1000000",
       tokensPerMinute: "1000000000000",
+      budgetDay: " 2.50 ",
+      budgetTotal: "9007199.254740991",
       models: ["small-1", "gone-1"],
       expires: "2026-11-20",
     }),
@@ -163,6 +195,8 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
     tokensPerMinute: 1_000_000_000_000,
     tokensPerDay: 10_000,
     concurrency: 0,
+    budgetDay: 2_500_000_000,
+    budgetTotal: Number.MAX_SAFE_INTEGER,
   });
   assert.deepEqual(settings?.models, ["small-1", "gone-1"]);
   assert.equal(settings?.expiresAtMs, Date.UTC(2026, 10, 20, 23, 59, 59));

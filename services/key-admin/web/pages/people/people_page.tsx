@@ -4,7 +4,11 @@ import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { PAGE_ROWS } from "../../../domain/keys/key_page.ts";
-import { limitsOf, SETTING_TEXTS } from "../../../domain/keys/settings.ts";
+import {
+  limitsOf,
+  limitText,
+  SETTING_TEXTS,
+} from "../../../domain/keys/settings.ts";
 import { spendCsv } from "../../../domain/keys/spend_csv.ts";
 import { usageCsv } from "../../../domain/keys/usage_csv.ts";
 import {
@@ -235,7 +239,9 @@ async function showPerson(
   const { deps, deps: { owners, now }, signedIn } = c.var;
   const row = await findPerson(c);
   const { ownerId, email } = row.account;
-  const limits = values ?? await owners.limits(ownerId);
+  const limits = await owners.limits(ownerId);
+  const texts = values ??
+    limitsOf((name) => limits[name] === 0 ? "" : limitText(name, limits[name]));
   const here = `/people/${ownerId}`;
   const keys = address("/people/keys", { search: email });
   return (
@@ -256,7 +262,7 @@ async function showPerson(
       <section class="card">
         <h2>Limits of all keys together</h2>
         <PostForm action={`${here}/limits`} submit="Save limits" look="">
-          {limitFields((name) => ({ value: String(limits[name] || "") }))}
+          {limitFields((name) => ({ value: texts[name] }))}
         </PostForm>
       </section>
       <section class="card">

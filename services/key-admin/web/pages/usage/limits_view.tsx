@@ -11,12 +11,14 @@ import {
   readMeters,
 } from "../../../domain/keys/limit_use.ts";
 import {
+  isBudget,
   LIMIT_NAMES,
   MEDIA_LIMIT_NAMES,
 } from "../../../domain/keys/settings.ts";
+import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
 import type { ConsoleDeps } from "../../context.ts";
 import { Field } from "../../view/parts.tsx";
-import { labelOf, number, Time } from "../../view/texts.tsx";
+import { labelOf, money, number, Time } from "../../view/texts.tsx";
 
 type LimitInput = Omit<Parameters<typeof Field>[0], "id" | "label">;
 
@@ -32,9 +34,9 @@ export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
         <Field
           id={name}
           label={labelOf(name)}
-          type="number"
-          min={0}
-          placeholder="No limit"
+          {...isBudget(name)
+            ? { inputmode: "decimal", placeholder: "No budget" }
+            : { type: "number", min: 0, placeholder: "No limit" }}
           {...inputOf(name)}
         />
       ))}
@@ -66,20 +68,33 @@ const WORDS = {
 type Words = typeof WORDS[keyof typeof WORDS];
 
 /** What the card needs to read limits and their use. */
-type LimitStores = Pick<ConsoleDeps, "redis" | "owners">;
+type LimitStores = Pick<
+  ConsoleDeps,
+  "redis" | "owners" | "budgetZone" | "catalog"
+>;
+
+/** A limit, or use of it, for people: `1,000` or `$2.50`. */
+export const shownLimit = (
+  name: keyof Limits,
+  value: number,
+  currency: string,
+): string => isBudget(name) ? money(value, currency) : number(value);
 
 /**
  * A card with use against the limits of a key and its owner, or of the owner alone; the
  * latter only if the operator has set any.
  */
 export async function limitsCard(
-  { redis, owners }: LimitStores,
+  { redis, owners, budgetZone, catalog }: LimitStores,
   ownerId: string,
   { key, whose = "own" }: { key?: KeyRecord; whose?: keyof typeof WORDS } = {},
 ) {
   const words = WORDS[whose];
   const limits = await owners.limits(ownerId);
-  const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
+  const { currency } = catalog.prices;
+  const days = new BudgetDays(budgetZone);
+  const asked = { ownerId, limits, days };
+  const { meters, nowMs } = await readMeters(redis, asked, key);
   if (key === undefined && meters.length === 0) return null;
   const binding = bindingMeter(meters);
   return (
@@ -110,14 +125,13 @@ export async function limitsCard(
       <div class="split">
         {LIMIT_NAMES.map((name) => {
           const rows = meters.filter((meter) => meter.name === name);
-          if (rows.length === 0 && MEDIA_LIMIT_NAMES.includes(name)) {
-            return null;
-          }
+          const isRare = MEDIA_LIMIT_NAMES.includes(name) || isBudget(name);
+          if (rows.length === 0 && isRare) return null;
           return (
             <div>
               <h3>{labelOf(name)}</h3>
               {rows.length === 0 && <p class="faint">No limit</p>}
-              {rows.map((meter) => barOf(meter, { words, nowMs }))}
+              {rows.map((meter) => barOf(meter, { words, nowMs, currency }))}
             </div>
           );
         })}
@@ -133,25 +147,65 @@ export async function limitsCard(
 
 function barOf(
   meter: Meter,
-  { words, nowMs }: { words: Words; nowMs: number },
+  { words, nowMs, currency }: {
+    words: Words;
+    nowMs: number;
+    currency: string;
+  },
 ) {
   const { whose, name, limit, used } = meter;
   return (
     <div class="meter">
       <p class="between">
         <span>{words[whose]}</span>
-        <span class="num">{number(used)} of {number(limit)}</span>
+        <span class="num">
+          {shownLimit(name, used, currency)} of{" "}
+          {shownLimit(name, limit, currency)}
+        </span>
       </p>
       <meter
         aria-label={`${labelOf(name)}, ${words[whose].toLowerCase()}`}
         max={limit}
         low={WARN_SHARE * limit}
-        high={limit - 0.5}
+        high={isBudget(name) ? limit - 1 : limit - 0.5}
         optimum={0}
         value={Math.min(used, limit)}
       />
-      <p class="help">{noteOf(meter, nowMs)}</p>
+      <p class="help">
+        {meter.resetMs === undefined
+          ? noteOf(meter, nowMs)
+          : budgetNote(meter, currency)}
+      </p>
     </div>
+  );
+}
+
+/** What running requests hold of a budget, and when it is reset. */
+function budgetNote(
+  { name, limit, used, held = 0, resetMs }: Meter,
+  currency: string,
+): Child {
+  const over = used > limit
+    ? `${
+      money(used - limit, currency)
+    } more than allowed was spent by requests that ran when it was reached. `
+    : "";
+  const holding = held > 0
+    ? `Running requests hold ${money(held, currency)}. `
+    : "";
+  const isFull = used >= limit;
+  if (!resetMs) {
+    return `${over}${holding}${
+      isFull ? `${refused(name)} until it is raised` : "It is not reset"
+    }`;
+  }
+  return (
+    <>
+      {over}
+      {holding}
+      {isFull ? `${refused(name)} until` : "Resets at"}{" "}
+      <Time ms={resetMs} as="minute" />
+    </>
   );
 }
 

@@ -5,6 +5,8 @@ import { labelOf } from "../../view/texts.tsx";
 const REASONS: Readonly<Record<string, string>> = {
   model_server_limit: "Limit of the model server",
   request_bodies: "Too many invalid or very large requests at once",
+  budget_held: "Running requests held the rest of a budget",
+  model_unpriced: "The model has no price, and there is a budget",
   server: "The service or the model server failed",
   cut: "An error cut off the answer after it had started",
 };

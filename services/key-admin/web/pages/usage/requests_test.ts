@@ -152,6 +152,7 @@ async function run({ deps }: TestConsole, args: readonly string[]) {
     askWorkers: () => assert.fail("no worker is asked"),
     show: () => assert.fail("nothing is shown before the answer"),
     pause: () => assert.fail("nothing waits"),
+    readFile: (path) => assert.fail(`reads ${path}`),
   });
   const json: { requests: Record<string, unknown>[] } = JSON.parse(
     JSON.stringify(answer.json),

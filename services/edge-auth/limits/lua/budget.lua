@@ -1,0 +1,153 @@
+-- Budgets of money, for the scripts that admit and settle: it stands before them.
+--
+-- A budget counts in a hash of its own for each window, which is named in the key. No
+-- job resets it: the next window has another name, and a clock that is set back finds
+-- the earlier one again.
+--
+--   spend:{owner}:<key>:<window>, spend:{owner}:<window>
+--     s  spent     h  held by running requests
+--   hold:{owner}:<key>
+--     <lease>    what a running request holds: "1500 key:m202611:5000000000 …", the
+--                amount, then whose window, its name and the budget
+--     !<lease>   the same of one that was charged as lost, and "@" with the time, in ms
+--                since LIMITER_EPOCH_MS
+--
+-- All amounts are billionths of the currency. A budget is below 2^53, where doubles end
+-- to hold all integers; counters have 64 bits, and one that has passed 2^53 is above
+-- every budget, whatever its last digits are. What is held is never more than a budget.
+--
+-- Constants: DAY_SPEND_TTL_S MONTH_SPEND_TTL_S HOLDS_TTL_MS LOST_HOLD_MS
+
+local BUDGET = { NAMES = { 'budget_day', 'budget_month', 'budget_total' } }
+
+local HELD_WAIT_MS = 1000
+local TOTAL_WINDOW = 'total'
+
+local function after_kind(limiter_key) return string.sub(limiter_key, #'lim' + 1) end
+
+function BUDGET.spend_key(limiter_key, window)
+  return 'spend' .. after_kind(limiter_key) .. ':' .. window
+end
+
+function BUDGET.hold_key(limiter_key) return 'hold' .. after_kind(limiter_key) end
+
+-- Whether any of these fields of a record, one for each name, is a budget.
+function BUDGET.any(fields, first)
+  for at = first, first + #BUDGET.NAMES - 1 do
+    if fields[at] and fields[at] ~= '0' then return true end
+  end
+  return false
+end
+
+-- Reads the calendar "20261128:<starts>:<ends>:202611:<starts>:<ends>", in Unix ms. Nil
+-- if the time is not in its day and month: its edge has another time than this server.
+function BUDGET.calendar(text, now_unix)
+  local day, day_starts, day_ends, month, month_starts, month_ends =
+    string.match(text, '^(%d+):(%-?%d+):(%d+):(%d+):(%-?%d+):(%d+)$')
+  if not day then error('no calendar of budgets') end
+  local function has_begun(starts, ends)
+    return tonumber(starts) <= now_unix and now_unix < tonumber(ends)
+  end
+  if not (has_begun(day_starts, day_ends) and has_begun(month_starts, month_ends)) then
+    return nil
+  end
+  return {
+    { window = 'd' .. day, ends_at = tonumber(day_ends) },
+    { window = 'm' .. month, ends_at = tonumber(month_ends) },
+    { window = TOTAL_WINDOW },
+  }
+end
+
+-- Reads the budgets that are set, and what is spent and held of each. `limits` has them
+-- by their names.
+function BUDGET.load(limiter_key, limits, calendar)
+  local budgets = {}
+  for nth, name in ipairs(BUDGET.NAMES) do
+    if limits[name] > 0 then
+      local key = BUDGET.spend_key(limiter_key, calendar[nth].window)
+      local amounts = redis.call('HMGET', key, 's', 'h')
+      table.insert(budgets, {
+        name = name,
+        key = key,
+        limit = limits[name],
+        window = calendar[nth].window,
+        ends_at = calendar[nth].ends_at,
+        spent = tonumber(amounts[1] or 0),
+        held = tonumber(amounts[2] or 0),
+        taken = 0,
+      })
+    end
+  end
+  return budgets
+end
+
+-- What a budget says of a request that would hold `nanos`: which limit refuses it and
+-- for how long, or nil and what it may hold. Spent is spent; but what others hold may
+-- come back, and a request that nobody competes with may hold what is left.
+function BUDGET.check(budget, nanos, now_unix)
+  if budget.spent >= budget.limit then
+    return budget.name, budget.ends_at and budget.ends_at - now_unix or math.huge
+  end
+  local left = budget.limit - budget.spent - budget.held
+  if budget.held > 0 and nanos > left then return 'budget_held', HELD_WAIT_MS end
+  return nil, math.min(nanos, left)
+end
+
+-- Adds to the text of a hold what it holds of.
+function BUDGET.take(budgets, who, nanos)
+  local parts = {}
+  for _, budget in ipairs(budgets) do
+    budget.held = budget.held + nanos
+    budget.taken = budget.taken + nanos
+    table.insert(parts, string.format(' %s:%s:%.0f', who, budget.window, budget.limit))
+  end
+  return table.concat(parts)
+end
+
+local function keep(key, window)
+  local kind = string.sub(window, 1, 1)
+  if kind == 'd' then redis.call('EXPIRE', key, DAY_SPEND_TTL_S) end
+  if kind == 'm' then redis.call('EXPIRE', key, MONTH_SPEND_TTL_S) end
+end
+
+-- Writes what `take` took.
+function BUDGET.commit(budgets)
+  for _, budget in ipairs(budgets) do
+    local held = redis.call('HINCRBY', budget.key, 'h', budget.taken)
+    if held == budget.taken and budget.spent == 0 then keep(budget.key, budget.window) end
+  end
+end
+
+-- Keeps what a request holds until it is settled.
+function BUDGET.keep_hold(limiter_key, lease, text)
+  local hold_key = BUDGET.hold_key(limiter_key)
+  redis.call('HSET', hold_key, lease, text)
+  redis.call('PEXPIRE', hold_key, HOLDS_TTL_MS)
+end
+
+function BUDGET.amount(text) return tonumber(string.match(text, '^%d+')) end
+
+-- Keeps what a request was charged as lost until its edge may have settled it, and
+-- drops what is older. Requests are lost so seldom that it may read all that is held.
+function BUDGET.mark_lost(hold_key, lease, hold, now)
+  local holds = redis.call('HGETALL', hold_key)
+  for at = 1, #holds, 2 do
+    local charged_at = string.match(holds[at + 1], ' @(%d+)$')
+    if charged_at and now - charged_at > LOST_HOLD_MS then
+      redis.call('HDEL', hold_key, holds[at])
+    end
+  end
+  redis.call('HSET', hold_key, '!' .. lease, string.format('%s @%.0f', hold, now))
+end
+
+-- Changes what is spent and held in the windows of a hold.
+function BUDGET.change(limiter_keys, text, amounts)
+  for who, window in string.gmatch(text, ' (%a+):(%w+):%d+') do
+    local key = BUDGET.spend_key(limiter_keys[who], window)
+    if amounts.held ~= 0 then redis.call('HINCRBY', key, 'h', amounts.held) end
+    if amounts.spent ~= 0 then
+      local spent = redis.call('HINCRBY', key, 's', amounts.spent)
+      if spent == amounts.spent then keep(key, window) end
+    end
+  end
+end

@@ -1,0 +1,54 @@
+-- The records of keys and owners, for the script that admits: it stands before it.
+
+local RECORD = {}
+
+local INTEGER_MAX = 9007199254740991
+
+function RECORD.whole_number(text)
+  if not text then return 0 end
+  local value = tonumber(text)
+  if not (value and value >= 0 and value <= INTEGER_MAX and value % 1 == 0) then
+    error('corrupt number in the record of a key or an owner')
+  end
+  return value
+end
+
+function RECORD.list_has(list, item)
+  return string.find(',' .. list .. ',', ',' .. item .. ',', 1, true)
+end
+
+-- Reads the fields of the limits, the state, the budgets, and more.
+function RECORD.read(key, unit, ...)
+  return redis.call('HMGET', key, 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state',
+    'budget_day', 'budget_month', 'budget_total', ...)
+end
+
+RECORD.STATE = 7
+RECORD.BUDGETS = 8
+RECORD.MORE = 11
+
+-- The limits in the fields that `read` returns.
+function RECORD.limits(fields)
+  local numbers = {}
+  for at = 1, RECORD.MORE - 1 do
+    numbers[at] = at ~= RECORD.STATE and RECORD.whole_number(fields[at]) or 0
+  end
+  return {
+    requests_per_minute = numbers[1],
+    tokens_per_minute = numbers[2],
+    tokens_per_day = numbers[3],
+    concurrency = numbers[4],
+    video_jobs = numbers[5],
+    units_per_day = numbers[6],
+    budget_day = numbers[RECORD.BUDGETS],
+    budget_month = numbers[RECORD.BUDGETS + 1],
+    budget_total = numbers[RECORD.BUDGETS + 2],
+  }
+end
+
+function RECORD.has_limit(limits)
+  for _, limit in pairs(limits) do
+    if limit > 0 then return true end
+  end
+  return false
+end

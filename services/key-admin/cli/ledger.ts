@@ -1,0 +1,93 @@
+/** `ledger …`: whether what keys and accounts were charged adds up. */
+import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
+import { formatAmount, parseAmount } from "@gateway/shared/money/amount";
+import { z } from "zod";
+import {
+  checkLedger,
+  compareLog,
+  type LedgerDifference,
+  type LoggedCharge,
+} from "../domain/ledger/ledger.ts";
+import {
+  type Area,
+  CommandRefused,
+  type Invocation,
+  type Output,
+} from "./command_line.ts";
+
+const SHOWN_MAX = 20;
+
+async function check(invocation: Invocation): Promise<Output> {
+  const { redis, audit, people, now, budgetZone, options } = invocation;
+  const days = new BudgetDays(budgetZone);
+  const deps = { redis, audit, days, nowMs: now() };
+  const report = await checkLedger(deps, people.accounts());
+  const charges = options.log === undefined
+    ? []
+    : chargesIn(await invocation.readFile(options.log));
+  const { accounts, keys, days: daysCompared, cost } = report;
+  const differences = [
+    ...report.differences,
+    ...compareLog(report, charges),
+  ];
+  if (differences.length > 0) {
+    const lines = differences.slice(0, SHOWN_MAX).map(lineOf);
+    throw new CommandRefused(
+      [
+        `The ledger does not add up: ${differences.length} differences`,
+        ...lines,
+      ]
+        .join("\n"),
+    );
+  }
+  return {
+    json: {
+      accounts,
+      keys,
+      days: daysCompared,
+      cost: formatAmount(Number(cost)),
+      log_lines: charges.length,
+      differences: 0,
+    },
+  };
+}
+
+const lineOf = ({ account, day, what, parts, whole }: LedgerDifference) =>
+  `${
+    [account, day, what].filter(Boolean).join(" ")
+  }: ${parts} by its parts, ${whole} as a whole`;
+
+const charged = z.object({
+  keyId: z.string(),
+  model: z.string(),
+  cost: z.string(),
+});
+
+/** The charges of the requests in the lines of a log; other lines are passed over. */
+function chargesIn(text: string): LoggedCharge[] {
+  return text.split("\n").flatMap((line): LoggedCharge[] => {
+    if (!line.startsWith("{")) return [];
+    const { data } = charged.safeParse(JSON.parse(line));
+    const nanos = data && parseAmount(data.cost);
+    if (data === undefined || typeof nanos !== "number") return [];
+    return [{ keyId: data.keyId, model: data.model, nanos: BigInt(nanos) }];
+  });
+}
+
+/** The commands on the ledger. */
+export const LEDGER: Area = {
+  title: "Check that what was charged adds up.",
+  commands: [
+    {
+      usage: "check",
+      help: "compare the sums of keys with those of their accounts",
+      run: check,
+      options: ["log"],
+    },
+  ],
+  notes:
+    `Compares each counter of each day, cost to the billionth, and what budgets show as held
+with what running requests hold. With --log, what the lines of all edges say that
+requests were charged with what their keys were charged, for the keys and models that
+it names: it must have all lines of the days that are kept (LOG_SAMPLE=1).`,
+};

@@ -1,0 +1,242 @@
+/**
+ * Whether the ledger adds up: what keys were charged is what their accounts were
+ * charged, counter by counter, and what budgets show as held is what requests hold.
+ */
+import {
+  type BudgetDays,
+  TOTAL_WINDOW,
+} from "@gateway/shared/keys/budget_calendar";
+import {
+  parseUsageField,
+  USAGE_DAYS_KEPT,
+  USAGE_KINDS,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  holdKey,
+  ownerSpendKey,
+  ownerUsageKey,
+  type Principal,
+  spendKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { AuditLog } from "../audit/audit_log.ts";
+import { keysFrom } from "../keys/key_page.ts";
+import { lastDays } from "../keys/usage.ts";
+import { asList, type Fields, readHash } from "../store/redis.ts";
+
+/** Two numbers that should be equal. */
+export interface LedgerDifference {
+  readonly account: string;
+  /** `20261128`, or the window of a budget. */
+  readonly day: string;
+  /** What is counted: a usage field, or `held` with the id of a key. */
+  readonly what: string;
+  /** By the keys, or the requests that hold. */
+  readonly parts: bigint;
+  /** By the account, or the budget. */
+  readonly whole: bigint;
+}
+
+/** What a line of the log says that a request was charged. */
+export interface LoggedCharge {
+  readonly keyId: string;
+  readonly model: string;
+  readonly nanos: bigint;
+}
+
+/** What was compared, and what did not agree. */
+export interface LedgerReport {
+  accounts: number;
+  keys: number;
+  days: number;
+  /** In billionths. */
+  cost: bigint;
+  readonly differences: LedgerDifference[];
+  /** What each key was charged for each model: `<key id> <model>`. */
+  readonly byKeyAndModel: Map<string, bigint>;
+}
+
+/** What the check reads. */
+export interface LedgerDeps {
+  readonly redis: RedisLink;
+  readonly audit: Pick<AuditLog, "read">;
+  readonly days: BudgetDays;
+  readonly nowMs: number;
+}
+
+/** Requests that are settled while it reads make two reads differ. */
+const READS_MAX = 5;
+const AUDIT_ROWS = 1_000;
+
+/** Compares the books of accounts, in memory for one account at a time. */
+export async function checkLedger(
+  deps: LedgerDeps,
+  accounts: AsyncIterable<{ ownerId: string }> | Iterable<{ ownerId: string }>,
+): Promise<LedgerReport> {
+  const report: LedgerReport = {
+    accounts: 0,
+    keys: 0,
+    days: 0,
+    cost: 0n,
+    differences: [],
+    byKeyAndModel: new Map(),
+  };
+  for await (const { ownerId } of accounts) {
+    report.accounts += 1;
+    const keyIds = await keysEver(deps, ownerId);
+    report.keys += keyIds.size;
+    const principals = [...keyIds].map((keyId) => ({ ownerId, keyId }));
+    for (const day of lastDays(USAGE_DAYS_KEPT, deps.nowMs)) {
+      const found = await settled(() => compareDay(deps, principals, day));
+      if (found === null) continue;
+      report.days += 1;
+      report.cost += found.cost;
+      report.differences.push(...found.differences);
+      for (const [at, nanos] of found.byKeyAndModel) add(report, at, nanos);
+    }
+    const held = await settled(() => compareHeld(deps, principals));
+    report.differences.push(...held?.differences ?? []);
+  }
+  return report;
+}
+
+/** What the log says beside what the ledger says, where they differ. */
+export function compareLog(
+  { byKeyAndModel }: LedgerReport,
+  charges: readonly LoggedCharge[],
+): LedgerDifference[] {
+  const logged = new Map<string, bigint>();
+  for (const { keyId, model, nanos } of charges) {
+    const at = `${keyId} ${model}`;
+    logged.set(at, (logged.get(at) ?? 0n) + nanos);
+  }
+  return [...logged].map(([at, parts]): LedgerDifference => ({
+    account: "",
+    day: "",
+    what: `cost in the log of ${at}`,
+    parts,
+    whole: byKeyAndModel.get(at) ?? 0n,
+  })).filter(({ parts, whole }) => parts !== whole);
+}
+
+function add({ byKeyAndModel }: LedgerReport, at: string, nanos: bigint): void {
+  byKeyAndModel.set(at, (byKeyAndModel.get(at) ?? 0n) + nanos);
+}
+
+/** The keys of an account, with those that were deleted, as far as its log reaches. */
+async function keysEver(
+  { redis, audit }: LedgerDeps,
+  ownerId: string,
+): Promise<Set<string>> {
+  const found = new Set<string>();
+  for await (const { keyId } of keysFrom(redis, ownerId)) found.add(keyId);
+  let before: string | null = "";
+  while (before !== null) {
+    const query = { action: "key.", keyId: "", before, rows: AUDIT_ROWS };
+    const page: Awaited<ReturnType<AuditLog["read"]>> = await audit.read(
+      ownerId,
+      query,
+    );
+    for (const { keyId } of page.rows) if (keyId) found.add(keyId);
+    before = page.next;
+  }
+  return found;
+}
+
+/** Reads again while there are differences, which a request may have made. */
+async function settled<T extends { differences: readonly unknown[] }>(
+  read: () => Promise<T | null>,
+): Promise<T | null> {
+  let found = await read();
+  for (let n = 1; n < READS_MAX && found?.differences.length; n += 1) {
+    found = await read();
+  }
+  return found;
+}
+
+/** The counters of a day; null if there are none. */
+async function compareDay(
+  { redis }: LedgerDeps,
+  principals: readonly Principal[],
+  day: string,
+) {
+  const [first] = principals;
+  if (first === undefined) return null;
+  const { ownerId } = first;
+  const whole = await readHash(redis, ownerUsageKey(ownerId, day));
+  if (whole === null) return null;
+  const parts = new Map<string, bigint>();
+  const byKeyAndModel = new Map<string, bigint>();
+  for (const principal of principals) {
+    const fields = await readHash(redis, usageKey(principal, day)) ?? {};
+    for (const [field, text] of Object.entries(fields)) {
+      const count = BigInt(text);
+      parts.set(field, (parts.get(field) ?? 0n) + count);
+      const { counter, model } = parseUsageField(field);
+      if (counter !== USAGE_KINDS.cost) continue;
+      const at = `${principal.keyId} ${model}`;
+      byKeyAndModel.set(at, (byKeyAndModel.get(at) ?? 0n) + count);
+    }
+  }
+  const names = new Set([...Object.keys(whole), ...parts.keys()]);
+  const differences = [...names].map((what): LedgerDifference => ({
+    account: ownerId,
+    day,
+    what,
+    parts: parts.get(what) ?? 0n,
+    whole: BigInt(whole[what] ?? 0),
+  })).filter(({ parts, whole }) => parts !== whole);
+  return { cost: costIn(whole), differences, byKeyAndModel };
+}
+
+function costIn(fields: Fields): bigint {
+  return Object.entries(fields)
+    .filter(([name]) => parseUsageField(name).counter === USAGE_KINDS.cost)
+    .reduce((sum, [, text]) => sum + BigInt(text), 0n);
+}
+
+const HELD_IN = / (key|owner):(\w+):\d+/g;
+
+/** What budgets show as held, and what the requests of the keys hold. */
+async function compareHeld(
+  { redis, days, nowMs }: LedgerDeps,
+  principals: readonly Principal[],
+) {
+  const [first] = principals;
+  if (first === undefined) return null;
+  const { day, month } = days.at(nowMs);
+  const present = [day.name, month.name, TOTAL_WINDOW];
+  const held = new Map<string, bigint>();
+  const nameOf = (who: string, principal: Principal, window: string) =>
+    who === "key"
+      ? spendKey(principal, window)
+      : ownerSpendKey(principal.ownerId, window);
+  for (const principal of principals) {
+    for (const window of present) {
+      held.set(nameOf("key", principal, window), 0n);
+      held.set(nameOf("owner", principal, window), 0n);
+    }
+  }
+  for (const principal of principals) {
+    const holds = await readHash(redis, holdKey(principal)) ?? {};
+    for (const [lease, text] of Object.entries(holds)) {
+      if (lease.startsWith("!")) continue;
+      const nanos = BigInt(text.split(" ")[0] ?? 0);
+      for (const [, who = "", window = ""] of text.matchAll(HELD_IN)) {
+        const name = nameOf(who, principal, window);
+        held.set(name, (held.get(name) ?? 0n) + nanos);
+      }
+    }
+  }
+  const differences: LedgerDifference[] = [];
+  for (const [name, parts] of held) {
+    const [text] = asList(await redis.command(["HMGET", name, "h"]));
+    const whole = BigInt(String(text ?? 0));
+    if (parts === whole) continue;
+    const what = `held of ${name}`;
+    const account = first.ownerId;
+    differences.push({ account, day: "", what, parts, whole });
+  }
+  return { differences };
+}
