@@ -1,7 +1,13 @@
 /** `deno task bench:check REF`, see `README.md` beside this file. */
 import { type Contender, startModelServer, startOurs } from "./contenders.ts";
 import { compareCosts } from "./figures.ts";
-import { CONNECTIONS, inTurn, measureLoop, measureStreams } from "./measure.ts";
+import {
+  CONNECTIONS,
+  inTurn,
+  measureLoop,
+  measureStreams,
+  warmUp,
+} from "./measure.ts";
 import { print, runProcess } from "../tests/support/process.ts";
 import { type Options, runCommand } from "./options.ts";
 import { OURS, type Row, startReport } from "./report.ts";
@@ -35,7 +41,10 @@ await runCommand(async (options) => {
     await using before = await startOurs(url, { name, root });
     await using after = await startOurs(url);
     const contenders = [before, after];
-    for (const each of contenders) await measureCosts(each, options);
+    for (const each of contenders) {
+      await warmUp(each, options.seconds);
+      await measureCosts(each, options);
+    }
     const measured = await inTurn(
       contenders,
       options,

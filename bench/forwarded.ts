@@ -11,14 +11,13 @@ import {
   PACE,
   SMALL_BYTES,
   STREAM_COLUMNS,
+  warmUp,
 } from "./measure.ts";
 import type { Options } from "./options.ts";
 import { OURS, type Table } from "./report.ts";
 
 /** Streams at a time: enough that a few cores are busy, and nobody is too slow. */
 const STREAMS = 200;
-/** Services run for weeks, so nobody is measured while hot code is compiled. */
-const WARM_UP_ROUNDS = 2;
 
 /** A table for each lane, whole and streamed, and one that compares ours with chat. */
 export async function* forwardedLanes(
@@ -71,7 +70,7 @@ async function ableTo(
       notes.push(`${contender.name} left out: ${problem}`);
       continue;
     }
-    await measureLoop(one, WARM_UP_ROUNDS * seconds);
+    await warmUp(one, seconds);
     able.push(one);
   }
   return { able, notes };
@@ -85,7 +84,7 @@ async function besideChat(ours: Contender, options: Options): Promise<Table> {
     name: lane === CHAT ? OURS : `${OURS}: ${lane.name}`,
   }));
   for (const each of lanes) {
-    await measureLoop(each, WARM_UP_ROUNDS * options.seconds);
+    await warmUp(each, options.seconds);
     await measureStreams(each, STREAMS);
   }
   const rows = await inTurn(

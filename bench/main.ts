@@ -16,8 +16,6 @@ type Contenders = readonly contenders.Contender[];
 const { CONNECTIONS, PACE, STALL_MS } = measure;
 
 const BODY_BYTES = [200, 20 * 1_024, 200 * 1_024];
-/** Services run for weeks, so nobody is measured while hot code is compiled. */
-const WARM_UP_ROUNDS = 3;
 /** After so long without requests, what only the start needed is collected. */
 const IDLE_MS = 60_000;
 /** Who takes twice as long as the pace says gets no more streams. */
@@ -49,9 +47,7 @@ await runCommand(async (options) => {
   }
   await sleep(IDLE_MS);
   report.add({ ...idleMemory(gateways), notes });
-  for (const each of all) {
-    await measure.measureLoop(each, WARM_UP_ROUNDS * options.seconds);
-  }
+  for (const each of all) await measure.warmUp(each, options.seconds);
   for (const bodyBytes of BODY_BYTES) {
     report.add(await wholeAnswers(all, bodyBytes, options));
   }

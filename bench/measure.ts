@@ -5,7 +5,7 @@ import type { Pace } from "./lanes.ts";
 import { requestTo, runLoop, runStreams } from "./load.ts";
 import { print } from "../tests/support/process.ts";
 import type { Options } from "./options.ts";
-import { cpuSeconds, pidsOf, residentMib } from "./processes.ts";
+import { cpuSeconds, helperSeconds, pidsOf, residentMib } from "./processes.ts";
 import type { Row } from "./report.ts";
 import { sleep } from "../tests/support/wait_for.ts";
 
@@ -49,6 +49,29 @@ async function withCpuSeconds<T extends { wrong: string[] }>(
   const { wrong } = result;
   if (wrong.length > 0) print(`${name}: ${wrong.length} wrong, as ${wrong[0]}`);
   return { ...result, cpu: cpuSeconds(pidsOf(processes())) - before };
+}
+
+/** Above this share of the CPU, V8's helpers still compile: in steady state it is 5 %. */
+const COMPILING_SHARE = 0.08;
+/** A warm-up ends after so many rounds, whatever its helpers do. */
+const WARM_UP_ROUNDS_MAX = 20;
+
+/**
+ * Asks for whole answers until hot code is compiled. That takes some ten thousand
+ * requests, of which each costs up to twice as much, the more so the more code there
+ * is: two versions cannot be compared before.
+ */
+export async function warmUp(
+  contender: Contender,
+  seconds: number,
+): Promise<void> {
+  for (let round = 0; round < WARM_UP_ROUNDS_MAX; round += 1) {
+    const pids = pidsOf(contender.processes());
+    const before = { all: cpuSeconds(pids), helpers: helperSeconds(pids) };
+    await measureLoop(contender, seconds);
+    const helpers = helperSeconds(pids) - before.helpers;
+    if (helpers < COMPILING_SHARE * (cpuSeconds(pids) - before.all)) return;
+  }
 }
 
 /** The figures of {@link measureLoop}. */
