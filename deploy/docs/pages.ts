@@ -250,10 +250,13 @@ function apiDescription(present: string): string {
     response.content = { "application/json": { schema, examples } };
   }
   document.components.examples = Object.fromEntries(examples);
-  // Those with an `id` in the modules that are imported above.
+  // Those with an `id` in the modules that are imported above, sorted: their order is
+  // that in which the modules happened to be loaded.
   const { schemas } = z.toJSONSchema(z.globalRegistry, CONVERSION);
+  const names = Object.keys(schemas).sort();
+  const sorted = Object.fromEntries(names.map((name) => [name, schemas[name]]));
   document.components.schemas = JSON.parse(
-    JSON.stringify(schemas, withoutStrictness),
+    JSON.stringify(sorted, withoutStrictness),
   );
   return JSON.stringify(document)
     .replaceAll('"#/$defs/', '"#/components/schemas/');

@@ -24,6 +24,7 @@ const ROOT = new URL("../../", import.meta.url);
 /** The codes that need more than requests to one gateway, and a test of each. */
 const SEEN_ELSEWHERE: Named<string> = {
   forbidden: "tests/hostile/http_test.ts",
+  insufficient_quota: "tests/limits/budgets_test.ts",
   unsupported_value: "services/edge-auth/chat/request_refused_test.ts",
   upgrade_required: "tests/forward/refusals_test.ts",
   invalid_request: "shared/upstream/error_response_test.ts",

@@ -162,8 +162,11 @@ async function showsUsage(
     cut: FAILING,
     key_disabled: 1,
   });
-  const { text } = await browser.get(`/keys/${two.id}/requests`);
-  assert.match(text, new RegExp(`${used.refusedId}.*>403<`));
+  const row = new RegExp(`${used.refusedId}.*>403<`);
+  await until(async () => {
+    const { text } = await browser.get(`/requests?key=${two.id}`);
+    return row.test(text);
+  });
 }
 
 /** The usage file of a page has these sums, soon: edges write them once a second. */
