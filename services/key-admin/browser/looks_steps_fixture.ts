@@ -88,7 +88,8 @@ browserTest(
       const { owner: page } = stage;
       await page.goto("/usage");
       const weights = await page.evaluate(`["[aria-current]", "a"].map((link) =>
-        getComputedStyle(document.querySelector("nav " + link)).fontWeight)`);
+        getComputedStyle(
+          document.querySelector("nav[aria-label=Main] " + link)).fontWeight)`);
       assert.deepEqual(weights, ["600", "400"]);
     });
     await t.step("tables with any font", () => inspectTables(visit, stage));

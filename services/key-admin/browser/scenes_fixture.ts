@@ -78,7 +78,7 @@ export const SCENES: readonly Scene[] = [
   atKey("ask-rotate", "/ask/rotate"),
   atKey("ask-delete", "/ask/delete", "limited"),
   at("try", "/try"),
-  at("usage", "/usage", { click: "summary", shows: "Hour from" }),
+  at("usage", "/usage", { click: "main summary", shows: "Hour from" }),
   at("requests", "/requests"),
   at("requests-refused", "/requests?from=yesterday"),
   at("audit", "/audit"),
