@@ -34,7 +34,11 @@ Deno.test("API4: a request beyond a worker's memory gets another worker, then 50
   const [, call = assert.fail("no call")] = roomy.calls;
   hello(call);
   assert.match(await (await served).text(), /Hello.*\[DONE\]/s);
-  assert.equal(log.find("attempt_repeated")?.workerId, small.id);
+  const repeated = log.lines.filter(({ event }) =>
+    event === "attempt_repeated"
+  );
+  // On a busy machine, an offer to the other one may have been late as well.
+  assert.ok(repeated.some(({ fields }) => fields.workerId === small.id));
   await large.kill();
   const refused = await chat(edge, LARGE);
   assert.equal(refused.status, 503);
