@@ -89,17 +89,21 @@ class Watches {
     this.#onEvent = onEvent;
   }
 
-  /** Watches exactly these files from now on. */
+  /**
+   * Watches exactly these files, at the latest when it is called once more. Should be
+   * called several times a second.
+   */
   follow(files: Iterable<string>): void {
     const paths = [...files];
     const nowMs = monotonicNow();
     // They are looked at often, and hardly ever change.
     const isSame = paths.join("\0") === this.#paths;
     if (isSame && nowMs < this.#retryAtMs) return;
+    // Deno lets go of a path only later: if it were watched again at once, there would
+    // be no more events.
+    if (this.#close()) return;
     this.#paths = paths.join("\0");
     this.#retryAtMs = Infinity;
-    for (const watcher of this.#watchers.values()) watcher.close();
-    this.#watchers.clear();
     const directories = Map.groupBy(paths, (path) => dirname(path));
     for (const [directory, members] of directories) {
       // A directory sees files that are replaced, and those that do not exist yet.
@@ -111,12 +115,22 @@ class Watches {
     }
   }
 
+  /** Watches nothing any more. Whether it did before. */
+  #close(): boolean {
+    const hasWatched = this.#watchers.size > 0;
+    for (const watcher of this.#watchers.values()) watcher.close();
+    this.#watchers.clear();
+    return hasWatched;
+  }
+
   /** Whether a path can be watched. If none can, polling has to do. */
   #watch(path: string, files: readonly string[]): boolean {
     const names = new Set(files.map((file) => basename(file)));
     try {
       const watcher = Deno.watchFs(path, { recursive: false });
       this.#watchers.set(path, watcher);
+      // It may have changed while nobody watched it.
+      this.#onEvent();
       void this.#listen(path, watcher, names);
       return true;
     } catch {

@@ -64,8 +64,10 @@ for (const [how, change] of Object.entries(CHANGES)) {
     await change(t.path);
     await until(() => t.values.length > 0);
     assert.ok(performance.now() - startedAtMs < NOTICED_MS, "by an event");
+    const writtenAtMs = performance.now();
     await Deno.writeTextFile(`${t.path}/a`, "3");
     await until(() => t.values.at(-1) === "3");
+    assert.ok(performance.now() - writtenAtMs < NOTICED_MS, "by an event");
     reloading.stop();
     assert.equal(t.values[0], "2");
     assert.match(
@@ -74,6 +76,46 @@ for (const [how, change] of Object.entries(CHANGES)) {
     );
   });
 }
+
+const lone = await makeTempDir();
+globalThis.addEventListener(
+  "unload",
+  () => Deno.removeSync(lone.path, { recursive: true }),
+);
+
+Deno.test({
+  name:
+    "a file whose directory must not be read is noticed each time it is replaced",
+  // As `up` starts services.
+  permissions: {
+    read: [`${lone.path}/a`, `${lone.path}/a~`],
+    write: [lone.path],
+  },
+  async fn() {
+    const file = `${lone.path}/a`;
+    await Deno.writeTextFile(file, "0");
+    const values: string[] = [];
+    const reloading = startReloading({
+      reading: new Reading((read) => read(file), Deno.readTextFileSync),
+      onValue(value) {
+        values.push(value);
+        return {};
+      },
+    }, {
+      log: silentLog,
+      registry: new MetricRegistry(),
+      onHangUp() {},
+    });
+    for (const text of ["1", "2", "3"]) {
+      const replacedAtMs = performance.now();
+      await Deno.writeTextFile(`${file}~`, text);
+      await Deno.rename(`${file}~`, file);
+      await until(() => values.at(-1) === text);
+      assert.ok(performance.now() - replacedAtMs < NOTICED_MS, text);
+    }
+    reloading.stop();
+  },
+});
 
 Deno.test("a volume of Kubernetes, whose files are behind a link that is swapped", async () => {
   const t = await rig({ "1/a": "1", "2/a": "2" }, "a");
