@@ -14,6 +14,7 @@ import {
   RequestLog,
   type RequestQuery,
 } from "../services/key-admin/domain/requests/request_log.ts";
+import { ANY } from "../services/key-admin/domain/requests/request_query_fixture.ts";
 import { startRedis } from "../services/key-admin/redis_fixture.ts";
 import { print } from "../tests/support/process.ts";
 
@@ -75,18 +76,6 @@ async function fill(redis: RedisLink): Promise<void> {
   }
 }
 
-const ANY: RequestQuery = {
-  ownerId: null,
-  keyId: "",
-  model: "",
-  code: "",
-  requestId: "",
-  outcome: "",
-  fromMs: null,
-  toMs: null,
-  after: "",
-  rows: 50,
-};
 const SOME: readonly (readonly [name: string, Partial<RequestQuery>])[] = [
   ["newest of all", {}],
   ["a request id that there is not", { requestId: hexOf(3) }],

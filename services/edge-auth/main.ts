@@ -261,7 +261,7 @@ function createLimits(
     expectedMs: () => limiter.expectedMs,
     onCharged: (terms) => metrics.lostCharged(terms),
   });
-  const answerLengths = new AnswerLengths({ redis, now: wallNow });
+  const answerLengths = new AnswerLengths({ redis, now: wallNow, log });
   const admission = new LimitedAdmission({
     ...common,
     answerLengths,

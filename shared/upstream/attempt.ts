@@ -60,7 +60,7 @@ export interface AttemptReport {
   key?: string | undefined;
   /** `internal`: an error of this worker. */
   outcome: "success" | "aborted" | "internal" | UpstreamFault;
-  /** It was nobody's request, see {@link BackendCall}. */
+  /** It was nobody's request, see {@link PoolContext}. */
   isProbe?: boolean;
   /** How long it took from the request to the end of the answer, or to the failure. */
   durationMs: number;

@@ -30,6 +30,15 @@ const PASSWORDS: Readonly<Record<string, readonly string[]>> = {
   "redis": ["redis_users.acl"],
 };
 const SECONDS_BEFORE_KILL = 5;
+/** Variables with which a service finds and trusts Redis behind sentinels. */
+const STORE_VARIABLES = [
+  "REDIS_CA_FILE",
+  "REDIS_CERT_FILE",
+  "REDIS_KEY_FILE",
+  "REDIS_SENTINEL_NAME",
+  "REDIS_SENTINEL_PASSWORD_FILE",
+  "REDIS_SENTINEL_USERNAME",
+];
 /** Of Redis and its sentinels. */
 const STORE_PORTS = [6379, 26379];
 
@@ -273,6 +282,35 @@ Deno.test("configuration and alerts are those of compose", async () => {
     .split("- alert: ").length - 1;
   const rules = rule.spec.groups.flatMap((group) => group.rules);
   assert.equal(rules.length, alerts);
+});
+
+Deno.test("certificates and the user of sentinels reach the services that need them", async () => {
+  const set = [
+    "nats.clientCertificate=true",
+    "redis.clientCertificate=true",
+    "redis.sentinels={sentinel:26379}",
+    "redis.sentinelName=gateway",
+    "redis.sentinelUsername=lookup",
+  ];
+  const list = await objectsIn(await render({ example: "managed", set }));
+  const services = list.filter(({ kind }) => kind === "Deployment")
+    .map((each) => objects.workloadSchema.parse(each));
+  assert.ok(services.length >= 4);
+  for (const service of services) {
+    const { spec } = service.spec.template;
+    const [{ env }] = spec.containers;
+    const names = env.map(({ name }) => name)
+      .filter((name) => /_(CA|CERT|KEY)_FILE|SENTINEL_/.test(name)).sort();
+    const hasStore = env.some(({ name }) => name === "REDIS_URL");
+    assert.deepEqual(names, [
+      "NATS_CA_FILE",
+      "NATS_CERT_FILE",
+      "NATS_KEY_FILE",
+      ...hasStore ? STORE_VARIABLES : [],
+    ]);
+    const text = JSON.stringify(spec.volumes);
+    assert.equal(text.includes("redis_lookup_password"), hasStore);
+  }
 });
 
 /** Settings that the chart refuses, and what it says. */

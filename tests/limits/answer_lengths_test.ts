@@ -4,13 +4,19 @@ import assert from "node:assert/strict";
 import { AnswerLengths } from "../../services/edge-auth/limits/budgets/answer_lengths.ts";
 import { edgeLink } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
 import { nanosToHold } from "../../services/edge-auth/limits/rate.ts";
+import { silentLog } from "@gateway/shared/process/log";
 import { startRedisWorld } from "../support/limits/admission_fixture.ts";
+import { createRecordingLog } from "../support/recording_log.ts";
 
 Deno.test("what one edge has seen, another expects; also on the next day, not on the one after", async () => {
   await using world = await startRedisWorld();
   let nowMs = Date.UTC(2026, 10, 28, 23, 59);
   const edge = async () =>
-    new AnswerLengths({ redis: await edgeLink(world), now: () => nowMs });
+    new AnswerLengths({
+      redis: await edgeLink(world),
+      now: () => nowMs,
+      log: silentLog,
+    });
   const [one, two] = [await edge(), await edge()];
   for (let n = 1; n <= 19; n += 1) one.saw("a:b", 100);
   await one.share();
@@ -30,6 +36,31 @@ Deno.test("what one edge has seen, another expects; also on the next day, not on
   nowMs += 86_400_000;
   await one.share();
   assert.equal(one.expected("a:b"), null);
+});
+
+Deno.test("what Redis refuses is told once, and written when it takes it", async () => {
+  const commands: string[] = [];
+  let isRefused = true;
+  const log = createRecordingLog();
+  const lengths = new AnswerLengths({
+    redis: {
+      state: "ready",
+      command(command) {
+        if (isRefused) return Promise.reject(new Error("NOPERM"));
+        commands.push(command.join(" "));
+        return Promise.resolve([]);
+      },
+    },
+    now: () => Date.UTC(2026, 10, 28),
+    log,
+  });
+  lengths.saw("m", 64);
+  for (let n = 0; n < 2; n += 1) await lengths.share();
+  const events = log.lines.map(({ event }) => event);
+  assert.deepEqual(events, ["answer_lengths_not_shared"]);
+  isRefused = false;
+  await lengths.share();
+  assert.equal(commands[0], "HINCRBY lengths:20261128 24:m 1");
 });
 
 Deno.test("for an answer without a bound, what was learned is held: at least 256 tokens, at most the model's", () => {

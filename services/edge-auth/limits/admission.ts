@@ -170,7 +170,9 @@ export class LimitedAdmission implements Admission {
         if (model !== null) {
           onCharged?.({ model, endpoint, unit, rate }, cost);
           const { count } = estimate.openAnswers ?? {};
-          if (count !== undefined && cost.kind === "complete") {
+          const isLength = count !== undefined && cost.kind === "complete";
+          // Only budgets need it, which hold nothing of a model without a price.
+          if (isLength && cost.nanos !== undefined) {
             answerLengths?.saw(model, cost.completionTokens / count);
           }
         }

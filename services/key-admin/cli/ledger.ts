@@ -34,7 +34,7 @@ async function check(invocation: Invocation): Promise<Output> {
     const lines = differences.slice(0, SHOWN_MAX).map(lineOf);
     throw new CommandRefused(
       [
-        `The ledger does not add up: ${differences.length} differences`,
+        `The ledger does not add up; differences: ${differences.length}`,
         ...lines,
       ]
         .join("\n"),
@@ -65,13 +65,24 @@ const charged = z.object({
 
 /** The charges of the requests in the lines of a log; other lines are passed over. */
 function chargesIn(text: string): LoggedCharge[] {
-  return text.split("\n").flatMap((line): LoggedCharge[] => {
+  return text.split("\n").flatMap((line, index): LoggedCharge[] => {
     if (!line.startsWith("{")) return [];
-    const { data } = charged.safeParse(JSON.parse(line));
+    const { data } = charged.safeParse(parsed(line, index + 1));
     const nanos = data && parseAmount(data.cost);
     if (data === undefined || typeof nanos !== "number") return [];
     return [{ keyId: data.keyId, model: data.model, nanos: BigInt(nanos) }];
   });
+}
+
+function parsed(line: string, number: number): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    throw new CommandRefused(
+      `Line ${number} of the log is no JSON, so what it charged is unknown. ` +
+        "If it is being written, take a copy that ends with a whole line",
+    );
+  }
 }
 
 /** The commands on the ledger. */

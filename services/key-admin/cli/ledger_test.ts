@@ -63,7 +63,11 @@ Deno.test("ledger check finds a billionth that a key or its account lacks, and w
   assert.equal((await check(site, line("1.500000001"))).log_lines, 1);
   await assert.rejects(
     check(site, line("1.5") + line("0.000000002")),
-    /1 differences\ncost in the log of key_\w+ m: 1500000002 by its parts, 1500000001 as a whole/,
+    /differences: 1\ncost in the log of key_\w+ m: 1500000002 by its parts, 1500000001 as a whole/,
+  );
+  await assert.rejects(
+    check(site, line("1.500000001") + '{"cost": "0.'),
+    /Line 3 of the log is no JSON/,
   );
   // A deleted key is known by the audit log.
   await keys.delete({

@@ -9,6 +9,7 @@ import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { simulates } from "../../support/gateway/simulator.ts";
 import { makeTempDir } from "../../support/process.ts";
 import { until } from "../../support/wait_for.ts";
+import { KEY_ENV, listAfter, replace } from "./changing_list_fixture.ts";
 
 const REQUESTS = amountOf({ usual: 120, full: 10_000 });
 const CHANGES = amountOf({ usual: 6, full: 100 });
@@ -18,49 +19,10 @@ const MEDIA_WORKERS = amountOf({ usual: 1, full: 2 });
 const PATIENT_MS = 60_000;
 /** Enough for both edges, and for workers of both kinds. */
 const WARM_UP = 16;
-const KEY_ENV = "CHANGING_API_KEY";
 /** A change takes about 0.6 s: most answers end within one, and some outlast several. */
 const SHORT = { tokens: 12, controls: "12 tokens, 60 tokens per second" };
 const LASTING = { tokens: 120, controls: "120 tokens, 60 tokens per second" };
 const LASTING_EVERY = 40;
-
-/** Where models run, and with what. */
-interface Servers {
-  readonly urls: readonly string[];
-  readonly directory: string;
-}
-
-/** The list after so many changes: other servers, weights, keys, and models that go. */
-function listAfter(changes: number, { urls }: Servers): string {
-  const [one = "", other = ""] = changes % 2 === 0 ? urls : urls.toReversed();
-  const backend = (model: string, base_url: string, more: object = {}) => (
-    { type: "openai", model, base_url, api_key_env: KEY_ENV, ...more }
-  );
-  const chat = (id: string) => ({
-    id,
-    backends: [
-      backend("neutral-3.7-plus", one, { name: "one" }),
-      backend("neutral-3.7-plus", other, {
-        name: "other",
-        weight: changes % 5 + 1,
-        headers: { "x-change": `${changes}` },
-      }),
-    ],
-  });
-  const speech = {
-    id: "spoken",
-    kind: "speech",
-    backends: [backend("simulated-speech-1", one)],
-  };
-  const models = [chat("steady"), speech, chat(`extra-${changes}`)];
-  return JSON.stringify({ models });
-}
-
-/** Replaces a file as editors do. */
-async function replace(path: string, text: string): Promise<void> {
-  await Deno.writeTextFile(`${path}~`, text);
-  await Deno.rename(`${path}~`, path);
-}
 
 /** Sends one request, and says what was lost of it; null: nothing. */
 function lossOf(
@@ -126,11 +88,11 @@ Deno.test(`${CHANGES} changes of the list lose none of ${REQUESTS} requests`, as
   await using other = serveSimulator();
   await using temporary = await makeTempDir();
   const { path: directory } = temporary;
-  const servers = { urls: [one.url, other.url], directory };
+  const urls = [one.url, other.url];
   const MODELS_FILE = `${directory}/models.json`;
   const keyFile = `${directory}/key`;
   await Deno.writeTextFile(keyFile, "key-0");
-  await Deno.writeTextFile(MODELS_FILE, listAfter(0, servers));
+  await Deno.writeTextFile(MODELS_FILE, listAfter(0, urls));
   await using gateway = await startGateway("launched", {
     edges: 2,
     workers: 2,
@@ -157,7 +119,7 @@ Deno.test(`${CHANGES} changes of the list lose none of ${REQUESTS} requests`, as
   const calling = Promise.all(Array.from({ length: CALLERS }, call));
   for (let next = 1; next <= CHANGES; next++) {
     await replace(keyFile, `key-${next}`);
-    await replace(MODELS_FILE, listAfter(next, servers));
+    await replace(MODELS_FILE, listAfter(next, urls));
     const models = { added: `extra-${next}`, removed: `extra-${next - 1}` };
     await until(() => haveChanged(gateway, key, models), PATIENT_MS);
     const call = { baseUrl: gateway.baseUrl(next % 2), key, number: next };

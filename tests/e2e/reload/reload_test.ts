@@ -8,47 +8,9 @@ import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { simulates } from "../../support/gateway/simulator.ts";
 import { makeTempDir } from "../../support/process.ts";
 import { until } from "../../support/wait_for.ts";
+import { KEY_ENV, listAfter, replace } from "./changing_list_fixture.ts";
 
 const PATIENT_MS = 60_000;
-const KEY_ENV = "CHANGING_API_KEY";
-
-/** Where models run, and with what. */
-interface Servers {
-  readonly urls: readonly string[];
-  readonly directory: string;
-}
-
-/** The list after so many changes: other servers, weights, keys, and models that go. */
-function listAfter(changes: number, { urls }: Servers): string {
-  const [one = "", other = ""] = changes % 2 === 0 ? urls : urls.toReversed();
-  const backend = (model: string, base_url: string, more: object = {}) => (
-    { type: "openai", model, base_url, api_key_env: KEY_ENV, ...more }
-  );
-  const chat = (id: string) => ({
-    id,
-    backends: [
-      backend("neutral-3.7-plus", one, { name: "one" }),
-      backend("neutral-3.7-plus", other, {
-        name: "other",
-        weight: changes % 5 + 1,
-        headers: { "x-change": `${changes}` },
-      }),
-    ],
-  });
-  const speech = {
-    id: "spoken",
-    kind: "speech",
-    backends: [backend("simulated-speech-1", one)],
-  };
-  const models = [chat("steady"), speech, chat(`extra-${changes}`)];
-  return JSON.stringify({ models });
-}
-
-/** Replaces a file as editors do. */
-async function replace(path: string, text: string): Promise<void> {
-  await Deno.writeTextFile(`${path}~`, text);
-  await Deno.rename(`${path}~`, path);
-}
 
 /** The status of a short request to a model. */
 async function statusOf(gateway: LaunchedGateway, key: string, model: string) {
@@ -65,11 +27,11 @@ Deno.test("a wrong list and a lost key change nothing, and operators hear of bot
   await using one = serveSimulator();
   await using temporary = await makeTempDir();
   const { path: directory } = temporary;
-  const servers = { urls: [one.url, one.url], directory };
+  const urls = [one.url, one.url];
   const MODELS_FILE = `${directory}/models.json`;
   const keyFile = `${directory}/key`;
   await Deno.writeTextFile(keyFile, "key-0");
-  await Deno.writeTextFile(MODELS_FILE, listAfter(0, servers));
+  await Deno.writeTextFile(MODELS_FILE, listAfter(0, urls));
   await using gateway = await startGateway("launched", {
     edges: 2,
     env: { MODELS_FILE, [`${KEY_ENV}_FILE`]: keyFile },
@@ -87,7 +49,7 @@ Deno.test("a wrong list and a lost key change nothing, and operators hear of bot
   assert.equal(await statusOf(gateway, key, "extra-0"), "200 200");
   // Only workers need keys: edges have the new model, and do not offer it.
   await Deno.remove(keyFile);
-  await replace(MODELS_FILE, listAfter(1, servers));
+  await replace(MODELS_FILE, listAfter(1, urls));
   await until(
     async () => await statusOf(gateway, key, "extra-0") === "404 404",
     PATIENT_MS,

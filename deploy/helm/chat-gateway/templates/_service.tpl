@@ -54,7 +54,7 @@ spec:
             {{- if .nats }}
             {{- include "gateway.env" (dict "NATS_URL" (include "gateway.natsUrl" $root) "NATS_USER" .service "NATS_PASSWORD_FILE" (printf "/run/secrets/gateway/%s" .nats)) | nindent 12 }}
             {{- if $root.Values.nats.tlsSecret }}
-            - { name: NATS_CA_FILE, value: /run/secrets/nats-tls/ca.crt }
+            {{- include "gateway.tlsEnv" (dict "store" "nats" "settings" $root.Values.nats) | nindent 12 }}
             {{- end }}
             {{- end }}
             {{- if .redis }}
@@ -110,6 +110,9 @@ spec:
               {{- range compact (list .nats .redis) }}
               - { key: {{ . }}, path: {{ . }} }
               {{- end }}
+              {{- if and .redis $root.Values.redis.sentinels $root.Values.redis.sentinelUsername }}
+              - { key: redis_lookup_password, path: redis_lookup_password }
+              {{- end }}
         {{- end }}
         {{- if $models }}
         - { name: models, configMap: { name: {{ $models }} } }
@@ -158,8 +161,23 @@ readinessProbe:
 {{- else }}
 - { name: REDIS_URL, value: {{ required "redis.url: which server? Or redis.bundled=true for a trial" $redis.url | quote }} }
 {{- end }}
+{{- if and $redis.sentinels $redis.sentinelUsername }}
+- { name: REDIS_SENTINEL_USERNAME, value: {{ $redis.sentinelUsername | quote }} }
+- { name: REDIS_SENTINEL_PASSWORD_FILE, value: /run/secrets/gateway/redis_lookup_password }
+{{- end }}
 {{- if $redis.tlsSecret }}
-- { name: REDIS_CA_FILE, value: /run/secrets/redis-tls/ca.crt }
+{{ include "gateway.tlsEnv" (dict "store" "redis" "settings" $redis) }}
+{{- end }}
+{{- end -}}
+
+{{/* The certificates of a store: dict "store" nats or redis, "settings" its values. */}}
+{{- define "gateway.tlsEnv" -}}
+{{- $files := dict "CA" "ca.crt" -}}
+{{- if .settings.clientCertificate -}}
+{{- $files = dict "CA" "ca.crt" "CERT" "tls.crt" "KEY" "tls.key" -}}
+{{- end -}}
+{{- range $kind, $file := $files }}
+- { name: {{ upper $.store }}_{{ $kind }}_FILE, value: /run/secrets/{{ $.store }}-tls/{{ $file }} }
 {{- end }}
 {{- end -}}
 

@@ -5,12 +5,15 @@
 import { answerLengthsKey } from "@gateway/shared/keys/record";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { WallNow } from "@gateway/shared/process/clock";
+import type { Log } from "@gateway/shared/process/log";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 
 /** What {@link AnswerLengths} needs. */
 export interface AnswerLengthsOptions {
   redis: Pick<RedisLink, "state" | "command">;
   now: WallNow;
+  log: Pick<Log, "warn">;
 }
 
 /** How often an edge writes what it has counted, and reads what all have. */
@@ -31,9 +34,12 @@ type Counts = Map<string, Map<number, number>>;
 /** The lengths of answers, as far as this edge knows them. */
 export class AnswerLengths {
   readonly #options: AnswerLengthsOptions;
-  /** Those that are not written yet, and those of all edges. */
+  /** Answers that are not written yet. */
   #unwritten: Counts = new Map();
-  #known: Counts = new Map();
+  /** What is expected of each model by the counts of all edges. */
+  #expected: ReadonlyMap<string, number> = new Map();
+  /** Whether Redis has refused the last exchange. */
+  #isRefused = false;
   #timer: ReturnType<typeof setInterval> | undefined;
   #sharing: Promise<void> | null = null;
 
@@ -48,15 +54,7 @@ export class AnswerLengths {
 
   /** Tokens that 95 % of the answers of a model do not pass; null: too few are known. */
   expected(model: string): number | null {
-    const steps = this.#known.get(model) ?? new Map<number, number>();
-    const total = steps.values().reduce((sum, count) => sum + count, 0);
-    if (total < ANSWERS_MIN) return null;
-    let left = total * SHARE_OF_ANSWERS;
-    for (const [step, count] of [...steps].sort(([a], [b]) => a - b)) {
-      left -= count;
-      if (left <= 0) return longestOf(step);
-    }
-    return null;
+    return this.#expected.get(model) ?? null;
   }
 
   /** Shares now and every ten seconds. */
@@ -101,20 +99,45 @@ export class AnswerLengths {
         await redis.command(["EXPIRE", today, String(KEPT_S)], PATIENT);
       }
       const yesterday = answerLengthsKey(usageDay(nowMs - DAY_MS));
-      const known: Counts = new Map();
+      const counts: Counts = new Map();
       for (const key of [today, yesterday]) {
-        readInto(known, await redis.command(["HGETALL", key], PATIENT));
+        readInto(counts, await redis.command(["HGETALL", key], PATIENT));
       }
-      this.#known = known;
-    } catch {
-      // Redis is away, which others report.
+      this.#expected = expectedOf(counts);
+      this.#isRefused = false;
+    } catch (error) {
       for (const [model, steps] of written) {
         for (const [step, count] of steps) {
           add(this.#unwritten, model, { step, count });
         }
       }
+      this.#noteFailure(error);
     }
   }
+
+  /** The link to Redis reports itself when that cannot be reached. */
+  #noteFailure(error: unknown): void {
+    if (error instanceof RedisUnavailableError || this.#isRefused) return;
+    this.#isRefused = true;
+    this.#options.log.warn("answer_lengths_not_shared", { error });
+  }
+}
+
+/** What 95 % of the answers of each model do not pass, where enough are known. */
+function expectedOf(counts: Counts): ReadonlyMap<string, number> {
+  const expected = new Map<string, number>();
+  for (const [model, steps] of counts) {
+    const total = steps.values().reduce((sum, count) => sum + count, 0);
+    if (total < ANSWERS_MIN) continue;
+    let left = total * SHARE_OF_ANSWERS;
+    for (const [step, count] of [...steps].sort(([a], [b]) => a - b)) {
+      left -= count;
+      if (left > 0) continue;
+      expected.set(model, longestOf(step));
+      break;
+    }
+  }
+  return expected;
 }
 
 const stepOf = (tokens: number): number =>

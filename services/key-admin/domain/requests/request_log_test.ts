@@ -10,19 +10,8 @@ import {
   type RequestQuery,
 } from "./request_log.ts";
 import { parseMoment, parseRequestQuery } from "./request_query.ts";
+import { ANY } from "./request_query_fixture.ts";
 
-const ANY: RequestQuery = {
-  ownerId: null,
-  keyId: "",
-  model: "",
-  code: "",
-  requestId: "",
-  outcome: "",
-  fromMs: null,
-  toMs: null,
-  after: "",
-  rows: 50,
-};
 const idOf = (n: number) => `req_${n.toString(16).padStart(32, "0")}`;
 const accountOf = (n: number) => `own_${String(n).padStart(20, "0")}`;
 const keyOf = (n: number) => `key_${String(n).padStart(20, "0")}`;
