@@ -34,6 +34,7 @@ import { EdgeMetrics, observeEdge } from "./metrics.ts";
 import { followOverrides } from "./overrides.ts";
 import { KeyLookup } from "./keys/authenticate.ts";
 import { AnswerLengths } from "./limits/budgets/answer_lengths.ts";
+import { HoldSteps } from "./limits/hold_steps.ts";
 import { LimitedAdmission } from "./limits/admission.ts";
 import { FailedRequests } from "./limits/failed_requests.ts";
 import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
@@ -265,6 +266,11 @@ function createLimits(
   const admission = new LimitedAdmission({
     ...common,
     answerLengths,
+    holdSteps: new HoldSteps({
+      ...common,
+      redis,
+      onStep: (result) => metrics.stepped(result),
+    }),
     limiter,
     catalog,
     showsCost,

@@ -9,6 +9,7 @@ import {
   type MetricRegistry,
 } from "@gateway/shared/process/metrics";
 import type { ChargeSubject, Decision } from "./limits/admission.ts";
+import type { StepResult } from "./limits/hold_steps.ts";
 import type { Cost } from "./limits/cost.ts";
 import { type LeaseTerms, sharesOf } from "./limits/rate.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
@@ -85,6 +86,12 @@ export const EDGE_METRICS = {
     help:
       "What requests were charged at their end, in CURRENCY, before each sum is rounded. `kind`: the price, `input`, `cached_input`, `cache_write`, `output`, `request`, `image`, `second`, `million_characters`; `lost` for requests whose edge was lost, with what they had reserved.",
     labels: ["model", "kind"],
+  }),
+  holdSteps: counter("gateway_hold_steps_total", {
+    help:
+      "Times that a running answer which had passed what it held of budgets reserved more: `raised`, or `short` where less was left. Then it goes on, and its budget may be passed.",
+    labels: ["result"],
+    zeros: [["raised"], ["short"]],
   }),
   unpriced: counter("gateway_unpriced_total", {
     help:
@@ -187,6 +194,11 @@ export class EdgeMetrics {
     if (cancelReason !== null) metrics.cancels.with(cancelReason).add();
     if (dispatchMs !== null) metrics.dispatchWait.observeMs(dispatchMs);
     this.#observeBytes(facts, outcome, durationMs);
+  }
+
+  /** A running answer has asked for more of budgets. */
+  stepped(result: StepResult): void {
+    this.#metrics.holdSteps.with(result).add();
   }
 
   /** A request has ended, and its cost goes to Redis. */

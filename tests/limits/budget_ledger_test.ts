@@ -1,7 +1,8 @@
 // Promise: whatever becomes of requests (they end, fail, leave, are settled twice, die
-// with their edge or are cut off from Redis), what keys, accounts and budgets were
-// charged is the same to the billionth, nothing stays held, and no budget is passed by
-// more than one request that found it free.
+// with their edge, are cut off from Redis or cost more than they held), what keys,
+// accounts and budgets were charged is the same to the billionth, nothing stays held,
+// and no budget is passed by more than one request that found it free, and what others
+// cost beyond what they could hold.
 import assert from "node:assert/strict";
 import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
 import {
@@ -9,6 +10,7 @@ import {
   recordKey,
   spendKey,
 } from "@gateway/shared/keys/record";
+import type { RedisLink } from "@gateway/shared/redis/link";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import type {
@@ -20,7 +22,10 @@ import {
   loneEdge,
 } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
 import { LostRequests } from "../../services/edge-auth/limits/lost_requests.ts";
-import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
+import {
+  LEASE_MS,
+  RAISE_HOLD,
+} from "../../services/edge-auth/limits/scripts.ts";
 import {
   checkLedger,
   type LedgerReport,
@@ -39,11 +44,15 @@ const AT_A_TIME = 25;
 const NANOS_MAX = 1_000_000_000;
 const BUDGET = 60 * NANOS_MAX;
 const KEYS = 3;
+/** By which an answer grows. */
+const STEPS = 3;
 
 /** What becomes of a request that was admitted, with how often it does. */
 const FATES = [
-  { fate: "ends", share: 0.55 },
-  { fate: "ends twice", share: 0.7 },
+  { fate: "ends", share: 0.45 },
+  { fate: "ends twice", share: 0.6 },
+  { fate: "grows", share: 0.7 },
+  { fate: "grows and dies", share: 0.74 },
   { fate: "never ran", share: 0.8 },
   { fate: "dies", share: 0.92 },
   { fate: "is cut off", share: 1 },
@@ -57,15 +66,20 @@ class Run {
   /** Requests that their edge settles only after they were taken for lost. */
   readonly late: { grant: Grant; edge: Limiter; nanos: number }[] = [];
   readonly fates = new Map<Fate | "refused", number>();
+  /** What requests cost beyond what they held, in all. */
+  overshoot = 0;
 
   constructor(
     readonly edges: readonly Limiter[],
     readonly keys: readonly Principal[],
-    readonly random: () => number,
+    readonly tools: {
+      random: () => number;
+      link: Pick<RedisLink, "evalScript">;
+    },
   ) {}
 
   async ask(): Promise<void> {
-    const { edges, keys, random } = this;
+    const { edges, keys, tools: { random } } = this;
     const edge = edges[Math.floor(random() * EDGES)] ?? assert.fail();
     const key = keys[Math.floor(random() * KEYS)] ?? assert.fail();
     const wantNanos = 1 + Math.floor(random() * NANOS_MAX);
@@ -91,6 +105,9 @@ class Run {
     { fate, cost }: { fate: Fate; cost: number },
   ): Promise<void> {
     if (fate === "dies") return;
+    if (fate === "grows" || fate === "grows and dies") {
+      return await this.#grow(edge, grant, { dies: fate !== "grows" });
+    }
     if (fate === "is cut off") {
       this.late.push({ grant, edge, nanos: cost });
       return;
@@ -101,6 +118,34 @@ class Run {
     const settle = () => edge.settle(grant, { ...ended, kind: "complete" });
     await settle();
     if (fate === "ends twice") await settle();
+  }
+
+  /** An answer becomes longer, in steps that are asked for twice or get lost. */
+  async #grow(
+    edge: Limiter,
+    grant: Grant,
+    { dies }: { dies: boolean },
+  ): Promise<void> {
+    const { random, link } = this.tools;
+    const { principal: { ownerId, keyId } } = grant;
+    const keys = [`lim:{${ownerId}}:${keyId}`, `lim:{${ownerId}}`];
+    const { heldNanos = assert.fail() } = grant;
+    let [held, nanos] = [heldNanos, heldNanos];
+    for (let step = 0; step < STEPS; step += 1) {
+      nanos += Math.floor(random() * NANOS_MAX / STEPS);
+      if (random() < 0.2) continue;
+      const input = { keys, args: [grant.id, String(nanos)] };
+      const replies = await Promise.all(
+        [1, 2].map(() => link.evalScript(RAISE_HOLD, input)),
+      );
+      held = Math.max(held, ...replies.map(Number));
+      assert.ok(held <= nanos);
+    }
+    if (dies) return;
+    this.overshoot += nanos - held;
+    this.add(grant.principal, nanos);
+    const ended = { promptTokens: 0, completionTokens: 0, nanos };
+    await edge.settle(grant, { ...ended, kind: "complete" });
   }
 
   add({ keyId }: Principal, nanos: number): void {
@@ -162,7 +207,8 @@ async function chargeLost(world: RedisWorld, run: Run): Promise<void> {
   const charges = await Promise.all([lost.charge(), lost.charge()]);
   assert.equal(
     charges[0] + charges[1],
-    (run.fates.get("dies") ?? 0) + run.late.length,
+    (run.fates.get("dies") ?? 0) + (run.fates.get("grows and dies") ?? 0) +
+      run.late.length,
   );
   for (const { grant, edge, nanos } of run.late) {
     await edge.settle(grant, {
@@ -178,7 +224,7 @@ async function chargeLost(world: RedisWorld, run: Run): Promise<void> {
 /** Usage, budgets and our own account of each key agree, and no budget is passed. */
 async function assertBooks(
   world: RedisWorld,
-  { keys, charged: own }: Run,
+  { keys, charged: own, overshoot }: Run,
   report: LedgerReport,
 ): Promise<void> {
   const { ownerId } = keys[0] ?? assert.fail();
@@ -191,7 +237,7 @@ async function assertBooks(
     // What died was charged what it held, and the rest what it cost.
     const charged = own.get(key.keyId) ?? 0;
     assert.equal(usage.cost, charged + usage.lostCost);
-    assert.ok(spent <= BUDGET + NANOS_MAX, `${spent} spent`);
+    assert.ok(spent <= BUDGET + NANOS_MAX + overshoot, `${spent} spent`);
     whole += spent;
   }
   const owner = await budgetOf(world, `spend:{${ownerId}}:total`);
@@ -209,7 +255,10 @@ for (const seed of seedsOr([35])) {
     }
     const keys = await makeKeys(world);
     const { ownerId } = keys[0] ?? assert.fail();
-    const run = new Run(edges, keys, seededRandom(seed));
+    const run = new Run(edges, keys, {
+      random: seededRandom(seed),
+      link: world.link,
+    });
     for (let sent = 0; sent < REQUESTS; sent += AT_A_TIME) {
       await Promise.all(Array.from({ length: AT_A_TIME }, () => run.ask()));
       const running = await ledgerOf(world, ownerId);

@@ -230,6 +230,7 @@ export class Offer {
   /** Advances time: notices a worker that does not accept, or falls silent. */
   onTick(): StreamEvent {
     const { bus, clock } = this.#tools;
+    this.#job.onTokens?.(this.tokens);
     // A worker does not have to answer while the bus delivers nothing at all.
     if (!this.isAccepted && bus.isSilentSince(this.#offeredAtMs)) {
       return { type: "nothing" };

@@ -34,6 +34,8 @@ export interface RunJob {
    * own bound holds beside it.
    */
   readonly endsByMs?: number | undefined;
+  /** Is told from time to time how many tokens its answers have. */
+  readonly onTokens?: ((tokens: number) => void) | undefined;
   /** The W3C trace context of the work, if it is traced. */
   readonly traceparent?: string | undefined;
 }

@@ -14,6 +14,7 @@ import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/exchange.ts";
 import { remember } from "@gateway/shared/process/maps";
 import type { AnswerLengths } from "./budgets/answer_lengths.ts";
+import type { HoldSteps } from "./hold_steps.ts";
 import { type Cost, costOf, type Estimate, tokensOf } from "./cost.ts";
 import type { Grant, Limiter } from "./limiter.ts";
 import { type Charge, nanosToHold, priced, type Rate, rateOf } from "./rate.ts";
@@ -37,6 +38,11 @@ export interface RunLease {
    * answers do not say it.
    */
   nanosOf?(usage: Usage): number | null;
+  /**
+   * Its answers have so many tokens by now: may hold more of budgets for the next ones.
+   * Does not block or throw. Absent: it holds nothing, or its cost was known before.
+   */
+  readonly onTokens?: ((tokens: number) => void) | undefined;
   /** Instead of `settle`: as if the request had never been admitted. */
   undo(): void;
 }
@@ -104,6 +110,8 @@ export interface AdmissionOptions {
   catalog: Catalog;
   /** How long answers without a bound are; absent: nobody learns it. */
   answerLengths?: Pick<AnswerLengths, "expected" | "saw">;
+  /** Lets running answers hold more; absent: they hold what they did at first. */
+  holdSteps?: Pick<HoldSteps, "watch">;
   /** Whether answers say what they cost. Default: false. */
   showsCost?: boolean;
   /** A principal that was remembered no longer exists. */
@@ -146,14 +154,13 @@ export class LimitedAdmission implements Admission {
     { scope, model, endpoint = null, estimate }: AdmissionAsk,
   ): Promise<RunLease> {
     const { limiter, onCharged, catalog, showsCost = false } = this.#options;
-    const { answerLengths } = this.#options;
+    const { answerLengths, holdSteps } = this.#options;
     const { totalTokens: wantTokens, promptTokens, units: wantUnits } =
       estimate;
     const rate = rateOf(catalog, model);
     // An upload that has not named its model: what others have is checked.
-    const wantNanos = model === null
-      ? 1
-      : nanosToHold(estimate, rate, answerLengths?.expected(model) ?? null);
+    const learned = model && answerLengths?.expected(model) || null;
+    const wantNanos = model === null ? 1 : nanosToHold(estimate, rate, learned);
     const amounts = { wantTokens, promptTokens, wantUnits, wantNanos };
     const ask = { scope, model, endpoint, ...amounts, rate };
     const grant = await this.#decide(
@@ -186,6 +193,7 @@ export class LimitedAdmission implements Admission {
           return priced(cost, unit, rate).nanos ?? null;
         },
       },
+      onTokens: holdSteps?.watch(grant, { estimate, rate, learned }),
       undo: () => void limiter.settle(grant, null),
     };
   }

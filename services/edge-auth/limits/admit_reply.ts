@@ -21,6 +21,8 @@ export interface Admitted {
   readonly rates: refusal.Rates;
   /** Whether it holds something of budgets. */
   readonly isHeld: boolean;
+  /** What it holds, in billionths. */
+  readonly heldNanos: number;
 }
 
 /** A decision on limits. Throws where the reply is none. */
@@ -35,7 +37,9 @@ export function grantIn(
   if (numbers.length < NUMBERS) throw malformed(reply);
   const word = fields[FIRST_WORD];
   if (status === "ok") {
-    return { isAdmitted: true, atMs, rates, isHeld: word !== undefined };
+    const isHeld = word !== undefined;
+    const heldNanos = typeof word === "number" ? word : 0;
+    return { isAdmitted: true, atMs, rates, isHeld, heldNanos };
   }
   const [holder, limit] = String(word).split(":");
   const isKnown = refusal.isLimitName(limit) &&

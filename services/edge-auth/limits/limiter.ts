@@ -79,6 +79,8 @@ interface Waiting extends Question {
 export interface Grant extends Reservation {
   readonly isAdmitted: true;
   readonly rates: refusal.Rates;
+  /** What it holds of budgets, in billionths; absent or 0: nothing. */
+  readonly heldNanos?: number;
 }
 
 /**

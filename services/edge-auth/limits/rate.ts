@@ -111,8 +111,8 @@ const PROMPT_BOUND = 2.5;
 /** The least that is held for an answer without a bound. */
 const OPEN_ANSWER_TOKENS_MIN = 256;
 
-/** The tokens of the answers of a request that are held. */
-function answerTokens(
+/** The tokens of the answers of a request for which it holds at its admission. */
+export function answerTokens(
   { promptTokens, totalTokens, openAnswers }: Estimate,
   learned: number | null,
 ): number {
@@ -128,12 +128,18 @@ function answerTokens(
  * What a request is to hold of budgets, in billionths: the bound of what it may cost,
  * at least 1. Null: it has no price.
  */
-export function nanosToHold(
+export const nanosToHold = (
   estimate: Estimate,
   rate: Rate | null,
   learned: number | null = null,
+): number | null => nanosFor(estimate, rate, answerTokens(estimate, learned));
+
+/** The same for answers of so many tokens. */
+export function nanosFor(
+  { promptTokens, units, bounds }: Estimate,
+  rate: Rate | null,
+  tokens: number,
 ): number | null {
-  const { promptTokens, units, bounds } = estimate;
   if (rate === null || rate.prices === null) return null;
   const { input = 0, cache_write = 0 } = rate.prices;
   const prices = { ...rate.prices, input: Math.max(input, cache_write) };
@@ -142,11 +148,7 @@ export function nanosToHold(
     bound,
     Math.max(promptTokens, bounds.promptTokensMax),
   );
-  const size = {
-    promptTokens: prompt,
-    totalTokens: prompt + answerTokens(estimate, learned),
-    units,
-  };
+  const size = { promptTokens: prompt, totalTokens: prompt + tokens, units };
   return Math.max(1, nanosReserved(size, { ...rate, prices }));
 }
 

@@ -15,6 +15,7 @@ import recordLua from "./lua/record.lua" with { type: "text" };
 import admitLua from "./lua/admit.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };
 import recordFailedLua from "./lua/record_failed.lua" with { type: "text" };
+import raiseHoldLua from "./lua/raise_hold.lua" with { type: "text" };
 import renewLua from "./lua/renew.lua" with { type: "text" };
 import settleLua from "./lua/settle.lua" with { type: "text" };
 
@@ -79,6 +80,11 @@ export const RENEW = defineScript("renew", renewLua, {
   DEAD_LEASE_MS,
 });
 
+/** Lets a running request hold more of budgets. */
+export const RAISE_HOLD = defineScript("raise_hold", budgetLua + raiseHoldLua, {
+  ...BUDGET_CONSTANTS,
+});
+
 /** Ends admitted requests of one key, and counts what they used. */
 export const SETTLE = defineScript("settle", budgetLua + settleLua, {
   ...BUDGET_CONSTANTS,
@@ -105,4 +111,11 @@ export const RECORD_FAILED = defineScript("record_failed", recordFailedLua, {
 });
 
 /** What an edge loads with its connection to Redis. */
-export const EDGE_SCRIPTS = [FIND, ADMIT, RENEW, SETTLE, RECORD_FAILED];
+export const EDGE_SCRIPTS = [
+  FIND,
+  ADMIT,
+  RENEW,
+  RAISE_HOLD,
+  SETTLE,
+  RECORD_FAILED,
+];

@@ -50,7 +50,7 @@ export interface RunDependencies {
 
 /** A job without what its call says of it, and who gets its answer. */
 export interface RunWork
-  extends Pick<RunJob, "kind" | "model" | "session" | "body"> {
+  extends Pick<RunJob, "kind" | "model" | "session" | "body" | "onTokens"> {
   readonly sink: AnswerSink;
   /** Called once, at the end of the run. */
   readonly onEnded: (outcome: RunOutcome) => void;

@@ -237,7 +237,8 @@ export function startRun(
     recordRun(call, facts, { outcome, isCharged, charge, deps });
   };
   const { kind, model } = facts;
-  const work = { kind, model, session, body, sink: answer, onEnded };
+  const onTokens = lease?.onTokens;
+  const work = { kind, model, session, body, sink: answer, onEnded, onTokens };
   answer.attach(startTracedRun(call, work, deps));
   return RUNNING;
 }

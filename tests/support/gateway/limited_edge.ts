@@ -2,6 +2,7 @@
 import type { AppDependencies } from "../../../services/edge-auth/api/dependencies.ts";
 import { CATALOG } from "../../../services/edge-auth/app_fixture.ts";
 import { KeyLookup } from "../../../services/edge-auth/keys/authenticate.ts";
+import { HoldSteps } from "../../../services/edge-auth/limits/hold_steps.ts";
 import { LimitedAdmission } from "../../../services/edge-auth/limits/admission.ts";
 import {
   Limiter,
@@ -85,6 +86,7 @@ export async function startLimitedEdge(
   const limiter = new Limiter(common);
   const admission = new LimitedAdmission({
     ...common,
+    holdSteps: new HoldSteps(common),
     limiter,
     catalog: options.door?.catalog ?? CATALOG,
     showsCost: options.showsCost ?? false,

@@ -127,6 +127,26 @@ end
 
 function BUDGET.amount(text) return tonumber(string.match(text, '^%d+')) end
 
+-- Raises what a request holds to `nanos`, as far as each of its budgets has something
+-- left. Never lowers it. Returns what it holds then; nil: nothing, it has ended.
+function BUDGET.raise(limiter_keys, lease, nanos)
+  local hold_key = BUDGET.hold_key(limiter_keys.key)
+  local hold = redis.call('HGET', hold_key, lease)
+  if not hold then return nil end
+  local held = BUDGET.amount(hold)
+  local more = nanos - held
+  for who, window, limit in string.gmatch(hold, ' (%a+):(%w+):(%d+)') do
+    local amounts = redis.call('HMGET', BUDGET.spend_key(limiter_keys[who], window),
+      's', 'h')
+    more = math.min(more, limit - (amounts[1] or 0) - (amounts[2] or 0))
+  end
+  if more <= 0 then return held end
+  BUDGET.change(limiter_keys, hold, { held = more, spent = 0 })
+  local raised = string.gsub(hold, '^%d+', string.format('%.0f', held + more))
+  redis.call('HSET', hold_key, lease, raised)
+  return held + more
+end
+
 -- Keeps what a request was charged as lost until its edge may have settled it, and
 -- drops what is older. Requests are lost so seldom that it may read all that is held.
 function BUDGET.mark_lost(hold_key, lease, hold, now)

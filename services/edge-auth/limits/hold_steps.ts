@@ -1,0 +1,115 @@
+/**
+ * Lets running answers hold more of budgets: one that passes what it holds reserves its
+ * next step, so that other requests see what it is about to cost.
+ */
+import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import type { Log } from "@gateway/shared/process/log";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { Estimate } from "./cost.ts";
+import type { Grant } from "./limiter.ts";
+import { answerTokens, nanosFor, type Rate } from "./rate.ts";
+import { RAISE_HOLD } from "./scripts.ts";
+
+/** `raised`: it holds a whole step. `short`: budgets had less left, or nothing. */
+export type StepResult = "raised" | "short";
+
+/** What {@link HoldSteps} needs. */
+export interface HoldStepsOptions {
+  redis: Pick<RedisLink, "evalScript">;
+  now: MonotonicNow;
+  log: Pick<Log, "warn">;
+  /** Is called for each step, for the metrics. */
+  onStep?: (result: StepResult) => void;
+}
+
+/** What decides how much an answer holds. */
+export interface StepTerms {
+  readonly estimate: Estimate;
+  readonly rate: Rate | null;
+  /** What was learned of the lengths of such answers; null: nothing. */
+  readonly learned: number | null;
+}
+
+/** An answer asks for a step at most this often. */
+const STEP_MS = 1_000;
+/** No step is smaller, so that a long answer does not ask every second. */
+const STEP_TOKENS_MIN = 256;
+const PRICED_TOKENS = 1_000_000;
+const PATIENT = { deadlineMs: 1_000 };
+
+/** Makes the steps of the answers of an edge. */
+export class HoldSteps {
+  readonly #options: HoldStepsOptions;
+
+  constructor(options: HoldStepsOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * What an answer calls with the tokens that it has by now, as often as it likes.
+   * Undefined if it holds nothing, or costs no more with more tokens.
+   */
+  watch(
+    { id, principal, heldNanos = 0 }: Pick<
+      Grant,
+      "id" | "principal" | "heldNanos"
+    >,
+    { estimate, rate, learned }: StepTerms,
+  ): ((tokens: number) => void) | undefined {
+    const price = rate?.prices?.output ?? 0;
+    if (heldNanos === 0 || price === 0 || estimate.units !== null) {
+      return undefined;
+    }
+    const { now } = this.#options;
+    const nanosOf = (tokens: number) => nanosFor(estimate, rate, tokens) ?? 0;
+    const promptNanos = nanosOf(PRICED_TOKENS) - price;
+    const tokensFor = (nanos: number) =>
+      Math.floor((nanos - promptNanos) * PRICED_TOKENS / price);
+    const stepTokens = Math.max(
+      STEP_TOKENS_MIN,
+      answerTokens(estimate, learned),
+    );
+    const { completionTokensMax } = estimate.bounds;
+    let coveredTokens = tokensFor(heldNanos);
+    let nextMs = -Infinity;
+    return (tokens) => {
+      if (tokens <= coveredTokens || now() < nextMs) return;
+      // A call that takes longer does no harm, because the next one asks for more.
+      nextMs = now() + STEP_MS;
+      const wantTokens = Math.max(
+        tokens,
+        Math.min(tokens + stepTokens, completionTokensMax),
+      );
+      const step = { id, principal, nanos: nanosOf(wantTokens) };
+      void this.#raise(step).then((nanos) => {
+        if (nanos !== null) coveredTokens = tokensFor(nanos);
+      });
+    };
+  }
+
+  /** Returns what the request holds then; null: it is not known. Never rejects. */
+  async #raise(
+    { id, principal, nanos }: Pick<Grant, "id" | "principal"> & {
+      nanos: number;
+    },
+  ): Promise<number | null> {
+    const { redis, log, onStep } = this.#options;
+    const keys = [limiterKey(principal), ownerLimiterKey(principal.ownerId)];
+    const input = { keys, args: [id, String(nanos)] };
+    try {
+      const held = await redis.evalScript(RAISE_HOLD, input, PATIENT);
+      // It has ended meanwhile.
+      if (typeof held !== "number") return null;
+      onStep?.(held >= nanos ? "raised" : "short");
+      return held;
+    } catch (error) {
+      // The link to Redis reports itself when that cannot be reached.
+      if (!(error instanceof RedisUnavailableError)) {
+        log.warn("hold_not_raised", { ...principal, error });
+      }
+      return null;
+    }
+  }
+}
