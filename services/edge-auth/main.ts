@@ -112,7 +112,8 @@ async function start(
       wallNow,
       clientAddress: createClientAddress(config.trustedProxies),
       isDraining: () => isDraining,
-      isRun: ({ id, kind }) => dispatcher.workers.mayRun(id, familyOf(kind)),
+      isRun: ({ id, kind }) =>
+        dispatcher.workers.mayRun({ model: id, family: familyOf(kind) }),
     }),
     onError: (error) => log.error("request_fault", { error }),
   });

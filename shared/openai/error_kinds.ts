@@ -309,8 +309,9 @@ export const ERROR_KINDS = {
     ...FAULT,
     status: 503,
     wireCode: "overloaded",
-    meaning: "No worker is running. Retry.",
-    forOperators: "start one.",
+    meaning: "No worker runs the model at the moment. Retry.",
+    forOperators:
+      "start one, or see why workers do not have the model: `models_refused` in the log.",
   },
   bus_unavailable: {
     ...FAULT,

@@ -126,7 +126,7 @@ async function placeFor(
     }
   }
   const { workers } = edge.dispatcher;
-  await until(() => workers.hasWorkerFor(id));
+  await until(() => workers.hasWorkerFor({ model: id, family: "chat" }));
   const all = owned.move();
   return {
     edge,

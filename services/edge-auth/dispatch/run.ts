@@ -36,6 +36,7 @@ import type { RunListeners, RunTools } from "./run_ports.ts";
 import { RunTime } from "./run_time.ts";
 import type { Waiting } from "./wait_queue.ts";
 import { WorkerSearch } from "./worker_search.ts";
+import type { WantedModel } from "./workers.ts";
 
 /**
  * A cancelled run waits this long for the final frame of its worker, which says what it
@@ -52,6 +53,7 @@ export class Run implements Waiting {
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #time: RunTime;
+  readonly #wanted: WantedModel;
   readonly #search: WorkerSearch;
   /** Whose limits matter; null: all that is known of an upload is its kind. */
   readonly #model: string | null;
@@ -76,12 +78,17 @@ export class Run implements Waiting {
     const now = () => clock.now();
     this.#model = job.body instanceof WholeBody ? job.model : null;
     const heedsLimits = this.#model !== null;
-    this.#search = new WorkerSearch(job.model, { workers, now, heedsLimits });
+    this.#wanted = { model: job.model, family: familyOf(job.kind) };
+    this.#search = new WorkerSearch(this.#wanted, {
+      workers,
+      now,
+      heedsLimits,
+    });
   }
 
   /** The workers that may run it. */
   get family(): WorkerFamily {
-    return familyOf(this.job.kind);
+    return this.#wanted.family;
   }
 
   /** What it waits for: slots for a model that may be at limits, or for uploads. */
@@ -120,9 +127,9 @@ export class Run implements Waiting {
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
     const { queue, workers } = this.#tools;
-    const { lane, job: { model } } = this;
-    if (queue.hasWaiting(lane) && workers.hasWorkerFor(model)) this.#wait();
-    else this.#offerOrWait();
+    if (queue.hasWaiting(this.lane) && workers.hasWorkerFor(this.#wanted)) {
+      this.#wait();
+    } else this.#offerOrWait();
   }
 
   /**

@@ -95,14 +95,16 @@ Deno.test("requests that wait for a limit follow one another as others end", asy
   assert.deepEqual(await offersOf(t), ["offer w1 3.2"]);
 });
 
+const wanted = (model: string) => ({ model, family: "chat" as const });
+
 Deno.test("a worker at limits of one model gets the jobs of its other models", () => {
   const t = new Stage();
   t.beat("w1", 9);
   t.ask(1);
   t.reject("saturated", "w1", { retryAfterMs: 30_000 });
   const { workers } = t.dispatcher;
-  assert.equal(workers.pick("m", new Set()), null);
-  assert.equal(workers.pick("m", new Set(), false), "w1", "an upload");
+  assert.equal(workers.pick(wanted("m"), new Set()), null);
+  assert.equal(workers.pick(wanted("m"), new Set(), false), "w1", "an upload");
   workers.onBeat("w1", {
     version: 2,
     family: "chat",
@@ -111,8 +113,12 @@ Deno.test("a worker at limits of one model gets the jobs of its other models", (
     slots: 9,
     inFlight: 0,
   });
-  assert.equal(workers.pick("m", new Set()), null, "a beat says nothing of it");
-  assert.equal(workers.pick("other", new Set()), "w1");
+  assert.equal(
+    workers.pick(wanted("m"), new Set()),
+    null,
+    "a beat says nothing of it",
+  );
+  assert.equal(workers.pick(wanted("other"), new Set()), "w1");
 });
 
 Deno.test("a limit that lasts longer than a request may wait is told at once, with its end", async () => {

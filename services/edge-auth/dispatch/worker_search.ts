@@ -2,16 +2,17 @@
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { ApiError } from "@gateway/shared/openai/error";
 import { noWorker, overloaded, saturated } from "./run_errors.ts";
+import type { WantedModel } from "./workers.ts";
 
 /** What the search uses of the known workers; `WorkerTable` describes each. */
 export interface SearchedWorkers {
   pick(
-    model: string,
+    wanted: WantedModel,
     tried: ReadonlySet<string>,
     heedsLimits: boolean,
   ): string | null;
-  hasWorkerFor(model: string): boolean;
-  saturatedMs(model: string): number;
+  hasWorkerFor(wanted: WantedModel): boolean;
+  saturatedMs(wanted: WantedModel): number;
 }
 
 /** What a search needs. */
@@ -27,7 +28,7 @@ export type OfferTarget = { readonly workerId: string | null };
 
 /** The search of one run for a worker. */
 export class WorkerSearch {
-  readonly #model: string;
+  readonly #wanted: WantedModel;
   readonly #options: WorkerSearchOptions;
   /** Workers that were offered the job since it last waited. */
   readonly #tried = new Set<string>();
@@ -35,8 +36,8 @@ export class WorkerSearch {
   #sinceMs: number;
 
   /** Begins a search for a worker of this model. */
-  constructor(model: string, options: WorkerSearchOptions) {
-    this.#model = model;
+  constructor(wanted: WantedModel, options: WorkerSearchOptions) {
+    this.#wanted = wanted;
     this.#options = options;
     this.#sinceMs = options.now();
   }
@@ -60,7 +61,7 @@ export class WorkerSearch {
   get failure(): ApiError {
     const waitMs = this.#saturatedMs;
     if (waitMs > 0) return saturated(waitMs);
-    const isBusy = this.#options.workers.hasWorkerFor(this.#model);
+    const isBusy = this.#options.workers.hasWorkerFor(this.#wanted);
     return isBusy ? overloaded() : noWorker();
   }
 
@@ -71,7 +72,7 @@ export class WorkerSearch {
 
   get #saturatedMs(): number {
     const { workers, heedsLimits } = this.#options;
-    return heedsLimits ? workers.saturatedMs(this.#model) : 0;
+    return heedsLimits ? workers.saturatedMs(this.#wanted) : 0;
   }
 
   /**
@@ -89,10 +90,10 @@ export class WorkerSearch {
    */
   next(): OfferTarget | null {
     const { workers, heedsLimits } = this.#options;
-    const workerId = workers.pick(this.#model, this.#tried, heedsLimits);
+    const workerId = workers.pick(this.#wanted, this.#tried, heedsLimits);
     if (workerId !== null) return { workerId };
     const mayAskGroup = !this.#hasAskedGroup &&
-      !workers.hasWorkerFor(this.#model);
+      !workers.hasWorkerFor(this.#wanted);
     return mayAskGroup ? { workerId: null } : null;
   }
 

@@ -42,6 +42,13 @@ const PROBE_EVERY_MS = 100;
  */
 const REJECTED_MS = 100;
 
+/** A model, and the workers that may run a request for it. */
+export interface WantedModel {
+  readonly model: string;
+  /** A worker of another one has another list, in which the model is of another kind. */
+  readonly family: WorkerFamily;
+}
+
 /** How many workers live, how many jobs they run at once, and how many they run now. */
 export interface WorkerTotals {
   workers: number;
@@ -102,16 +109,16 @@ export class WorkerTable {
    * whose servers are at limits of theirs counts as full, if the job heeds that.
    */
   pick(
-    model: string,
+    wanted: WantedModel,
     tried: ReadonlySet<string>,
     heedsLimits = true,
   ): string | null {
     const nowMs = this.#options.now();
     const candidates = this.#workers.values().filter((worker) =>
-      isAlive(worker, nowMs) && runs(worker, model) &&
+      isAlive(worker, nowMs) && runs(worker, wanted) &&
       worker.pausedUntilMs <= nowMs && worker.inFlight < worker.slots &&
       !tried.has(worker.id) &&
-      (!heedsLimits || worker.saturation.isOpen(model, nowMs))
+      (!heedsLimits || worker.saturation.isOpen(wanted.model, nowMs))
     ).toArray();
     const first = this.#draw(candidates);
     const second = this.#draw(candidates);
@@ -128,9 +135,9 @@ export class WorkerTable {
   }
 
   /** Whether a worker, busy or not, runs this model. */
-  hasWorkerFor(model: string): boolean {
+  hasWorkerFor(wanted: WantedModel): boolean {
     return this.#workers.values().some((worker) =>
-      runs(worker, model) && !worker.draining
+      runs(worker, wanted) && !worker.draining
     );
   }
 
@@ -138,23 +145,24 @@ export class WorkerTable {
    * Whether a worker runs this model, or none of its family is known: then nothing is
    * known of what they have.
    */
-  mayRun(model: string, family: WorkerFamily): boolean {
+  mayRun(wanted: WantedModel): boolean {
     const ofFamily = this.#workers.values().filter((worker) =>
-      worker.family === family && !worker.draining
+      worker.family === wanted.family && !worker.draining
     ).toArray();
     return ofFamily.length === 0 ||
-      ofFamily.some((worker) => runs(worker, model));
+      ofFamily.some((worker) => runs(worker, wanted));
   }
 
   /**
    * How long the servers of a model are at limits of theirs, as all its workers have
    * said; 0: one of them has not.
    */
-  saturatedMs(model: string): number {
+  saturatedMs(wanted: WantedModel): number {
     const nowMs = this.#options.now();
     const waits = this.#workers.values()
-      .filter((worker) => isAlive(worker, nowMs) && runs(worker, model))
-      .map(({ saturation }) => saturation.waitMs(model, nowMs)).toArray();
+      .filter((worker) => isAlive(worker, nowMs) && runs(worker, wanted))
+      .map(({ saturation }) => saturation.waitMs(wanted.model, nowMs))
+      .toArray();
     return waits.length === 0 ? 0 : Math.min(...waits);
   }
 
@@ -275,8 +283,9 @@ export class WorkerTable {
 
 const NONE: ReadonlySet<string> = new Set();
 
-const runs = ({ models, listed }: Worker, model: string): boolean =>
-  models.has(model) || listed.has(model);
+const runs = (worker: Worker, { model, family }: WantedModel): boolean =>
+  worker.family === family &&
+  (worker.models.has(model) || worker.listed.has(model));
 
 function isAlive(worker: Worker, nowMs: number): boolean {
   return !worker.draining && worker.missingSinceMs === null &&

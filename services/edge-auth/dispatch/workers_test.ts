@@ -5,6 +5,7 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { WorkerTable } from "./workers.ts";
 
 const MODEL = "neutral-3.7-plus";
+const WANTED = { model: MODEL, family: "chat" } as const;
 
 type Change = Partial<WorkerBeat>;
 
@@ -21,7 +22,7 @@ function setup() {
       models: [MODEL],
       ...change,
     });
-  const pick = (tried = new Set<string>()) => table.pick(MODEL, tried);
+  const pick = (tried = new Set<string>()) => table.pick(WANTED, tried);
   return { clock, table, beat, pick };
 }
 
@@ -37,7 +38,7 @@ Deno.test("pick() skips workers that cannot accept the job; hasWorkerFor() count
     assert.equal(pick(), null);
     beat("a", change);
     assert.equal(pick(), null, JSON.stringify(change));
-    assert.equal(table.hasWorkerFor(MODEL), isBusy);
+    assert.equal(table.hasWorkerFor(WANTED), isBusy);
     beat("b");
     assert.equal(pick(), "b");
     assert.equal(pick(new Set(["b"])), null, "tried already");
@@ -46,17 +47,30 @@ Deno.test("pick() skips workers that cannot accept the job; hasWorkerFor() count
 
 Deno.test("mayRun() is false only if workers of the family are known, and none has the model", () => {
   const { table, beat } = setup();
-  assert.equal(table.mayRun(MODEL, "chat"), true, "nothing is known");
+  assert.equal(table.mayRun(WANTED), true, "nothing is known");
   beat("media", { family: "media", models: ["image"] });
-  assert.equal(table.mayRun(MODEL, "chat"), true);
+  assert.equal(table.mayRun(WANTED), true);
   beat("old", { models: ["old"] });
-  assert.equal(table.mayRun(MODEL, "chat"), false);
+  assert.equal(table.mayRun(WANTED), false);
   beat("new", { inFlight: 10 });
-  assert.equal(table.mayRun(MODEL, "chat"), true, "busy");
+  assert.equal(table.mayRun(WANTED), true, "busy");
   beat("new", { draining: true });
-  assert.equal(table.mayRun(MODEL, "chat"), false);
+  assert.equal(table.mayRun(WANTED), false);
   beat("old", { models: ["old"], listed: { a: [MODEL] } });
-  assert.equal(table.mayRun(MODEL, "chat"), true);
+  assert.equal(table.mayRun(WANTED), true);
+});
+
+Deno.test("a worker whose list has the model as another kind gets none of its requests", () => {
+  const { table, beat, pick } = setup();
+  beat("speaker", { family: "media" });
+  assert.equal(pick(), null);
+  assert.equal(table.hasWorkerFor(WANTED), false);
+  assert.equal(
+    table.pick({ ...WANTED, family: "media" }, new Set()),
+    "speaker",
+  );
+  beat("talker");
+  assert.equal(pick(), "talker");
 });
 
 Deno.test("pick() prefers the less busy of two, and counts jobs sent since the last beat", () => {
@@ -94,7 +108,7 @@ Deno.test("pick() skips a worker that is silent, until the silence starts anew a
   assert.equal(pick(), "a");
   clock.ms += 1;
   assert.equal(pick(), null);
-  assert.equal(table.hasWorkerFor(MODEL), true);
+  assert.equal(table.hasWorkerFor(WANTED), true);
   table.onBusRestored();
   assert.equal(pick(), "a");
 });

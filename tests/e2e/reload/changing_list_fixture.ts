@@ -31,6 +31,27 @@ export function listAfter(changes: number, urls: readonly string[]): string {
   return JSON.stringify({ models });
 }
 
+/**
+ * A list that disagrees with all of those: `steady` has a lower bound and prices,
+ * `spoken` is another kind of model, one model is new, and their extra ones are gone.
+ */
+export function otherList(url: string): string {
+  const backends = [{
+    type: "openai",
+    base_url: url,
+    model: "neutral-3.7-plus",
+    api_key_env: KEY_ENV,
+  }];
+  const steady = { output_tokens: 50, prices: { input: "1", output: "1" } };
+  return JSON.stringify({
+    models: [
+      { id: "steady", ...steady, backends },
+      { id: "spoken", backends },
+      { id: "added", backends },
+    ],
+  });
+}
+
 /** Replaces a file as editors do. */
 export async function replace(path: string, text: string): Promise<void> {
   await Deno.writeTextFile(`${path}~`, text);

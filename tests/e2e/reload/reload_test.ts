@@ -1,5 +1,6 @@
 // Promise: a list of models with mistakes, or without one of its keys, changes nothing,
-// and an edge offers no model that no worker has.
+// and an edge offers no model that no worker has. While edges and workers have different
+// lists, each request gets an answer or a clear error.
 import assert from "node:assert/strict";
 import { serveSimulator } from "../../../services/model-simulator/simulator.ts";
 import { callApi, postChat } from "../../support/chat_request.ts";
@@ -8,36 +9,91 @@ import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { simulates } from "../../support/gateway/simulator.ts";
 import { makeTempDir } from "../../support/process.ts";
 import { until } from "../../support/wait_for.ts";
-import { KEY_ENV, listAfter, replace } from "./changing_list_fixture.ts";
+import {
+  KEY_ENV,
+  listAfter,
+  otherList,
+  replace,
+} from "./changing_list_fixture.ts";
 
 const PATIENT_MS = 60_000;
 
-/** The status of a short request to a model. */
-async function statusOf(gateway: LaunchedGateway, key: string, model: string) {
-  const statuses = [0, 1].map(async (edge) => {
-    const body = { model, messages: simulates("1 token") };
-    const answer = await postChat(gateway.baseUrl(edge), key, { body });
-    await answer.body?.cancel();
-    return answer.status;
-  });
-  return (await Promise.all(statuses)).join(" ");
+/** A gateway of two edges whose list and whose key of a server are files. */
+class Rig implements AsyncDisposable {
+  readonly #owned: AsyncDisposableStack;
+  readonly gateway: LaunchedGateway;
+  readonly files: { readonly models: string; readonly key: string };
+  readonly urls: readonly [string, string];
+
+  static async start(): Promise<Rig> {
+    await using starting = new AsyncDisposableStack();
+    const { url } = starting.use(serveSimulator());
+    const { path } = starting.use(await makeTempDir());
+    const files = { models: `${path}/models.json`, key: `${path}/key` };
+    await Deno.writeTextFile(files.key, "key-0");
+    await Deno.writeTextFile(files.models, listAfter(0, [url, url]));
+    const gateway = starting.use(
+      await startGateway("launched", {
+        edges: 2,
+        env: { MODELS_FILE: files.models, [`${KEY_ENV}_FILE`]: files.key },
+      }),
+    );
+    return new Rig(starting.move(), { gateway, files, url });
+  }
+
+  private constructor(
+    owned: AsyncDisposableStack,
+    { gateway, files, url }: Pick<Rig, "gateway" | "files"> & { url: string },
+  ) {
+    this.#owned = owned;
+    this.gateway = gateway;
+    this.files = files;
+    this.urls = [url, url];
+  }
+
+  get key(): string {
+    return this.gateway.state.api_key;
+  }
+
+  /** Posts to both edges, and returns their statuses with the codes of errors. */
+  async ask(path: string, body: object, key = this.key): Promise<string> {
+    const answers = [0, 1].map(async (edge) => {
+      const url = `${this.gateway.baseUrl(edge)}/${path}`;
+      const answer = await callApi(url, key, { body });
+      const text = await answer.text();
+      const code = answer.ok ? "" : ` ${JSON.parse(text).error.code}`;
+      return `${answer.status}${code}`;
+    });
+    return [...new Set(await Promise.all(answers))].join();
+  }
+
+  /** As {@link ask}, of a short chat request. */
+  chat(model: string, more: object = {}, key = this.key): Promise<string> {
+    const messages = simulates("1 token");
+    return this.ask("chat/completions", { model, messages, ...more }, key);
+  }
+
+  speak(model: string): Promise<string> {
+    return this.ask("audio/speech", { model, input: "Hello", voice: "a" });
+  }
+
+  /** Waits until both edges answer a short chat request with this. */
+  becomes(model: string, status: string): Promise<unknown> {
+    return until(
+      async () => await this.chat(model) === status || undefined,
+      PATIENT_MS,
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#owned.disposeAsync();
+  }
 }
 
-Deno.test("a wrong list and a lost key change nothing, and operators hear of both", async () => {
-  await using one = serveSimulator();
-  await using temporary = await makeTempDir();
-  const { path: directory } = temporary;
-  const urls = [one.url, one.url];
-  const MODELS_FILE = `${directory}/models.json`;
-  const keyFile = `${directory}/key`;
-  await Deno.writeTextFile(keyFile, "key-0");
-  await Deno.writeTextFile(MODELS_FILE, listAfter(0, urls));
-  await using gateway = await startGateway("launched", {
-    edges: 2,
-    env: { MODELS_FILE, [`${KEY_ENV}_FILE`]: keyFile },
-  });
-  const { api_key: key } = gateway.state;
-  await replace(MODELS_FILE, `{"models":[{"id":"a","visoin":true}]}`);
+Deno.test("a wrong list and a lost key change nothing, and operators hear of both", async (t) => {
+  await using rig = await Rig.start();
+  const { gateway, files, key, urls } = rig;
+  await replace(files.models, `{"models":[{"id":"a","visoin":true}]}`);
   await until(async () => {
     const logs = await gateway.logs();
     const refusing = logs.split("\n").filter((line) =>
@@ -46,25 +102,63 @@ Deno.test("a wrong list and a lost key change nothing, and operators hear of bot
     const services = refusing.map((line) => JSON.parse(line).service);
     return new Set(services).size === 4;
   }, PATIENT_MS);
-  assert.equal(await statusOf(gateway, key, "extra-0"), "200 200");
+  assert.equal(await rig.chat("extra-0"), "200");
   // Only workers need keys: edges have the new model, and do not offer it.
-  await Deno.remove(keyFile);
-  await replace(MODELS_FILE, listAfter(1, urls));
-  await until(
-    async () => await statusOf(gateway, key, "extra-0") === "404 404",
-    PATIENT_MS,
-  );
+  await Deno.remove(files.key);
+  await replace(files.models, listAfter(1, urls));
+  await rig.becomes("extra-0", "404 model_not_found");
   const listed = await callApi(`${gateway.baseUrl()}/models`, key);
   const { data } = await listed.json();
   assert.deepEqual(data.map(({ id }: { id: string }) => id), [
     "steady",
     "spoken",
   ]);
-  assert.equal(await statusOf(gateway, key, "extra-1"), "503 503");
-  assert.equal(await statusOf(gateway, key, "steady"), "200 200");
-  await Deno.writeTextFile(keyFile, "key-1");
-  await until(
-    async () => await statusOf(gateway, key, "extra-1") === "200 200",
-    PATIENT_MS,
-  );
+  assert.equal(await rig.chat("extra-1"), "503 overloaded");
+  assert.equal(await rig.chat("steady"), "200");
+  await t.step("edges and workers with different lists", () => disagree(rig));
 });
+
+/**
+ * Workers keep their list, since they miss a key: that lasts for as long as it takes.
+ */
+async function disagree(rig: Rig): Promise<void> {
+  const { gateway, files, urls } = rig;
+  const budget = await gateway.createKey("--budget-day=1");
+  // Neither running answers nor their workers are lost, whatever the lists say.
+  const controls = "120 tokens, 20 tokens per second";
+  const body = { model: "steady", stream: true, messages: simulates(controls) };
+  const streams = [0, 1].map(async (edge) => {
+    const url = gateway.baseUrl(edge);
+    return await (await postChat(url, rig.key, { body })).text();
+  });
+  const unpriced = await rig.chat("steady", {}, budget.key);
+  await replace(files.models, otherList(urls[0]));
+  await rig.becomes("extra-1", "404 model_not_found");
+  assert.equal(await rig.chat("steady"), "200");
+  assert.deepEqual({
+    unpriced,
+    priced: await rig.chat("steady", { max_tokens: 5 }, budget.key),
+    bound: await rig.chat("steady", { max_tokens: 60 }),
+    "only edges": await rig.chat("added"),
+    "only workers": await rig.chat("extra-0"),
+    "another kind": await rig.chat("spoken"),
+    "its former kind": await rig.speak("spoken"),
+  }, {
+    unpriced: "403 forbidden",
+    priced: "200",
+    bound: "400 integer_above_max_value",
+    "only edges": "503 overloaded",
+    "only workers": "404 model_not_found",
+    "another kind": "503 overloaded",
+    "its former kind": "404 model_not_found",
+  });
+  await Deno.writeTextFile(files.key, "key-1");
+  for (const model of ["added", "spoken", "steady"]) {
+    await rig.becomes(model, "200");
+  }
+  for (const text of await Promise.all(streams)) {
+    assert.match(text, /\ndata: \[DONE\]\n\n$/);
+  }
+  // The worker of the former kind has it for two minutes more, and is not asked.
+  assert.doesNotMatch(await gateway.logs(), /"event":"worker_lost"/);
+}
