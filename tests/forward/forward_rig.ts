@@ -43,11 +43,17 @@ export interface ForwardRig extends AsyncDisposable {
 export const setup = (...replies: Reply[]): Promise<ForwardRig> =>
   setupWith({}, ...replies);
 
+/** What differs in the chat model and its backends. */
+interface Changes {
+  model?: Partial<Model>;
+  backend?: Partial<Backend>;
+  /** Another backend of the chat model, which is tried before all others. */
+  first?: Partial<Backend>;
+}
+
 /** Starts it with changes of its chat model and of its backends. */
 export async function setupWith(
-  { model = {}, backend = {}, streamHeadMs }: {
-    model?: Partial<Model>;
-    backend?: Partial<Backend>;
+  { streamHeadMs, ...changes }: Changes & {
     /** Its clock is then not slowed down. */
     streamHeadMs?: number;
   },
@@ -57,24 +63,7 @@ export async function setupWith(
   const servers = replies.map((reply) =>
     starting.use(startScriptedServer({ reply }))
   );
-  const backends = servers.map(({ baseUrl }, preference): Backend => ({
-    type: "openai",
-    base_url: baseUrl,
-    model: "BAAI/bge-m3",
-    api_key_env: "KEY",
-    preference,
-  }));
-  const speaking = backends.map((each): Backend => (
-    { ...each, dialect: "vllm", ...backend }
-  ));
-  const catalog = parseCatalog({
-    models: [
-      { id: "embed", kind: "embedding", backends },
-      { id: "order", kind: "rerank", backends },
-      { id: "talk", output_tokens: 1_000, ...model, backends: speaking },
-      { id: "plain", backends },
-    ],
-  });
+  const catalog = parseCatalog({ models: modelsOn(servers, changes) });
   const isTimed = streamHeadMs !== undefined;
   const door = { catalog, ...isTimed && { streamHeadMs } };
   const slower = isTimed ? 1 : SLOWER;
@@ -99,4 +88,30 @@ export async function setupWith(
       }),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+function modelsOn(
+  servers: readonly ScriptedServer[],
+  { model = {}, backend = {}, first }: Changes,
+): Model[] {
+  const backends = servers.map(({ baseUrl }, index): Backend => ({
+    type: "openai",
+    base_url: baseUrl,
+    model: "BAAI/bge-m3",
+    api_key_env: "KEY",
+    preference: index + 1,
+  }));
+  const speaking = backends.map((each): Backend => (
+    { ...each, dialect: "vllm", ...backend }
+  ));
+  const before = speaking.slice(0, first === undefined ? 0 : 1).map((each) => (
+    { ...each, preference: 0, name: "first", ...first }
+  ));
+  const talk = { ...model, backends: [...before, ...speaking] };
+  return [
+    { id: "embed", kind: "embedding", backends },
+    { id: "order", kind: "rerank", backends },
+    { id: "talk", output_tokens: 1_000, ...talk },
+    { id: "plain", backends },
+  ];
 }

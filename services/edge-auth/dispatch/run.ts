@@ -76,14 +76,11 @@ export class Run implements Waiting {
     const { endsByMs } = job;
     this.#time = new RunTime(clock, { requestTimeoutMs, endsByMs });
     const now = () => clock.now();
-    this.#model = job.body instanceof WholeBody ? job.model : null;
-    const heedsLimits = this.#model !== null;
+    const isWhole = job.body instanceof WholeBody;
+    this.#model = isWhole ? job.model : null;
     this.#wanted = { model: job.model, family: familyOf(job.kind) };
-    this.#search = new WorkerSearch(this.#wanted, {
-      workers,
-      now,
-      heedsLimits,
-    });
+    const searching = { workers, now, heedsLimits: isWhole };
+    this.#search = new WorkerSearch(this.#wanted, searching);
   }
 
   /** The workers that may run it. */
@@ -127,9 +124,9 @@ export class Run implements Waiting {
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
     const { queue, workers } = this.#tools;
-    if (queue.hasWaiting(this.lane) && workers.hasWorkerFor(this.#wanted)) {
-      this.#wait();
-    } else this.#offerOrWait();
+    const mayWait = () => workers.hasWorkerFor(this.#wanted);
+    if (queue.hasWaiting(this.lane) && mayWait()) this.#wait();
+    else this.#offerOrWait();
   }
 
   /**
@@ -152,12 +149,8 @@ export class Run implements Waiting {
       deadlineMs: this.#time.leftMs,
       workerId,
     };
-    const offer = Offer.send(this.job, terms, {
-      bus,
-      clock,
-      log,
-      owner: this,
-    });
+    const tools = { bus, clock, log, owner: this };
+    const offer = Offer.send(this.job, terms, tools);
     if (offer === null) return false;
     if (workerId === null) this.#search.onGroupAsked();
     else workers.onSent(workerId, this.#model);

@@ -1,12 +1,23 @@
 // Promise: a list of models with mistakes, or without one of its keys, changes nothing,
-// and an edge offers no model that no worker has. While edges and workers have different
-// lists, each request gets an answer or a clear error.
+// and an edge offers no model that no worker has. While edges and workers have
+// different lists, each request gets an answer or a clear error.
 import assert from "node:assert/strict";
 import { serveSimulator } from "../../../services/model-simulator/simulator.ts";
 import { callApi, postChat } from "../../support/chat_request.ts";
 import { startGateway } from "../../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { simulates } from "../../support/gateway/simulator.ts";
+import {
+  choiceChunk,
+  chunk,
+  event,
+  lastChunk,
+  streamHead,
+} from "../../support/model_servers/model_answers.ts";
+import {
+  textOf,
+  VanishingServer,
+} from "../../support/model_servers/vanishing_server.ts";
 import { makeTempDir } from "../../support/process.ts";
 import { until } from "../../support/wait_for.ts";
 import {
@@ -116,6 +127,7 @@ Deno.test("a wrong list and a lost key change nothing, and operators hear of bot
   assert.equal(await rig.chat("extra-1"), "503 overloaded");
   assert.equal(await rig.chat("steady"), "200");
   await t.step("edges and workers with different lists", () => disagree(rig));
+  await t.step("a server that still answers leaves the list", () => leave(rig));
 });
 
 /**
@@ -161,4 +173,62 @@ async function disagree(rig: Rig): Promise<void> {
   }
   // The worker of the former kind has it for two minutes more, and is not asked.
   assert.doesNotMatch(await gateway.logs(), /"event":"worker_lost"/);
+}
+
+/** What runs at a server that is removed ends there, or at those that it had beside. */
+async function leave(rig: Rig): Promise<void> {
+  const { gateway, files, key, urls } = rig;
+  await using gone = await VanishingServer.open();
+  const say = (content: string) => chunk(event(choiceChunk({ content })));
+  gone.start = textOf([streamHead(), say("Hel")]);
+  const list = (addresses: readonly string[]) => {
+    const backends = addresses.map((base_url, preference) => (
+      { type: "openai", model: "neutral-3.7-plus", base_url, preference }
+    ));
+    return replace(
+      files.models,
+      JSON.stringify({ models: [{ id: "m", backends }] }),
+    );
+  };
+  const logged = async () =>
+    (await gateway.logs()).split("\n").filter((line) =>
+      line.includes('"event":"models_read"') &&
+      /"service":"(chat-worker|edge-auth)"/.test(line)
+    ).length;
+  let read = await logged();
+  /** Both edges and the worker have read it. */
+  const isRead = async () => {
+    await until(
+      async () => await logged() >= read + 3 || undefined,
+      PATIENT_MS,
+    );
+    read += 3;
+  };
+  await list([gone.url, urls[0]]);
+  await isRead();
+  const ask = (stream: boolean) =>
+    postChat(gateway.baseUrl(), key, {
+      body: { model: "m", stream, messages: simulates("1 token") },
+    });
+  const answer = await ask(true);
+  gone.start = "";
+  const whole = ask(false);
+  await until(() => gone.requests === 2 || undefined);
+  await list([urls[0]]);
+  await isRead();
+  assert.equal(await rig.chat("m"), "200");
+  const [streams, silent] = gone.sockets;
+  silent?.resetAndDestroy();
+  const { usage } = await (await whole).json();
+  assert.equal(usage.completion_tokens, 1, "another server has answered");
+  const end = [
+    say("lo"),
+    chunk(event(choiceChunk({}, "stop"))),
+    chunk(event("[DONE]")),
+    lastChunk,
+  ];
+  streams?.write(textOf(end));
+  const text = await answer.text();
+  assert.match(text, /"Hel"[^]*"lo"[^]*\ndata: \[DONE\]\n\n$/);
+  assert.equal(gone.requests, 2);
 }
