@@ -22,6 +22,7 @@ import { familyOf } from "@gateway/shared/models/kinds";
 import { ListedModels } from "@gateway/shared/models/listed_models";
 import { startCatalog } from "@gateway/shared/reload/list";
 import { CONTROL_WAIT_MS } from "./dispatch/edge_bus.ts";
+import { tellRunning } from "./dispatch/running.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { CountLimit } from "./forward/count_limit.ts";
 import { Deadlines } from "@gateway/shared/process/deadlines";
@@ -288,7 +289,7 @@ function createLimits(
  */
 async function startBackground(
   { dispatcher, keys, limiter, refusals, ...parts }: EdgeParts,
-  { bus, redis, log }: Connections & { log: Log },
+  { bus, edgeId, redis, log }: Connections & { log: Log },
 ): Promise<() => Promise<void>> {
   await followOverrides({ bus, redis, catalog: parts.catalog, log });
   const { failedRequests, videos, lostRequests, answerLengths } = parts;
@@ -299,6 +300,7 @@ async function startBackground(
   const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
   const stopWatching = keys.watchStore();
   failedRequests.start();
+  tellRunning({ bus, edgeId, dispatcher, log });
   const stopBeating = await dispatcher.join(bus);
   const stopSweeping = videos.start();
   lostRequests.start();

@@ -47,6 +47,10 @@ import {
   requestRoutes,
 } from "./web/pages/usage/requests_page.tsx";
 import {
+  operatorRunningRoutes,
+  runningRoutes,
+} from "./web/pages/running/running_page.tsx";
+import {
   operatorUsageRoutes,
   usageRoutes,
 } from "./web/pages/usage/usage_page.tsx";
@@ -76,6 +80,7 @@ const routesOf = (root: string): Routes => ({
   ...keyRoutes(root),
   ...tryRoutes(root),
   ...usageRoutes(root),
+  ...runningRoutes(root),
   ...requestRoutes(root),
   ...auditRoutes(root),
 });
@@ -90,6 +95,7 @@ const ROUTES: Routes = {
 
 /** Routes that exist only for operators. */
 const OPERATOR_ROUTES: Routes = {
+  ...operatorRunningRoutes,
   ...operatorRequestRoutes,
   ...operatorProjectRoutes,
   ...peopleRoutes,

@@ -1,30 +1,32 @@
 /**
- * `deno task keys …`, `owners …`, `projects …`, `models …`, `requests …` and
- * `ledger …`: commands
- * over the stores of the console.
+ * `deno task keys …`, `owners …`, `projects …`, `models …`, `requests …`, `running …`
+ * and `ledger …`: commands over the stores of the console.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { BusUnavailableError } from "@gateway/shared/bus/link";
-import { wallNow } from "@gateway/shared/process/clock";
+import { connectBus } from "@gateway/shared/bus/link_nats";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import * as env from "@gateway/shared/process/env";
-import { randomBytes } from "@gateway/shared/process/ids";
+import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
+import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { z } from "zod";
 import {
-  type AskedWorkers,
   CommandRefused,
   type Output,
   outputText,
   parseCommand,
   UsageError,
 } from "./cli/command_line.ts";
+import type { AskedRunning, AskedWorkers } from "./cli/asked.ts";
 import { KEYS } from "./cli/keys.ts";
 import { LEDGER } from "./cli/ledger.ts";
 import { MODELS } from "./cli/models.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { PROJECTS } from "./cli/projects.ts";
 import { REQUESTS } from "./cli/requests.ts";
+import { RUNNING } from "./cli/running.ts";
 import { NamedModels } from "@gateway/shared/models/aliases";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { configFrom, type ConsoleConfig } from "./config.ts";
@@ -36,6 +38,7 @@ import { createStopSender } from "./domain/keys/notice.ts";
 import { allTold, followWorkers } from "./domain/models/worker_follower.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
+import { RunningRequests } from "./domain/running/running_requests.ts";
 import { tellOverrides } from "./domain/models/override_teller.ts";
 import { createStores, type Stores } from "./domain/stores.ts";
 
@@ -64,6 +67,7 @@ export async function run(
     projects: PROJECTS,
     models: MODELS,
     requests: REQUESTS,
+    running: RUNNING,
     ledger: LEDGER,
   };
   const command = parseCommand(areas, args);
@@ -92,6 +96,7 @@ export async function run(
       findModel: (name) => cluster.modelNames?.find(name),
       catalog: cluster.catalog,
       askWorkers: () => askWorkers(cluster, allStores),
+      askRunning: () => askRunning(cluster),
       warn: printError,
       show: (output) => print(`${CLEAR}${textOf(output)}`),
       pause: (ms) => delay(ms),
@@ -100,6 +105,29 @@ export async function run(
   } finally {
     await redis.close();
   }
+}
+
+/** What runs now. Throws a {@link BusUnavailableError} if the bus cannot be reached. */
+async function askRunning(
+  { bus: access }: Pick<ConsoleConfig, "bus">,
+): Promise<AskedRunning> {
+  const bus = await connectBus({
+    ...access,
+    name: "gateway running",
+    inboxPrefix: INBOX_PREFIXES.admin,
+    log: silentLog,
+    now: monotonicNow,
+    random: Math.random,
+    timing: { firstConnectMs: CONNECT_MS },
+  });
+  const options = { bus, now: monotonicNow, newId: newInstanceId };
+  const running = new RunningRequests(options);
+  await bus.flush();
+  return {
+    list: (account) => running.list(account),
+    stop: (request) => running.stop(request),
+    [Symbol.asyncDispose]: () => bus.close(),
+  };
 }
 
 /** What the workers tell on the bus: the same that the console hears. */

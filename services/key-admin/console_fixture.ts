@@ -24,6 +24,10 @@ import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import { asTexts } from "./domain/store/redis.ts";
+import type {
+  RunningRequests,
+  RunningView,
+} from "./domain/running/running_requests.ts";
 import { createStores } from "./domain/stores.ts";
 import { createAskApi } from "./domain/try/edge.ts";
 import { PASSWORD, signIn } from "./forms_fixture.ts";
@@ -59,6 +63,8 @@ class Recorded {
   readonly logLines: string[] = [];
   /** How often edges and workers were told the overrides. */
   tells = 0;
+  /** What edges say that runs now. */
+  readonly running: RunningView[] = [];
 }
 
 /** What {@link TestConsole} is made of. */
@@ -85,6 +91,8 @@ export class TestConsole implements AsyncDisposable {
   readonly stops: readonly Principal[];
   readonly hashing: { readonly verified: number };
   readonly logLines: string[];
+  /** What runs now; tests add to it. */
+  readonly running: RunningView[];
   readonly #administrator: RedisLink;
   readonly #api: WatchedSimulator;
 
@@ -96,6 +104,7 @@ export class TestConsole implements AsyncDisposable {
     this.stops = recorded.stops;
     this.hashing = recorded.hashing;
     this.logLines = recorded.logLines;
+    this.running = recorded.running;
     this.#administrator = administrator;
     this.#api = api;
   }
@@ -210,6 +219,7 @@ export async function startConsole(
       recorded.tells += 1;
       return Promise.resolve(true);
     },
+    running: runningIn(recorded.running),
     workers: {
       backends: new BackendReports(now),
       follower: { workers: 2 },
@@ -218,6 +228,24 @@ export async function startConsole(
   };
   return new TestConsole({ deps, server, administrator, api, clock, recorded });
 }
+
+/** Edges that run these requests, and let go of those that are stopped. */
+const runningIn = (
+  running: RunningView[],
+): Pick<RunningRequests, "list" | "stop"> => ({
+  list: (account) => {
+    const requests = running.filter((each) =>
+      account === null || each.account === account
+    );
+    return Promise.resolve({ requests, edges: 1, silentEdges: 0, more: 0 });
+  },
+  stop: ({ requestId }) => {
+    const at = running.findIndex((each) => each.requestId === requestId);
+    if (at === -1) return Promise.resolve("ended");
+    running.splice(at, 1);
+    return Promise.resolve("stopped");
+  },
+});
 
 /** Passwords in clear: only for tests that are not about hashing. */
 const quickHasher = (counts: { verified: number }): PasswordHasher => ({

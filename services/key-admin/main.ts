@@ -1,8 +1,8 @@
 /** The service: connections, console, operations port, drain. */
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { wallNow } from "@gateway/shared/process/clock";
-import { randomBytes } from "@gateway/shared/process/ids";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
 import { startCatalog } from "@gateway/shared/reload/list";
 import {
   type GracefulServer,
@@ -26,6 +26,7 @@ import { followWorkers } from "./domain/models/worker_follower.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { OidcClient } from "./domain/sign_in/oidc.ts";
 import { createPasswordHasher } from "./domain/sign_in/password.ts";
+import { RunningRequests } from "./domain/running/running_requests.ts";
 import { detectDurability } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
@@ -127,8 +128,10 @@ function followAndTell(
       held = list;
     },
   });
+  const ids = { now: monotonicNow, newId: newInstanceId };
   return {
     workers,
+    running: new RunningRequests({ bus, ...ids }),
     tellOverrides: () => tellOverrides({ bus, overrides }),
     async stop() {
       stopRepeating();

@@ -64,6 +64,15 @@ export const subjects = {
   overrides: "gw.v1.overrides",
   /** A question of a worker for them; the reply has the same form. */
   overridesWanted: "gw.v1.overrides.wanted",
+  /**
+   * A question of key-admin: what runs now, or that a request must stop. See
+   * `running.ts`.
+   */
+  runningWanted: "gw.v1.running.wanted",
+  /** The answers of one edge or worker to it. */
+  running: (instanceId: string) => `gw.v1.running.of.${instanceId}`,
+  /** All answers to it. */
+  allRunning: "gw.v1.running.of.*",
   /** Beats of one edge, without a payload. */
   edgeBeat: (edgeId: string) => `gw.v1.beat.edge.${edgeId}`,
   /** Beats of all edges. */

@@ -47,5 +47,10 @@ Deno.test("errorEvent() ends a stream in its dialect, with a code that Codex rea
   assert.match(message, /^event: error\ndata: .*"permission_error".*\n\n$/);
   const plain = errorEvent("completions", revoked, CONTEXT);
   assert.match(plain, /^data: \{"error":.*\n\n$/);
+  const stopped = new ApiError("request_stopped", "The request was stopped.");
+  assert.match(
+    errorEvent("messages", stopped, CONTEXT),
+    /^event: error\ndata: .*"permission_error".*\n\n$/,
+  );
   assert.match(signOfLife("messages"), /^event: ping\n/);
 });

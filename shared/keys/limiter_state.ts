@@ -205,6 +205,7 @@ const OTHER_REASONS = [
   "endpoint_forbidden",
   "key_disabled",
   "key_expired",
+  "request_stopped",
   "invalid_request",
   "server",
   "cut",
@@ -215,7 +216,7 @@ const OTHER_REASONS = [
  * per key, hour and model ({@link usageField}). `request_bodies`: too many bodies of
  * the key were refused, or too large. `budget_held`: running requests held the rest of
  * a budget. `model_unpriced`: there was a budget, but no price. `cut`: an error ended a
- * stream that had started.
+ * stream that had started. `request_stopped`: somebody has stopped it.
  */
 export const FAILURE_REASONS = [
   ...LIMIT_REASONS,

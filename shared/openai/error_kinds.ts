@@ -352,6 +352,12 @@ export const ERROR_KINDS = {
     meaning: "The key was disabled or deleted while the request ran, and its " +
       "requests were stopped.",
   },
+  request_stopped: {
+    ...AUTHENTICATION,
+    status: 403,
+    meaning: "The owner of the key or an operator has stopped this request. " +
+      "The key still works.",
+  },
 } as const satisfies Record<string, ErrorKind>;
 
 /** The name of an error in code, logs and on the bus. */

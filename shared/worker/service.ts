@@ -98,8 +98,9 @@ async function startWorker<Backend extends ModelServer>(
   const statistics = new BackendTable(monotonicNow);
   const sharing = startSharing(bus, { workerId, log, metrics });
   const { keyrings, proofs } = sharing;
+  const { slots } = config;
   const overrides = await followOverrides(bus, log);
-  const counters = { metrics, statistics, keyrings, overrides, proofs };
+  const counters = { metrics, statistics, overrides, keyrings, proofs };
   const parts = { catalog, config, createBackend, log, counters };
   const models = createModels(family, parts);
   const { pools } = models;
@@ -108,7 +109,7 @@ async function startWorker<Backend extends ModelServer>(
     bus,
     family,
     workerId,
-    slots: config.slots,
+    slots,
     // Those that servers list are told apart from them.
     models: () => models.ids(),
     lists: models.lists,
@@ -131,13 +132,12 @@ async function startWorker<Backend extends ModelServer>(
   const ticker = startTicking([worker, models, reporter, sharing, prober]);
   await sharing.join();
   await worker.start();
-  const { slots } = config;
   observeWorker(registry, { worker, slots, backends: pools, prober });
   return {
     bus,
-    ready: { workerId, slots: config.slots },
+    ready: { workerId, slots },
     async stop() {
-      for (const each of [reloading, prober]) each.stop();
+      [reloading, prober].forEach((each) => each.stop());
       await worker.drain(config.drainMs);
       clearInterval(ticker);
       sharing.stop();

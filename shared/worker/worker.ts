@@ -32,6 +32,7 @@ import {
   type JobEnvironment,
   type JobHost,
 } from "./jobs/job.ts";
+import { tellRunningJobs } from "./jobs/running.ts";
 import type { WorkerLists } from "./models/discovery.ts";
 import type { JobReport, WorkerCounters } from "./jobs/job_report.ts";
 import { type Refusal, refusalOf } from "./refusal.ts";
@@ -131,6 +132,11 @@ export class Worker implements JobHost {
     return this.#isDraining;
   }
 
+  /** The jobs of {@link jobCount}, oldest first. */
+  get jobs(): readonly Job[] {
+    return this.#jobs.values();
+  }
+
   /** Jobs whose edges do not have the whole answers yet. */
   get jobCount(): number {
     return this.#jobs.size;
@@ -151,6 +157,7 @@ export class Worker implements JobHost {
         queue: `${family}-worker`,
       }),
     );
+    tellRunningJobs({ bus, workerId, worker: this });
     const control = subjects.control(family, workerId);
     bus.subscribe(control, (m) => this.#onControl(m));
     bus.subscribe(subjects.bodies(family, workerId), (m) => this.#onPiece(m));

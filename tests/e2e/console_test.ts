@@ -13,10 +13,11 @@ import {
 } from "../../services/key-admin/forms_fixture.ts";
 import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
 import { chatRequest } from "../support/chat_request.ts";
+import { outcomeOf } from "../support/gateway/chat_outcome.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
-import { simulates } from "../support/gateway/simulator.ts";
+import { LONG, simulates } from "../support/gateway/simulator.ts";
 import { matchIn, openConsole } from "../support/gateway/console_client.ts";
 import { makeTempDir, runProcess } from "../support/process.ts";
 import { until } from "../support/wait_for.ts";
@@ -183,6 +184,35 @@ async function showsReasons(
   assert.deepEqual(read, expected, path);
 }
 
+/** Operators see what runs, where and since when, and stop it. */
+async function stopsRequest(
+  gateway: LaunchedGateway,
+  browser: TestClient,
+): Promise<void> {
+  const { key, id } = await gateway.createKey();
+  const body = { ...LONG, stream: true };
+  const ended = outcomeOf(gateway.ask(key, { edge: 1, body }));
+  const row = await until(async () => {
+    const { text } = await browser.get("/people/running");
+    const [, rest = ""] = text.split(`/keys/${id}"`);
+    return rest.includes(">Streaming<") && rest;
+  });
+  assert.match(row, /"Server">simulator<.*"Tokens so far">[1-9]/);
+  const request = matchIn(row, /<code>(req_\w+)</);
+  const stopped = await gateway.command("running", "stop", request);
+  assert.equal(JSON.parse(stopped).stopped, true);
+  assert.partialDeepStrictEqual(await ended, {
+    kind: "sse_error",
+    errorCode: "request_stopped",
+  });
+  await until(async () => {
+    const { text } = await browser.get(`/requests?key=${id}`);
+    return text.includes(request) && text.includes("request_stopped");
+  });
+  const { requests } = JSON.parse(await gateway.command("running"));
+  assert.deepEqual(requests, []);
+}
+
 const FILM = { prompt: "A kite", seconds: "4", size: "720x1280" };
 /** What is asked for on the page of a kind. */
 const FORMS = {
@@ -325,6 +355,11 @@ Deno.test("the console of a gateway", async (t) => {
   await t.step(
     "usage, and why requests were refused or failed",
     () => showsUsage(gateway, browser),
+  );
+
+  await t.step(
+    "running requests are listed and stopped",
+    () => stopsRequest(gateway, browser),
   );
 
   await using directory = await makeTempDir();

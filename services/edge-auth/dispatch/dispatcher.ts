@@ -38,6 +38,7 @@ import {
   busUnavailable,
   downloadTooSlow,
   keyRevoked,
+  requestStopped,
   uploadTooSlow,
 } from "./run_errors.ts";
 import type { RunTools } from "./run_ports.ts";
@@ -228,6 +229,19 @@ export class Dispatcher {
       requests += 1;
     });
     this.#options.log.info("key_requests_stopped", { keyId, requests });
+  }
+
+  /** The runs that have not ended, oldest first. */
+  runs(): readonly Pick<Run, "job" | "workerId" | "progress">[] {
+    return this.#runs.values();
+  }
+
+  /** Stops a request of an account. False if it does not run here. */
+  stopRequest(requestId: string, account: string): boolean {
+    const run = this.#runs.get(requestId);
+    if (run === null || run.job.account !== account) return false;
+    run.cancel("request_stopped", requestStopped());
+    return true;
   }
 
   /** Whether the requests of a key were stopped at that time or later. */

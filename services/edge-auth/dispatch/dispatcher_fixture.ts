@@ -230,6 +230,7 @@ export class Stage {
     const job: RunJob = {
       requestId: idOf(request),
       keyId: `key_${request}`,
+      account: `own_${request}`,
       kind: "chat",
       model: "m",
       body,

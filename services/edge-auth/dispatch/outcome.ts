@@ -2,6 +2,7 @@
  * What goes into a run, and what its caller gets: the answer as it arrives, and how it
  * ended.
  */
+import type { RunningRequest } from "@gateway/shared/bus/running";
 import type { CancelReason } from "@gateway/shared/bus/stream/control";
 import type { RejectReason } from "@gateway/shared/bus/stream/payloads";
 import type { ModelKind } from "@gateway/shared/models/kinds";
@@ -79,6 +80,16 @@ export interface StartedRun {
    * connected.
    */
   cancel(reason: CancelReason, error?: ApiError | null): void;
+}
+
+/** How far a run has come. */
+export interface RunProgress {
+  /** `waiting` for a worker; `running` until a part of its answer was sent. */
+  readonly state: RunningRequest["state"];
+  /** How long ago it was started. */
+  readonly ageMs: number;
+  /** What it has made so far, in tokens or the unit of its kind. */
+  readonly tokens: number;
 }
 
 /** What the end of a run adds to its record. */

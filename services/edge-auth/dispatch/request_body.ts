@@ -98,3 +98,14 @@ export function isBodyKept(
 ): boolean {
   return body instanceof WholeBody ? body.bytes !== null : !wasAccepted;
 }
+
+/**
+ * For how long a worker has waited for the client of a request, in ms: for the next
+ * piece of an upload, or until it takes more of an answer.
+ */
+export const lateMsOf = (
+  body: WholeBody | Upload,
+  sink: { lateMs?(nowMs: number): number },
+  nowMs: number,
+): number =>
+  body instanceof WholeBody ? sink.lateMs?.(nowMs) ?? 0 : body.lateMs();

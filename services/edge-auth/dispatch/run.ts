@@ -24,27 +24,21 @@ import {
   type RunEnd,
   type RunJob,
   RunOutcome,
+  type RunProgress,
 } from "./outcome.ts";
 import {
   bodyDelivered,
   isBodyKept,
+  lateMsOf,
   releaseBody,
   WholeBody,
 } from "./request_body.ts";
 import { busUnavailable, deadlineExceeded, noWorker } from "./run_errors.ts";
 import type { RunListeners, RunTools } from "./run_ports.ts";
-import { RunTime } from "./run_time.ts";
+import { FINAL_FRAME_MS, RunTime, UNRESPONSIVE_MS } from "./run_time.ts";
 import type { Waiting } from "./wait_queue.ts";
 import { WorkerSearch } from "./worker_search.ts";
 import type { WantedModel } from "./workers.ts";
-
-/**
- * A cancelled run waits this long for the final frame of its worker, which says what it
- * cost.
- */
-const FINAL_FRAME_MS = 1_000;
-/** A worker that did not answer gets no jobs for this long, or until its next beat. */
-const UNRESPONSIVE_MS = 1_000;
 
 /** A request that is looking for a worker, or has one. */
 export class Run implements Waiting {
@@ -108,11 +102,16 @@ export class Run implements Waiting {
    * piece of an upload, or to take more of an answer that gives way.
    */
   lateMs(nowMs: number): number {
-    const { body } = this.job;
     if (this.#state !== "active" || this.#offer === null) return 0;
-    return body instanceof WholeBody
-      ? this.#sink.lateMs?.(nowMs) ?? 0
-      : body.lateMs();
+    return lateMsOf(this.job.body, this.#sink, nowMs);
+  }
+
+  /** How far it has come. */
+  get progress(): RunProgress {
+    const { isAccepted = false, tokens = 0 } = this.#offer ?? {};
+    const accepted = this.#sink.hasStarted ? "streaming" : "running";
+    const state = isAccepted ? accepted : "waiting";
+    return { state, ageMs: this.#time.takenMs, tokens };
   }
 
   /** Sends a record about the stream to its worker. */

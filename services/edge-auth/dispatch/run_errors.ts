@@ -9,6 +9,11 @@ export function keyRevoked(): ApiError {
   return new ApiError("key_revoked", "The API key was revoked.");
 }
 
+/** The error of a request that its owner or an operator has stopped. */
+export function requestStopped(): ApiError {
+  return new ApiError("request_stopped", "The request was stopped.");
+}
+
 /** 503: all workers of the model have been full for too long. */
 export function overloaded(): ApiError {
   return tryAgain("overloaded", "All workers are busy.");

@@ -1,6 +1,14 @@
 /** How long a run has taken, and how long it may still take. */
 import type { OfferClock } from "./offer.ts";
 
+/**
+ * A cancelled run waits this long for the final frame of its worker, which says what it
+ * cost.
+ */
+export const FINAL_FRAME_MS = 1_000;
+/** A worker that did not answer gets no jobs for this long, or until its next beat. */
+export const UNRESPONSIVE_MS = 1_000;
+
 /** The bounds on the time of a run. */
 export interface RunTimeBounds {
   /** The longest that a run may take, in any state. */

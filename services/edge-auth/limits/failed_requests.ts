@@ -264,6 +264,7 @@ function reasonOf(
 ): FailureReason | null {
   if (reason !== null || code === "unauthorized") return reason;
   if (code === "key_revoked") return "key_disabled";
+  if (code === "request_stopped") return code;
   if (code === "model_not_found") return "unknown_model";
   if (code === "upstream_rate_limited") return "model_server_limit";
   if (status < 500) return "invalid_request";

@@ -179,6 +179,11 @@ const REASONS: Reason[] = [
     how: "failed",
   },
   { error: errorOf("invalid_type"), reason: "invalid_request" },
+  {
+    error: errorOf("request_stopped"),
+    reason: "request_stopped",
+    how: "failed",
+  },
   { error: errorOf("request_too_large"), reason: "invalid_request" },
   {
     error: errorOf("context_length_exceeded"),

@@ -21,7 +21,7 @@ import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
-import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
+import type { AskedRunning, AskedWorkers } from "./asked.ts";
 import * as settings from "../domain/keys/settings.ts";
 import { REASON_CHARS_MAX } from "../domain/audit/audit_log.ts";
 import {
@@ -71,18 +71,13 @@ export interface CommandDeps extends Stores {
   catalog: Catalog | undefined;
   /** What workers tell, once all that live have; to be disposed of. */
   askWorkers: () => Promise<AskedWorkers>;
+  /** What runs now, as edges and workers tell it; to be disposed of. */
+  askRunning: () => Promise<AskedRunning>;
   /** Tells the operator something in addition to the answer. */
   warn: (text: string) => void;
   /** Shows something before the answer, which may never come. */
   show: (output: Output) => void;
   pause: (ms: number) => Promise<void>;
-}
-
-/** What workers tell, as long as the command runs. */
-export interface AskedWorkers
-  extends Pick<FollowedWorkers, "backends" | "follower">, AsyncDisposable {
-  /** Tells edges and workers the overrides; false: the bus is down. */
-  tellOverrides(): Promise<boolean>;
 }
 
 /** One run of a command, with its arguments checked. */

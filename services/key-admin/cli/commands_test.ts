@@ -35,6 +35,7 @@ async function run(
     warn,
     readFile: (path) => assert.fail(`reads ${path}`),
     askWorkers: () => assert.fail("nobody asks the workers"),
+    askRunning: () => assert.fail("nobody asks the edges"),
     show: () => assert.fail("nothing is shown"),
     pause: () => assert.fail("nothing waits"),
     ...deps,

@@ -21,6 +21,7 @@ async function check(
     models: [],
     findModel: unused,
     askWorkers: unused,
+    askRunning: unused,
     warn: unused,
     show: unused,
     pause: unused,

@@ -46,6 +46,7 @@ async function run(
           return Promise.resolve();
         },
       }),
+    askRunning: () => assert.fail("nobody asks the edges"),
     show: () => assert.fail("nothing is shown before the answer"),
     pause: () => assert.fail("nothing waits"),
     readFile: (path) => assert.fail(`reads ${path}`),

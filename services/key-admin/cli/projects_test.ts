@@ -16,6 +16,7 @@ async function run({ deps }: TestConsole, line: string) {
     findModel: () => undefined,
     warn: (text) => assert.fail(text),
     askWorkers: () => assert.fail("nobody asks the workers"),
+    askRunning: () => assert.fail("nobody asks the edges"),
     show: () => assert.fail("nothing is shown"),
     pause: () => assert.fail("nothing waits"),
     readFile: (path) => assert.fail(`reads ${path}`),

@@ -14,6 +14,7 @@ import type {
   Membership,
   ProjectCreators,
 } from "../domain/projects/project_record.ts";
+import type { RunningRequests } from "../domain/running/running_requests.ts";
 import type { OidcClient } from "../domain/sign_in/oidc.ts";
 import type { PasswordHasher } from "../domain/sign_in/password.ts";
 import type { Client, Session } from "../domain/sign_in/sessions.ts";
@@ -42,6 +43,8 @@ export interface ConsoleDeps extends Stores {
   tellOverrides: () => Promise<boolean>;
   /** What the workers tell of their model servers. */
   workers: Pick<FollowedWorkers, "backends" | "follower">;
+  /** What runs now, as edges and workers tell it. */
+  running: Pick<RunningRequests, "list" | "stop">;
   /** Who may create projects: everyone, or only operators. */
   projectsCreatedBy: ProjectCreators;
   /** The models that keys may be limited to. */

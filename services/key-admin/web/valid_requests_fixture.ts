@@ -11,6 +11,7 @@ import { limitsOf } from "../domain/keys/settings.ts";
 import { keyForm, PASSWORD, tryForm } from "../forms_fixture.ts";
 import type { RouteOwner } from "../routes_fixture.ts";
 import { OPERATOR_PROJECT_REQUESTS } from "./operator_requests_fixture.ts";
+import { run } from "./running_fixture.ts";
 
 /** A valid request of an owner, and what it leads to. */
 export interface ValidRequest {
@@ -95,6 +96,23 @@ export const VALID_REQUESTS: Readonly<
   // There is no provider here; `sign_in/oidc_test.ts` has one.
   "GET /sign-in/oidc": { status: 404 },
   "GET /sign-in/oidc/callback": { status: 404 },
+  "GET /requests/running/stop": (site, owner) => ({
+    path: `/requests/running/stop?request=${run(site, owner)}`,
+  }),
+  "POST /requests/running/stop": (site, owner) => ({
+    form: { request: run(site, owner) },
+    events: ["key.request_stopped"],
+  }),
+  "GET /people/running/stop": (site, owner) => ({
+    path: `/people/running/stop?request=${run(site, owner)}`,
+  }),
+  "POST /people/running/stop": async (site) => {
+    const { ids } = await keyOfOther(site);
+    return {
+      form: { request: run(site, ids), reason },
+      events: ["key.request_stopped"],
+    };
+  },
   "POST /keys/new": {
     form: keyForm("One more", { nonce }),
     events: ["key.created"],

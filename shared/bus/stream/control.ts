@@ -38,6 +38,7 @@ export const CANCEL_REASONS = [
   "deadline",
   "key_revoked",
   "shutdown",
+  "request_stopped",
 ] as const;
 
 /**

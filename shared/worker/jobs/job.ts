@@ -138,12 +138,13 @@ export class Job {
   readonly options: JobOptions;
   /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
+  /** How it goes so far; complete once its slot is free. */
+  readonly report: JobReport;
   readonly #host: JobHost;
   readonly #environment: JobEnvironment;
   readonly #span: WorkSpan;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
-  readonly #report: JobReport;
   readonly #memory: JobMemory;
   /** The request and its files if they come in pieces. */
   readonly #body: JobBody | null;
@@ -173,7 +174,7 @@ export class Job {
     this.#isReceiving = upload === true;
     this.#startedAtMs = now();
     this.#lastPieceAtMs = this.#startedAtMs;
-    this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
+    this.report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
     this.#span = startWorkSpan(`${family} job`, {
       kind: "CONSUMER",
       parent: traceparent,
@@ -191,7 +192,7 @@ export class Job {
       },
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
-        if (reason !== null) this.#report.cancelReason = reason;
+        if (reason !== null) this.report.cancelReason = reason;
         if (outcome !== "acked") this.stop(CANCELLED.code, CANCELLED.message);
         host.onFinished(this);
       },
@@ -276,7 +277,7 @@ export class Job {
         const message = "No worker runs this model at the moment.";
         throw new ApiError("no_worker", message);
       }
-      this.#report.model = request.model;
+      this.report.model = request.model;
       const { usage, tokens } = await run(request, {
         requestId: this.options.requestId,
         created: Math.floor(wallNow() / MS_PER_SECOND),
@@ -288,7 +289,9 @@ export class Job {
         mayWait: this.options.message.upload === true,
         write: (part, tokens) => this.#write(part, tokens),
         pause: () => this.#host.pause(),
-        onBackend: (name) => this.#setBackend(name),
+        onBackend: (name) => {
+          this.report.backend = name;
+        },
         traceparent: this.#span.traceparent,
       }, this.#memory);
       this.#setCost(usage, tokens);
@@ -296,7 +299,7 @@ export class Job {
       if (this.sender.isFinished) {
         throw new ApiError(CANCELLED.code, CANCELLED.message);
       }
-      const { backend } = this.#report;
+      const { backend } = this.report;
       this.sender.end({ usage, backend }, tokens, this.#steadyMs());
       this.#freeSlot();
     } catch (error) {
@@ -310,9 +313,9 @@ export class Job {
     part: string | Uint8Array,
     tokens: number,
   ): Promise<void> | undefined {
-    this.#report.completionTokens = tokens;
+    this.report.completionTokens = tokens;
     if (part.length === 0) return;
-    this.#report.firstByteMs ??= roundMs(
+    this.report.firstByteMs ??= roundMs(
       this.#environment.now() - this.#startedAtMs,
     );
     const bytes = typeof part === "string" ? encodeBriefly(part) : part;
@@ -322,13 +325,9 @@ export class Job {
     return this.#room.promise;
   }
 
-  #setBackend(name: string): void {
-    this.#report.backend = name;
-  }
-
   #setCost(usage: Usage | null, tokens: number): void {
-    if (usage !== null) this.#report.promptTokens = usage.prompt_tokens;
-    this.#report.completionTokens = tokens;
+    if (usage !== null) this.report.promptTokens = usage.prompt_tokens;
+    this.report.completionTokens = tokens;
   }
 
   /**
@@ -342,8 +341,8 @@ export class Job {
     const why: unknown = aborted ? reason : cause;
     const error = why instanceof ApiError ? why : this.#ourFault(cause);
     const retryable = !(error instanceof UpstreamError);
-    const { completionTokens: tokens, backend } = this.#report;
-    Object.assign(this.#report, { outcome: "failed", errorCode: error.code });
+    const { completionTokens: tokens, backend } = this.report;
+    Object.assign(this.report, { outcome: "failed", errorCode: error.code });
     if (this.sender.isFinished) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
@@ -362,7 +361,7 @@ export class Job {
   /** Nothing of it was answered: it may begin again, here or elsewhere. */
   #handBack(error: SaturatedError): void {
     if (this.sender.isFinished) return this.#fail(error);
-    this.#report.outcome = "rejected";
+    this.report.outcome = "rejected";
     this.#host.onHandedBack(this, error.waitMs);
     this.sender.cancel("not_accepted");
     this.#freeSlot();
@@ -377,7 +376,7 @@ export class Job {
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
     const { log, family, now } = this.#environment;
-    const report = this.#report;
+    const report = this.report;
     report.durationMs = roundMs(now() - this.#startedAtMs);
     this.#body?.release();
     // An answer that has just ended is not acknowledged yet: here, finished means

@@ -111,6 +111,11 @@ export class LaunchedGateway implements AsyncDisposable {
     return runKeys(this.#env(), ...args);
   }
 
+  /** What a command of an area prints, such as `running stop req_…`. */
+  command(area: string, ...args: string[]): Promise<string> {
+    return run([area, ...args, "--json"], this.#env());
+  }
+
   /** What `deno task owners …` prints. */
   owners(...args: string[]): Promise<string> {
     return run(["owners", ...args], this.#env());

@@ -29,7 +29,7 @@ const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 /** Lists are filtered by the part before the dot. */
 export type AuditAction =
   | `key.${"created" | "edited" | "disabled" | "enabled" | "deleted"}`
-  | `key.${"rotated" | "stop_requested"}`
+  | `key.${"rotated" | "stop_requested" | "request_stopped"}`
   | `owner.${"invited" | "limits_changed" | "disabled" | "enabled"}`
   | `owner.${"role_given" | "role_removed"}`
   | `project.${"created" | "renamed" | "limits_changed"}`

@@ -201,6 +201,19 @@ export function shortTime(ms: number): string {
   return `${inSeconds < 10 ? inSeconds.toFixed(1) : Math.round(inSeconds)} s`;
 }
 
+const SECONDS_PER_MINUTE = 60;
+
+/** `12 s`, `3 min 12 s`, `2 h 5 min`: for how long something has lasted. */
+export function ageText(ms: number): string {
+  const seconds = Math.floor(ms / MS_PER_SECOND);
+  const minutes = Math.floor(seconds / SECONDS_PER_MINUTE);
+  const hours = Math.floor(minutes / SECONDS_PER_MINUTE);
+  if (minutes === 0) return `${seconds} s`;
+  return hours === 0
+    ? `${minutes} min ${seconds % SECONDS_PER_MINUTE} s`
+    : `${hours} h ${minutes % SECONDS_PER_MINUTE} min`;
+}
+
 /** `48`, `3.2`: a rate to compare with others. */
 export const shortRate = (rate: number): string =>
   rate < 10 ? rate.toFixed(1) : String(Math.round(rate));

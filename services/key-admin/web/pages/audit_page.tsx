@@ -104,6 +104,7 @@ function actionOf(c: ConsoleContext): string {
  */
 const LABELS: Readonly<Record<string, string>> = {
   "key.stop_requested": "Running requests stopped",
+  "key.request_stopped": "A running request stopped",
   "model.changed": "Model changed",
   "model.change_undone": "Change of a model undone",
   "session.signed_in": "Signed in",

@@ -17,6 +17,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   deleted: "The key is deleted.",
   stopping:
     "The key no longer works, and its running requests are being stopped.",
+  request_stopped: "The request is stopped. The key still works.",
   edited: "Your changes are saved.",
   defaults: "The defaults are saved. New keys begin with them.",
   password: "Your password is changed.",

@@ -6,12 +6,18 @@ export const OWN_REQUESTS = "/requests";
 /** The request logs of all accounts, for operators. */
 export const ALL_REQUESTS = "/people/requests";
 
+/** What runs now with the keys of an account, and behind its root of a project. */
+export const OWN_RUNNING = "/requests/running";
+/** What runs now with any key, for operators. */
+export const ALL_RUNNING = "/people/running";
+
 /** The lists for operators, by address. */
 export const PEOPLE_VIEWS = [
   ["/people", "Owners"],
   ["/people/projects", "Projects"],
   ["/people/keys", "All keys"],
   [ALL_REQUESTS, "All requests"],
+  [ALL_RUNNING, "Running"],
 ] as const;
 
 /** The requests of an account, or of one of its keys, in the log. */

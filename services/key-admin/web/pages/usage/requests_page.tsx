@@ -7,7 +7,6 @@ import {
   KEY_DELETED,
   REQUEST_OUTCOMES,
 } from "@gateway/shared/keys/request_row";
-import type { KeyRecord } from "@gateway/shared/keys/record";
 import { shortTime } from "../../../domain/models/model_views.ts";
 import { PAGE_ROWS } from "../../../domain/keys/key_page.ts";
 import { parseEmail } from "../../../domain/owners/email.ts";
@@ -43,8 +42,14 @@ import {
   Tabs,
 } from "../../view/parts.tsx";
 import { Email, keyName, labelOf, number, Time } from "../../view/texts.tsx";
-import { ALL_REQUESTS, OWN_REQUESTS, PEOPLE_VIEWS } from "./addresses.ts";
+import {
+  ALL_REQUESTS,
+  OWN_REQUESTS,
+  OWN_RUNNING,
+  PEOPLE_VIEWS,
+} from "./addresses.ts";
 import { wordsOf } from "./reasons.ts";
+import { keysOf, namesOf } from "./row_names.ts";
 
 /** The fields of the form: those of a search, and for operators the account. */
 interface Texts extends RequestTexts {
@@ -156,9 +161,16 @@ const showRequests: Handler = async (c) => {
       lead="Requests that were refused, that failed or that were slow, newest first. Prompts and answers are not stored."
       error={isMistake ? search : null}
       actions={
-        <a class="button" href={address(`${c.req.path}.csv`, { ...texts })}>
-          Download CSV
-        </a>
+        <div class="row">
+          {!isAll && (
+            <a class="button" href={ownScopeOf(c).root + OWN_RUNNING}>
+              Running now
+            </a>
+          )}
+          <a class="button" href={address(`${c.req.path}.csv`, { ...texts })}>
+            Download CSV
+          </a>
+        </div>
       }
     >
       {isAll && (
@@ -370,29 +382,4 @@ function whatHappened({ outcome, reason, param, more }: FoundRequest) {
       <span class={`badge ${look}`}>{OUTCOMES[outcome]}</span>
     </Noted>
   );
-}
-
-/** The keys of these rows that still exist, by id. */
-async function keysOf(
-  { var: { deps: { keys } } }: ConsoleContext,
-  rows: readonly FoundRequest[],
-): Promise<Map<string, KeyRecord>> {
-  const ids = new Map(rows.map(({ keyId, ownerId }) => [keyId, ownerId]));
-  const reads = [...ids].map(([keyId, ownerId]) => keys.get(ownerId, keyId));
-  const found = await Promise.all(reads);
-  return new Map(
-    found.flatMap((key) => key === null ? [] : [[key.id, key]]),
-  );
-}
-
-/** What the accounts of these rows are called, by id. */
-async function namesOf(
-  { var: { deps: { people } } }: ConsoleContext,
-  rows: readonly FoundRequest[],
-): Promise<Map<string, string>> {
-  const ids = [...new Set(rows.map(({ ownerId }) => ownerId))];
-  const found = ids.map(async (id) =>
-    [id, await people.name(id) ?? ""] as const
-  );
-  return new Map(await Promise.all(found));
 }

@@ -150,6 +150,7 @@ async function run({ deps }: TestConsole, args: readonly string[]) {
     findModel: () => undefined,
     warn: assert.fail,
     askWorkers: () => assert.fail("no worker is asked"),
+    askRunning: () => assert.fail("no edge is asked"),
     show: () => assert.fail("nothing is shown before the answer"),
     pause: () => assert.fail("nothing waits"),
     readFile: (path) => assert.fail(`reads ${path}`),

@@ -1,0 +1,146 @@
+/** Asks edges and workers what runs now, and edges to stop a request. */
+import { setTimeout as delay } from "node:timers/promises";
+import type { BusLink } from "@gateway/shared/bus/link_nats";
+import {
+  decodeRunningAnswer,
+  encodeRunningQuestion,
+  type RunningAnswer,
+  type RunningQuestion,
+  type RunningRequest,
+} from "@gateway/shared/bus/running";
+import { lastToken, subjects } from "@gateway/shared/bus/subjects";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+
+/** A request that runs, and where. */
+export interface RunningView extends RunningRequest {
+  /** The model server that was asked last; empty: none, or its worker is silent. */
+  backend: string;
+}
+
+/** What runs, as far as edges have told. */
+export interface RunningList {
+  /** The oldest first. */
+  requests: readonly RunningView[];
+  /** How many edges have told, and how many have not in time that did before. */
+  edges: number;
+  silentEdges: number;
+  /** How many more run that edges have left out for their number. */
+  more: number;
+}
+
+/** What became of an order to stop a request. */
+export type StopResult = "stopped" | "ended" | "unreachable";
+
+/** What {@link RunningRequests} needs. */
+export interface RunningRequestsOptions {
+  bus: Pick<BusLink, "isConnected" | "publish" | "subscribe">;
+  now: MonotonicNow;
+  /** The id of a question, such as `newInstanceId`. */
+  newId: () => string;
+  /** Resolves after so many ms. */
+  pause?: (ms: number) => Promise<unknown>;
+}
+
+/** Edges that have answered before are waited for this long, in ms. */
+const ANSWER_MS_MAX = 1_500;
+/** Without any that are known, whoever is there has this long. */
+const FIRST_ANSWER_MS = 600;
+/** New edges and the workers have at least this long. */
+const ANSWER_MS = 150;
+const LOOK_MS = 10;
+
+type EdgeAnswer = RunningAnswer & { from: "edge" };
+
+/** The answers to one question. */
+class Answers {
+  readonly edges = new Map<string, EdgeAnswer>();
+  readonly backends = new Map<string, string>();
+
+  take(instanceId: string, answer: RunningAnswer): void {
+    if (answer.from === "edge") this.edges.set(instanceId, answer);
+    else {
+      for (const [requestId, backend] of Object.entries(answer.backends)) {
+        this.backends.set(requestId, backend);
+      }
+    }
+  }
+}
+
+/** What runs now. Nothing is kept between two questions but which edges there are. */
+export class RunningRequests {
+  readonly #options: RunningRequestsOptions;
+  readonly #pause: (ms: number) => Promise<unknown>;
+  readonly #asked = new Map<string, Answers>();
+  /** The edges that have answered the last question. */
+  #edgeIds = new Set<string>();
+
+  constructor(options: RunningRequestsOptions) {
+    this.#options = options;
+    this.#pause = options.pause ?? ((ms) => delay(ms));
+    options.bus.subscribe(subjects.allRunning, ({ subject, data }) => {
+      const answer = decodeRunningAnswer(data);
+      if (answer === null) return;
+      this.#asked.get(answer.ask)?.take(lastToken(subject), answer);
+    });
+  }
+
+  /** The requests of an account, or of all; null: the bus is down. */
+  async list(account: string | null): Promise<RunningList | null> {
+    const ask = this.#options.newId();
+    const known = this.#edgeIds;
+    const answers = await this.#ask({ what: "list", ask, account });
+    if (answers === null) return null;
+    const { edges, backends } = answers;
+    const told = [...edges.values()];
+    const requests = told.flatMap(({ runs }) => runs)
+      .sort((a, b) => b.ageMs - a.ageMs)
+      .map((run) => ({ ...run, backend: backends.get(run.requestId) ?? "" }));
+    const total = told.reduce((sum, each) => sum + each.total, 0);
+    return {
+      requests,
+      edges: edges.size,
+      silentEdges: [...known].filter((id) => !edges.has(id)).length,
+      more: total - requests.length,
+    };
+  }
+
+  /** Stops a request of an account, wherever it runs. */
+  async stop(
+    { requestId, account }: Pick<RunningRequest, "requestId" | "account">,
+  ): Promise<StopResult> {
+    const ask = this.#options.newId();
+    const question = { what: "stop", ask, account, requestId } as const;
+    const answers = await this.#ask(question);
+    if (answers === null || answers.edges.size === 0) return "unreachable";
+    return hasStopped(answers) ? "stopped" : "ended";
+  }
+
+  /** Asks, and waits for those that are to answer. Null: the bus is down. */
+  async #ask(question: RunningQuestion): Promise<Answers | null> {
+    const { bus, now } = this.#options;
+    if (!bus.isConnected) return null;
+    const answers = new Answers();
+    this.#asked.set(question.ask, answers);
+    try {
+      bus.publish(subjects.runningWanted, encodeRunningQuestion(question));
+      const askedAtMs = now();
+      while (!this.#isAnswered(answers, now() - askedAtMs)) {
+        await this.#pause(LOOK_MS);
+      }
+    } finally {
+      this.#asked.delete(question.ask);
+    }
+    this.#edgeIds = new Set(answers.edges.keys());
+    return answers;
+  }
+
+  #isAnswered(answers: Answers, waitedMs: number): boolean {
+    if (hasStopped(answers) || waitedMs >= ANSWER_MS_MAX) return true;
+    const known = [...this.#edgeIds];
+    if (known.length === 0) return waitedMs >= FIRST_ANSWER_MS;
+    return waitedMs >= ANSWER_MS && known.every((id) => answers.edges.has(id));
+  }
+}
+
+const hasStopped = ({ edges }: Answers): boolean =>
+  [...edges.values()].some((each) => each.hasStopped);
