@@ -1,6 +1,15 @@
-/** The tables of forwarded endpoints: what they cost, beside chat and beside others. */
+/**
+ * The tables of what is asked besides plain chat: forwarded endpoints, beside chat and
+ * beside others, and model servers with limits.
+ */
 import type { Contender } from "./contenders.ts";
-import { CHAT, type Lane, TEXT_LANES, VECTOR_LANES } from "./lanes.ts";
+import {
+  CHAT,
+  type Lane,
+  LIMITED_LANES,
+  TEXT_LANES,
+  VECTOR_LANES,
+} from "./lanes.ts";
 import { requestTo, runLoop } from "./load.ts";
 import {
   CONNECTIONS,
@@ -78,11 +87,7 @@ async function ableTo(
 
 /** What a token costs on each endpoint of ours, in turn; chat is the gateway itself. */
 async function besideChat(ours: Contender, options: Options): Promise<Table> {
-  const lanes = [CHAT, ...TEXT_LANES].map((lane) => ({
-    ...ours,
-    lane,
-    name: lane === CHAT ? OURS : `${OURS}: ${lane.name}`,
-  }));
+  const lanes = withChat(ours, TEXT_LANES);
   for (const each of lanes) {
     await warmUp(each, options.seconds);
     await measureStreams(each, STREAMS);
@@ -97,4 +102,35 @@ async function besideChat(ours: Contender, options: Options): Promise<Table> {
     columns: STREAM_COLUMNS,
     rows,
   };
+}
+
+/** Chat of ours, which is the gateway itself, and these lanes beside it. */
+const withChat = (ours: Contender, lanes: readonly Lane[]): Contender[] =>
+  [CHAT, ...lanes].map((lane) => ({
+    ...ours,
+    lane,
+    name: lane === CHAT ? OURS : `${OURS}: ${lane.name}`,
+  }));
+
+/** What ours costs where model servers have limits, beside one that has none. */
+export async function* serverLimits(
+  ours: Contender,
+  options: Options,
+): AsyncGenerator<Table> {
+  const lanes = withChat(ours, LIMITED_LANES);
+  for (const each of lanes) await warmUp(each, options.seconds);
+  const whole = await inTurn(
+    lanes,
+    options,
+    (each) => measureLoop(each, options.seconds),
+  );
+  const name = "limits of model servers";
+  const title = `${name}, whole, ${CONNECTIONS} connections`;
+  yield { title, columns: LOOP_COLUMNS, rows: whole };
+  const rows = await inTurn(
+    lanes,
+    options,
+    (each) => measureStreams(each, STREAMS),
+  );
+  yield { title: streamTitle(name), columns: STREAM_COLUMNS, rows };
 }

@@ -73,13 +73,42 @@ export const VECTOR_LANES: readonly Lane[] = [1, 100].flatMap((count) =>
   }))
 );
 
+/** A chat model whose server has limits, which are never reached. */
+const LIMITED_MODEL = "limited";
+/** One whose server has several keys besides, each with limits. */
+const POOLED_MODEL = "pooled";
+/** The variables of these keys, and what they hold. */
+export const POOL_KEYS = { BENCH_A_KEY: "a", BENCH_B_KEY: "b" };
+const NEVER_REACHED = {
+  requests_per_minute: 10_000_000,
+  tokens_per_minute: 1_000_000_000,
+  concurrency: 100_000,
+};
+
+/** Chat completions of models whose servers have limits. */
+export const LIMITED_LANES: readonly Lane[] = [
+  { name: "limits of the server", model: LIMITED_MODEL },
+  { name: "limits of two keys", model: POOLED_MODEL },
+].map(({ name, model }) => ({
+  ...CHAT,
+  name,
+  body: (prompt, stream) => ({ ...CHAT.body(prompt, stream), model }),
+}));
+
 /** A models file for this gateway, whose model server has all lanes. */
 export function modelsFile(modelUrl: string): string {
   const backend = { type: "openai", base_url: modelUrl };
   const speaks = ["chat", "messages", "responses"];
+  const chat = { ...backend, model: MODEL, speaks };
+  const pool = {
+    api_key_envs: Object.keys(POOL_KEYS),
+    key_limits: { "*": NEVER_REACHED },
+  };
   return JSON.stringify({
     models: [
-      { id: MODEL, backends: [{ ...backend, model: MODEL, speaks }] },
+      { id: MODEL, backends: [chat] },
+      { id: LIMITED_MODEL, backends: [{ ...chat, ...NEVER_REACHED }] },
+      { id: POOLED_MODEL, backends: [{ ...chat, ...pool }] },
       {
         id: VECTOR_MODEL,
         kind: "embedding",

@@ -2,8 +2,8 @@
 import * as contenders from "./contenders.ts";
 import { percentile } from "./figures.ts";
 import { growth } from "./growth.ts";
-import { forwardedLanes } from "./forwarded.ts";
-import { modelsFile } from "./lanes.ts";
+import { forwardedLanes, serverLimits } from "./forwarded.ts";
+import { modelsFile, POOL_KEYS } from "./lanes.ts";
 import { requestTo, runLoop } from "./load.ts";
 import * as measure from "./measure.ts";
 import { type Options, runCommand } from "./options.ts";
@@ -27,9 +27,12 @@ await runCommand(async (options) => {
   const [modelUrl = ""] = direct.baseUrls;
   // Everybody beside everybody.
   await using running = new AsyncDisposableStack();
-  const gateways: contenders.Contender[] = [
-    running.use(await startWithLanes(modelUrl, running)),
-  ];
+  const ours = running.use(await startWithLanes(modelUrl, running));
+  if (options.limits) {
+    for await (const table of serverLimits(ours, options)) report.add(table);
+    return await report.end(options);
+  }
+  const gateways: contenders.Contender[] = [ours];
   const notes: string[] = [];
   for (const rival of await contenders.readRivals(options.rivals)) {
     if (options.beside?.includes(rival.name) === false) continue;
@@ -55,6 +58,7 @@ await runCommand(async (options) => {
   report.add(await sendsPerAnswer(gateways, options));
   for await (const table of pacedStreams(all, options)) report.add(table);
   for await (const table of forwardedLanes(all, options)) report.add(table);
+  for await (const table of serverLimits(ours, options)) report.add(table);
   await running.disposeAsync();
   report.add(await growth(modelUrl, options));
   await report.end(options);
@@ -69,7 +73,7 @@ async function startWithLanes(
   const file = `${path}/models.json`;
   await Deno.writeTextFile(file, modelsFile(modelUrl));
   return await contenders.startOurs("", {
-    env: { MODELS_FILE: file },
+    env: { MODELS_FILE: file, ...POOL_KEYS },
     scopes: "chat,models,embedding",
   });
 }

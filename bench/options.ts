@@ -12,6 +12,7 @@ Usage: deno task bench:check REF [options]
   --seconds N        length of a round of whole answers (4; quick 1.5)
   --rounds N         rounds of each kind, in turn (3; bench:check 2; quick 1)
   --lanes            only the forwarded endpoints, beside chat
+  --limits           only models whose servers have limits, beside one without
   --streams A,B,C    paced streams at a time (50,200,500,1000; quick 50,500)
   --beside NAME,...  only these of the others, or none
   --rivals FILE      the list of the others (bench/rivals.json)
@@ -25,6 +26,7 @@ export interface Options {
   ref: string | undefined;
   quick: boolean;
   lanes: boolean;
+  limits: boolean;
   help: boolean;
   seconds: number;
   rounds: number;
@@ -70,6 +72,7 @@ function read(args: string[]): Options {
     options: {
       quick: flag,
       lanes: flag,
+      limits: flag,
       help: { ...flag, short: "h" },
       seconds: text,
       rounds: text,
