@@ -99,6 +99,37 @@ Deno.test("every mistake of the file and of the environment is named with its pl
   ) assert.match(text, says);
 });
 
+Deno.test("every mistake of a probe is named with its place", async () => {
+  const cases: [probe: unknown, says: string][] = [
+    [{ every_seconds: 0 }, ".every_seconds: expected a value >= 5"],
+    [{ every_seconds: -30 }, ".every_seconds: expected a value >= 5"],
+    [{ every_seconds: 4 }, ".every_seconds: expected a value >= 5"],
+    [{ every_seconds: 3_601 }, ".every_seconds: expected a value <= 3600"],
+    [{ every_seconds: 7.5 }, ".every_seconds: expected an integer, got a dec"],
+    [{ every_seconds: "30" }, ".every_seconds: expected a number, got a str"],
+    [{}, ".every_seconds: missing"],
+    [{ every_second: 30 }, ": unknown member 'every_second', did you mean"],
+    [true, ": expected an object, got a boolean"],
+  ];
+  const at = "http://127.0.0.1:9/v1";
+  const models = cases.map(([probe], n) => (
+    { id: `m${n}`, backends: [backend(at, { probe })] }
+  ));
+  const server = { type: "openai", name: "s", base_url: at };
+  const servers = [{ ...server, probe: { every_seconds: 30 } }];
+  const { code, text } = await checked({ models, servers });
+  assert.equal(code, 78);
+  for (const [n, [, says]] of cases.entries()) {
+    const mistake = `models[${n}].backends[0].probe${says}`;
+    assert.ok(text.includes(mistake), `${mistake} in:\n${text}`);
+  }
+  assert.match(text, /servers\[0\]: unknown member 'probe'/);
+  for (const every_seconds of [5, 3_600]) {
+    const backends = [backend(at, { probe: { every_seconds } })];
+    assert.equal((await checked({ models: [{ id: "m", backends }] })).code, 0);
+  }
+});
+
 Deno.test("a file that was cut in the middle of a write is a mistake with its place", async () => {
   const whole = JSON.stringify(GOOD, null, 2);
   for (const length of [1, 20, whole.length / 2, whole.length - 2]) {
