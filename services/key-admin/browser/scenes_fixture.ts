@@ -179,7 +179,7 @@ export const SCENES: readonly Scene[] = [
   { name: "unavailable", play: unavailable },
 ];
 
-/** Two workers tell of servers in all states. */
+/** Two workers tell of servers in all states, most of which are probed. */
 async function tellOfModels({ site }: Stage): Promise<void> {
   const used = {
     requests: 12_345,
@@ -191,8 +191,11 @@ async function tellOfModels({ site }: Stage): Promise<void> {
   const text =
     "The model server failed: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 79.15 GiB total capacity; 77.90 GiB already allocated)";
   const model = "neutral-3.7-plus";
+  const probed = (ageMs: number, isFailed = false) => (
+    { probe: { ageMs, isFailed } }
+  );
   tell(site, "w1", [
-    { model, backend: "openai-1", ...used },
+    { model, backend: "openai-1", ...used, ...probed(4_000) },
     {
       model,
       backend: "gpu-rack-2-with-a-long-name",
@@ -200,11 +203,13 @@ async function tellOfModels({ site }: Stage): Promise<void> {
       state: "open",
       openMs: 12_000,
       error: { text, ageMs: 90_000 },
+      ...probed(18_000, true),
     },
-    { model: "small-1", ...used, state: "half-open" },
-    { model: "large-1", limitedMs: 20_000, requests: 3 },
-    { model: "phi-4", isDrained: true, inFlight: 3 },
+    { model: "small-1", ...used, state: "half-open", ...probed(30_000, true) },
+    { model: "large-1", limitedMs: 20_000, requests: 3, ...probed(59_000) },
+    { model: "phi-4", isDrained: true, inFlight: 3, ...probed(120_000) },
     { model: "kimi-k2", isDrained: true },
+    { model: "olmo-3-32b", ...probed(7_000) },
     { model: "only-workers-have-it" },
   ]);
   tell(site, "w2", [{ model, backend: "openai-1", ...used }]);
@@ -215,7 +220,9 @@ async function tellOfModels({ site }: Stage): Promise<void> {
     actor,
     "New driver on the racks of the second row, until tomorrow",
   );
-  await overrides.set({ what: "disable", model: "old-model-2" }, actor, "");
+  for (const disabled of ["olmo-3-32b", "old-model-2"]) {
+    await overrides.set({ what: "disable", model: disabled }, actor, "");
+  }
 }
 
 async function createLink({ operator }: Stage): Promise<Page> {

@@ -88,6 +88,21 @@ Deno.test("models shows every server, with and without --json", async () => {
   assert.match(JSON.stringify(json.models), /"state":"not_reported"/);
 });
 
+Deno.test("models says how servers have answered their last probes", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const probe = { ageMs: 3_000, isFailed: false };
+  tell(site, "w1", [
+    { model: "qwen", backend: "gpu-1", probe },
+    { model: "qwen", backend: "gpu-2", probe: { ...probe, isFailed: true } },
+  ]);
+  const { text, json } = await run(site, []);
+  assert.match(text, /gpu-1 +Closed \(probed [34] s ago\)/);
+  assert.match(text, /gpu-2 +Closed \(probe failed [34] s ago\)/);
+  const shown = JSON.stringify(json.models);
+  assert.match(shown, /"gpu-1".*"probe":\{"failed":false,"at":"2/);
+  assert.match(shown, /"gpu-2".*"probe":\{"failed":true,"at":"2/);
+});
+
 Deno.test("models also works where the list of models is not known", async () => {
   await using site = await startConsole({ catalog: CATALOG });
   tell(site, "w1", [{ model: "qwen", backend: "gpu-1" }]);

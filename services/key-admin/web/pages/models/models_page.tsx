@@ -34,6 +34,10 @@ const showModels: Handler = async (c) => {
   const all = modelViews(catalog, workers.backends.read());
   const found = searchModels(all, words);
   const page = found.slice(0, MODELS_MAX);
+  const changes = await overrides.list();
+  const disabled = new Set(
+    changes.filter(({ what }) => what === "disable").map(({ model }) => model),
+  );
   return (
     <Page
       c={c}
@@ -50,14 +54,21 @@ const showModels: Handler = async (c) => {
         />
       </div>
       <OverrideTable
-        overrides={await overrides.list()}
+        overrides={changes}
         views={all}
         nowMs={now()}
       />
       {page.length === 0 && (
         <Empty title="Nothing found" lead="Try fewer or shorter words." />
       )}
-      {page.map((model) => <ModelTable key={model.id} c={c} model={model} />)}
+      {page.map((model) => (
+        <ModelTable
+          key={model.id}
+          c={c}
+          model={model}
+          isDisabled={disabled.has(model.id)}
+        />
+      ))}
       {found.length > page.length && (
         <p class="help">
           {number(found.length - page.length)}{" "}
@@ -79,7 +90,11 @@ function totalsText(models: readonly ModelView[], workers: number): string {
   ].join(", ");
 }
 
-function ModelTable({ c, model }: { c: ConsoleContext; model: ModelView }) {
+function ModelTable({ c, model, isDisabled }: {
+  c: ConsoleContext;
+  model: ModelView;
+  isDisabled: boolean;
+}) {
   const nowMs = c.var.deps.now();
   return (
     <Table
@@ -88,6 +103,7 @@ function ModelTable({ c, model }: { c: ConsoleContext; model: ModelView }) {
         <Noted note={usersOf(model)}>
           <h2>
             <bdi>{namesText(model)}</bdi>{" "}
+            {isDisabled && <span class="badge warn">Disabled</span>}{" "}
             <a class="button small" href={changeAddress(model.id)}>Change</a>
           </h2>
         </Noted>
@@ -117,6 +133,9 @@ const LOOKS: Readonly<Record<ServerState["word"], string>> = {
   Closed: "good",
 };
 
+/** On one line. */
+const PERCENTILES = "p50\u00a0/\u00a0p95";
+
 const columns = (nowMs: number): Column<ServerView>[] => [
   ["Server", (server) => (
     <Noted note={placeOf(server)}>
@@ -137,12 +156,12 @@ const columns = (nowMs: number): Column<ServerView>[] => [
   ["Requests", ({ requests }) => number(requests), "num"],
   ["Failures", failuresText, "num"],
   [
-    "First token, p50 / p95",
+    `First token, ${PERCENTILES}`,
     ({ firstTokenMs }) => percentiles(firstTokenMs, shortTime),
     "num",
   ],
   [
-    "Tokens/s, p50 / p95",
+    `Tokens/s, ${PERCENTILES}`,
     ({ tokensPerSecond }) => percentiles(tokensPerSecond, shortRate),
     "num",
   ],
@@ -165,7 +184,7 @@ function placeOf({ address, preference, weight }: ServerView) {
     <>
       {address ?? "Not in the console's list"}
       <br />
-      Preference {number(preference)}, weight {number(weight)}
+      Preference&nbsp;{number(preference)}, weight&nbsp;{number(weight)}
     </>
   );
 }

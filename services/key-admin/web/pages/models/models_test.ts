@@ -79,34 +79,65 @@ Deno.test("the page shows what workers tell of a server, added up", async () => 
   assert.match(ofServer, /CUDA out of memory/);
 });
 
-for (
-  const { name, row, shown } of [
-    { name: "closed", row: {}, shown: /Closed/ },
-    {
-      name: "half-open",
-      row: { state: "half-open" },
-      shown: /Half-open the next request decides/,
+const STATES = [
+  { name: "closed", row: {}, shown: /Closed/ },
+  {
+    name: "half-open",
+    row: { state: "half-open" },
+    shown: /Half-open the next request decides/,
+  },
+  {
+    name: "limited",
+    row: { limitedMs: 20_000 },
+    shown: /Limited the server asked for a pause of 20 s/,
+  },
+  {
+    name: "draining",
+    row: { isDrained: true, inFlight: 2 },
+    shown: /Draining/,
+  },
+  { name: "drained", row: { isDrained: true }, shown: /Drained/ },
+  {
+    name: "probed",
+    row: { probe: { ageMs: 4_000, isFailed: false } },
+    shown: /Closed probed [45] s ago/,
+  },
+  {
+    name: "closed although its last probe has failed",
+    row: { probe: { ageMs: 4_000, isFailed: true } },
+    shown: /Closed probe failed [45] s ago/,
+  },
+  {
+    name: "open and probed",
+    row: {
+      state: "open",
+      openMs: 9_000,
+      probe: { ageMs: 1_000, isFailed: true },
     },
-    {
-      name: "limited",
-      row: { limitedMs: 20_000 },
-      shown: /Limited the server asked for a pause of 20 s/,
-    },
-    {
-      name: "draining",
-      row: { isDrained: true, inFlight: 2 },
-      shown: /Draining/,
-    },
-    { name: "drained", row: { isDrained: true }, shown: /Drained/ },
-  ] as const
-) {
-  Deno.test(`the page says when a server is ${name}`, async () => {
-    await using site = await startConsole({ catalog: CATALOG });
-    const browser = await operatorAt(site);
+    shown: /Open tried again in \d+ s, probe failed [12] s ago/,
+  },
+] as const;
+
+Deno.test("the page says in which state a server is, and how it answered its last probe", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  for (const { name, row, shown } of STATES) {
     tell(site, "w1", [{ model: "qwen", backend: "gpu-1", ...row }]);
-    assert.match(textOf((await browser.get("/models")).text), shown);
-  });
-}
+    assert.match(textOf((await browser.get("/models")).text), shown, name);
+  }
+});
+
+Deno.test("a model that is disabled is shown as such, until it is enabled", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  const form = { model: "voice", backend: "", what: "disable" };
+  const isShown = async () =>
+    /voice Disabled Change/.test(textOf((await browser.get("/models")).text));
+  await browser.post("/models/change", { ...form, weight: "", reason: "" });
+  assert.equal(await isShown(), true);
+  await browser.post("/models/undo", form);
+  assert.equal(await isShown(), false);
+});
 
 Deno.test("the words of a server are shown as text", async () => {
   await using site = await startConsole({ catalog: CATALOG });
