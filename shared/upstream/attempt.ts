@@ -45,7 +45,7 @@ export interface AttemptProgress {
    * Must be called once, when the answer begins; `whole`: it has come at once, so that
    * its beginning says nothing about its first token.
    */
-  onBegun(how?: "whole"): void;
+  onBegun(how?: "whole" | undefined): void;
   /** Something was undone or skipped, this many times. */
   onOddity(oddity: Oddity, count: number): void;
   /** What the server has stated of its cost. */

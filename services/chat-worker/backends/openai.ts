@@ -179,6 +179,7 @@ export class OpenAiBackend extends ModelServer {
       const reading = { reader, answer, start };
       return reader.end(await this.#readEvents(response, reading));
     }
+    answer.isOneBody = true;
     if (request.stream) bound();
     const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
     const rest = await connection.readText(betweenTokensMs, start);

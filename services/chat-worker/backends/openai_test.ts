@@ -22,6 +22,7 @@ import {
 } from "../../../tests/support/model_servers/recorded_context.ts";
 
 import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
+import { newAnswer } from "./answer/answer_fixture.ts";
 import { runCompletion } from "./openai.ts";
 import { until, waitFor } from "../../../tests/support/wait_for.ts";
 import {
@@ -258,4 +259,22 @@ Deno.test("complete() does not read ahead of its reader, and no deadline but the
   const { output, error } = await completing;
   assert.equal(error, null);
   assert.equal(output.length, 2_001);
+});
+
+Deno.test("complete() says whether the first token has come, or the whole answer at once", async () => {
+  for (const asks of [true, false]) {
+    for (const sends of [true, false]) {
+      const reply = chatReply({ words: ["Hel", "lo"] });
+      await using r = rig(() => reply({ json: () => ({ stream: sends }) }));
+      const { answer } = newAnswer(chat(asks), recordContext());
+      const began: unknown[] = [];
+      answer.progress.onBegun = (how) => void began.push(how);
+      await r.backend.complete(answer);
+      assert.deepEqual(
+        began,
+        [sends ? undefined : "whole"],
+        `${asks} ${sends}`,
+      );
+    }
+  }
 });

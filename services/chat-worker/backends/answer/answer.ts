@@ -76,6 +76,8 @@ export class ChatAnswer {
    * first delta.
    */
   fingerprint: string | null = null;
+  /** Whether the server sends one body, whose arrival is not that of a first token. */
+  isOneBody = false;
   readonly request: ChatRequest;
   readonly context: JobContext;
   readonly progress: AttemptProgress;
@@ -187,7 +189,7 @@ export class ChatAnswer {
       `,"object":"chat.completion.chunk","created":${created}` +
       `,"model":${JSON.stringify(this.request.model)}` +
       `,"system_fingerprint":${JSON.stringify(this.fingerprint)},"choices":[`;
-    this.progress.onBegun();
+    this.progress.onBegun(this.isOneBody ? "whole" : undefined);
     if (!this.request.stream) return;
     for (const choice of this.choices) {
       const content = choice === calling ? null : "";
