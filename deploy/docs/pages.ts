@@ -29,6 +29,7 @@ import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
 import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
 import { OVERRIDE_METRICS } from "../../services/key-admin/domain/models/override_teller.ts";
+import { NOTICE_METRICS } from "../../services/key-admin/domain/notices/notices.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
 import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
 import { MEDIA_WORKER_VARIABLES } from "../../services/media-worker/config.ts";
@@ -56,6 +57,7 @@ export const METRIC_TABLES: readonly {
   { services: WORKERS, table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },
   { services: ["key-admin"], table: OVERRIDE_METRICS },
+  { services: ["key-admin"], table: NOTICE_METRICS },
   {
     services: ["edge-auth", ...WORKERS, "key-admin"],
     table: RELOAD_METRICS,

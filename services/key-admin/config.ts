@@ -14,6 +14,10 @@ import {
   defaultLimitsOf,
   LIMIT_VARIABLES,
 } from "./domain/keys/settings.ts";
+import {
+  isNoticeSecret,
+  type NoticeTarget,
+} from "./domain/notices/send_notice.ts";
 import { parseEmail } from "./domain/owners/email.ts";
 import {
   PROJECT_CREATORS,
@@ -101,6 +105,15 @@ export const CONSOLE_VARIABLES = {
     .describe(
       "What groups give at each sign-in: roles in projects, and that of an operator",
     ),
+  NOTIFY_URL: env.hidden(env.url(["http:", "https:"])).optional()
+    .describe(
+      "Where notices of budgets and of keys that expire are sent (docs/keys.md)",
+    ),
+  NOTIFY_SECRET: env.variable(z.string().refine(isNoticeSecret), {
+    expects: "whsec_ and the base64 of 24 to 64 bytes",
+    isSecret: true,
+  }).optional()
+    .describe("What signs them; needed with `NOTIFY_URL`"),
   ...LIMIT_VARIABLES,
   ...BUDGET_VARIABLES,
   ...catalogVariables.CATALOG_VARIABLES,
@@ -129,6 +142,8 @@ export interface ConsoleConfig {
   projectsCreatedBy: ProjectCreators;
   /** The time zone of the days and months of budgets. */
   budgetZone: string;
+  /** Where notices are sent; null: nowhere. */
+  noticeTarget: NoticeTarget | null;
   /** Whether the model simulator answers. */
   isSimulated: boolean;
   /** The models; undefined if no variable names a model server. */
@@ -175,6 +190,7 @@ export function configFrom(
     defaultLimits: defaultLimitsOf(values),
     projectsCreatedBy: values.PROJECTS_CREATED_BY,
     budgetZone: values.BUDGET_TIME_ZONE,
+    noticeTarget: noticeTargetOf(values),
     isSimulated: values.MODEL_SIMULATOR_URL !== undefined &&
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,
@@ -208,6 +224,17 @@ function oidcOf(
     groups: groupsOf(values),
     name,
   };
+}
+
+function noticeTargetOf(
+  { NOTIFY_URL: url, NOTIFY_SECRET: secret }: env.ConfigOf<
+    typeof CONSOLE_VARIABLES
+  >,
+): NoticeTarget | null {
+  if (url === undefined) return null;
+  if (secret !== undefined) return { url, secret };
+  const mistake = "NOTIFY_SECRET is needed with NOTIFY_URL";
+  throw new env.ConfigError("the environment", [mistake]);
 }
 
 /** The claim and the rules, which need each other. */

@@ -133,6 +133,12 @@ Deno.test("configFrom() reports every mistake at once, without secrets", () => {
       /OIDC_GROUPS="a=b"/,
     ],
     [{ ...OIDC, OIDC_GROUPS_CLAIM: "groups" }, /OIDC_GROUPS is needed/],
+    [{ NOTIFY_URL: "ftp://a/s3cret" }, /^(?![^]*s3cret)[^]*NOTIFY_URL/],
+    [{ NOTIFY_URL: "https://a/" }, /NOTIFY_SECRET is needed/],
+    [
+      { NOTIFY_URL: "https://a/", NOTIFY_SECRET: "whsec_c2hvcnQ=" },
+      /^(?![^]*c2hvcnQ)[^]*NOTIFY_SECRET/,
+    ],
     [{ ...OIDC, OIDC_GROUPS: "{}" }, /OIDC_GROUPS_CLAIM is needed/],
     [{ ...OIDC, OIDC_ALLOWED: "a\u200Bb@corp.test" }, /OIDC_ALLOWED/],
     [{ REDIS_URL: "http://u:s3cret@x" }, /^(?![^]*s3cret)[^]*REDIS_URL/],

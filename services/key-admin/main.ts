@@ -1,5 +1,6 @@
 /** The service: connections, console, operations port, drain. */
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
+import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
@@ -22,6 +23,7 @@ import {
   tellOverrides,
 } from "./domain/models/override_teller.ts";
 import type { StoredOverride } from "./domain/models/override_store.ts";
+import { Notices, type NoticesOptions } from "./domain/notices/notices.ts";
 import { followWorkers } from "./domain/models/worker_follower.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { OidcClient } from "./domain/sign_in/oidc.ts";
@@ -59,6 +61,7 @@ async function start(
   const allStores = createStores(stores);
   const parts = { ...allStores, catalog };
   const { stop, ...telling } = followAndTell(config, parts, tools);
+  const stopNotices = startNotices(config, parts, tools);
   const deps: ConsoleDeps = {
     ...parts,
     log,
@@ -96,6 +99,7 @@ async function start(
       reloading.stop();
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
       await server.stop({ graceMs, abortMs: ABORT_MS });
+      await stopNotices();
       await Promise.all([stop(), redis.close(), writer.close()]);
     },
   };
@@ -138,6 +142,18 @@ function followAndTell(
       await workers.stop();
     },
   };
+}
+
+/** Tells of budgets and keys that expire. Returns the function that ends it. */
+function startNotices(
+  { budgetZone, noticeTarget: target }: Config,
+  parts: Pick<NoticesOptions, "redis" | "keys" | "people" | "now" | "catalog">,
+  tools: ServiceTools,
+): () => Promise<void> {
+  const days = new BudgetDays(budgetZone);
+  const notices = new Notices({ ...parts, ...tools, days, target });
+  notices.start();
+  return () => notices.stop();
 }
 
 /** Serves what the handler answers, once there is one. */

@@ -39,6 +39,8 @@
  * time in ms at which an edge noted it |
  * | `lengths:<yyyymmdd>` | hash | answers without a bound on a UTC day, by the step of
  * their length and model, see `answer_lengths.ts` of the edge |
+ * | `notices:due` | set | budgets that have reached a threshold, as edges write it (see
+ * `lua/budget.lua`), until key-admin has noted it |
  * | `sweep:leases` | string | an edge charges expired leases, or did so a minute ago |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
@@ -164,6 +166,8 @@ export const LEASE_KEYS_KEY = "lease:keys";
 export const answerLengthsKey = (day: string): string => `lengths:${day}`;
 /** Claimed by the edge that charges requests of lost edges. */
 export const SWEEP_KEY = "sweep:leases";
+/** Budgets that have reached a threshold, which key-admin has not noted yet. */
+export const DUE_NOTICES_KEY = "notices:due";
 /** The accounts that have a request log, by the time of its last row. */
 export const REQUEST_LOGS_KEY = "logged:accounts";
 /** The index of videos that an edge has to look after. */

@@ -28,7 +28,7 @@ const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
   "acct:{own_a} mail:d owners operators proj:{prj_a} members:{prj_a} defaults:{own_a} " +
   "projects joined:{own_a} owner:first sess:d " +
   "sessions:{own_a} ticket:reset:d try:d known:d oidc:d barrier fsync store " +
-  "sweep:leases session:d other:d").split(" ");
+  "sweep:leases notices:due noticed:d session:d other:d").split(" ");
 
 /** The complete permissions: user, family of keys, commands. */
 const MAY: Record<string, Record<string, string>> = {
@@ -49,6 +49,7 @@ const MAY: Record<string, Record<string, string>> = {
     requests: "evalsha pexpire xadd xtrim",
     logged: "evalsha zadd zremrangebyscore",
     job: "evalsha hget hset del pexpireat",
+    notices: "sadd",
     jobs: "evalsha pexpire zadd zrem zremrangebyscore zrangebyscore zrank " +
       "zrevrank zrange zrevrange",
   },
@@ -72,6 +73,8 @@ const MAY: Record<string, Record<string, string>> = {
     owner: "get set",
     owners: "zadd zrevrange",
     operators: "evalsha zadd zrem zcard zscore",
+    notices: "evalsha srandmember srem",
+    noticed: "evalsha set",
     own: "evalsha del hget hgetall hset",
     proj: "evalsha exists hgetall hset",
     members: "evalsha hdel hget hgetall hlen hset hvals",

@@ -12,6 +12,9 @@
 --     !<lease>   the same of one that was charged as lost, and "@" with the time, in ms
 --                since LIMITER_EPOCH_MS
 --
+--   notices:due  a set: "{owner}:<key>:m202611 5000000000 80", a window, its budget and
+--                the percent of it that are now spent; without `:<key>` of the owner
+--
 -- All amounts are billionths of the currency. A budget is below 2^53, where doubles end
 -- to hold all integers; counters have 64 bits, and one that has passed 2^53 is above
 -- every budget, whatever its last digits are. What is held is never more than a budget.
@@ -22,6 +25,10 @@ local BUDGET = { NAMES = { 'budget_day', 'budget_month', 'budget_total' } }
 
 local HELD_WAIT_MS = 1000
 local TOTAL_WINDOW = 'total'
+-- As in `shared/keys/record.ts`.
+local DUE_NOTICES = 'notices:due'
+-- Percent of a budget at which somebody is told, the highest first.
+local TOLD_PERCENTS = { 100, 80, 50 }
 
 local function after_kind(limiter_key) return string.sub(limiter_key, #'lim' + 1) end
 
@@ -160,14 +167,30 @@ function BUDGET.mark_lost(hold_key, lease, hold, now)
   redis.call('HSET', hold_key, '!' .. lease, string.format('%s @%.0f', hold, now))
 end
 
+-- Leaves a notice if what is spent has just reached a threshold: the highest one. A
+-- user of Redis who may not write it must still be able to settle requests.
+local function tell(limiter_key, window, limit, before, spent)
+  for _, percent in ipairs(TOLD_PERCENTS) do
+    local threshold = limit * percent / 100
+    if spent >= threshold then
+      if before >= threshold then return end
+      local name = string.sub(after_kind(limiter_key), 2)
+      redis.pcall('SADD', DUE_NOTICES, name .. ':' .. window .. ' ' .. limit .. ' '
+        .. percent)
+      return
+    end
+  end
+end
+
 -- Changes what is spent and held in the windows of a hold.
 function BUDGET.change(limiter_keys, text, amounts)
-  for who, window in string.gmatch(text, ' (%a+):(%w+):%d+') do
+  for who, window, limit in string.gmatch(text, ' (%a+):(%w+):(%d+)') do
     local key = BUDGET.spend_key(limiter_keys[who], window)
     if amounts.held ~= 0 then redis.call('HINCRBY', key, 'h', amounts.held) end
     if amounts.spent ~= 0 then
       local spent = redis.call('HINCRBY', key, 's', amounts.spent)
       if spent == amounts.spent then keep(key, window) end
+      tell(limiter_keys[who], window, limit, spent - amounts.spent, spent)
     end
   end
 end

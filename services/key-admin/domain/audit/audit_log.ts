@@ -30,6 +30,8 @@ const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 export type AuditAction =
   | `key.${"created" | "edited" | "disabled" | "enabled" | "deleted"}`
   | `key.${"rotated" | "stop_requested" | "request_stopped"}`
+  | "key.expires_soon"
+  | "budget.reached"
   | `owner.${"invited" | "limits_changed" | "disabled" | "enabled"}`
   | `owner.${"role_given" | "role_removed"}`
   | `project.${"created" | "renamed" | "limits_changed"}`
@@ -44,7 +46,7 @@ export type AuditAction =
 
 /** Who did something, as the audit log records it. */
 export interface Actor {
-  /** An e-mail address, or `command line`. */
+  /** An e-mail address, `command line`, or `gateway`: it did so by itself. */
   by: string;
   /** Address of the client, empty for the command line. */
   ip: string;

@@ -18,6 +18,7 @@ const AUDIT_ROWS = 50;
 const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
   ["", "Everything"],
   ["key.", "Keys"],
+  ["budget.", "Budgets"],
   ["session.", "Sign-in"],
   ["account.", "Account"],
   ["owner.", "By operators"],
@@ -26,7 +27,7 @@ const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
 ];
 
 const PROJECT_FILTERS = FILTERS.filter(([prefix]) =>
-  ["", "key.", "project."].includes(prefix)
+  ["", "key.", "budget.", "project."].includes(prefix)
 );
 
 const showAudit: Handler = async (c) => {
@@ -105,6 +106,7 @@ function actionOf(c: ConsoleContext): string {
 const LABELS: Readonly<Record<string, string>> = {
   "key.stop_requested": "Running requests stopped",
   "key.request_stopped": "A running request stopped",
+  "budget.reached": "Budget reached a threshold",
   "model.changed": "Model changed",
   "model.change_undone": "Change of a model undone",
   "session.signed_in": "Signed in",

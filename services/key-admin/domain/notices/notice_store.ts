@@ -1,0 +1,106 @@
+/** Which notices there are, in Redis: each is noted once, whoever does it. */
+import { auditKey, DUE_NOTICES_KEY } from "@gateway/shared/keys/record";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import {
+  type Actor,
+  AUDIT_ENTRIES_MAX,
+  type AuditAction,
+  encodeAudit,
+} from "../audit/audit_log.ts";
+import { asNumber, asTexts } from "../store/redis.ts";
+import { digest } from "../store/secret.ts";
+import claimLua from "./lua/claim.lua" with { type: "text" };
+import noteLua from "./lua/note.lua" with { type: "text" };
+
+const OUTBOX_KEY = "notices:outbox";
+const SCAN_KEY = "notices:scan";
+const NOTE = defineScript("key-admin/note", noteLua, { AUDIT_ENTRIES_MAX });
+const CLAIM = defineScript("key-admin/claim", claimLua);
+/** Who the audit log says has done what the gateway does by itself. */
+const GATEWAY: Actor = { by: "gateway", ip: "" };
+
+/** Something to note. */
+export interface Note {
+  /** What it is about: one of these is noted once. */
+  readonly subject: string;
+  /** For how long it is remembered, in ms. */
+  readonly rememberedMs: number;
+  /** What an edge has left about it; absent: nothing. */
+  readonly due?: string;
+  readonly ownerId: string;
+  readonly audit: {
+    readonly action: AuditAction;
+    readonly detail: string;
+    readonly keyId?: string;
+    readonly hint?: string;
+    readonly description?: string;
+  };
+  /** What is to be delivered; null: nobody is to be told. */
+  readonly delivery: string | null;
+}
+
+/** The notices of an installation. */
+export class NoticeStore {
+  readonly #redis: Pick<RedisLink, "command" | "evalScript">;
+
+  constructor(redis: Pick<RedisLink, "command" | "evalScript">) {
+    this.#redis = redis;
+  }
+
+  /** Some of what edges have left. */
+  async due(count: number): Promise<string[]> {
+    const some = ["SRANDMEMBER", DUE_NOTICES_KEY, String(count)];
+    return asTexts(await this.#redis.command(some));
+  }
+
+  /** Drops what an edge has left. */
+  async drop(due: string): Promise<void> {
+    await this.#redis.command(["SREM", DUE_NOTICES_KEY, due]);
+  }
+
+  /** Notes something, to be delivered from `atMs` on. False: it was noted before. */
+  async note(
+    { subject, rememberedMs, due = "", ownerId, audit, delivery }: Note,
+    atMs: number,
+  ): Promise<boolean> {
+    const keys = [
+      `noticed:${digest(subject)}`,
+      DUE_NOTICES_KEY,
+      auditKey(ownerId),
+      OUTBOX_KEY,
+    ];
+    const entry = encodeAudit({ ...GATEWAY, ...audit });
+    const args = [String(rememberedMs), due, delivery ?? "", String(atMs)];
+    const input = { keys, args: [...args, ...entry] };
+    return asNumber(await this.#redis.evalScript(NOTE, input)) === 1;
+  }
+
+  /** Takes notices to deliver, which are due again at `untilMs`. */
+  async claim(
+    { nowMs, untilMs, count }: {
+      nowMs: number;
+      untilMs: number;
+      count: number;
+    },
+  ): Promise<string[]> {
+    const args = [nowMs, count, untilMs].map(String);
+    const input = { keys: [OUTBOX_KEY], args };
+    return asTexts(await this.#redis.evalScript(CLAIM, input));
+  }
+
+  /** Says when a notice is to be tried again. */
+  async retry(delivery: string, atMs: number): Promise<void> {
+    await this.#redis.command(["ZADD", OUTBOX_KEY, String(atMs), delivery]);
+  }
+
+  /** Forgets a notice that was delivered or given up. */
+  async remove(delivery: string): Promise<void> {
+    await this.#redis.command(["ZREM", OUTBOX_KEY, delivery]);
+  }
+
+  /** Whether this process is the one that looks at all keys, for `ms`. */
+  async takesScan(ms: number): Promise<boolean> {
+    const claim = ["SET", SCAN_KEY, "1", "NX", "PX", String(ms)];
+    return await this.#redis.command(claim) !== null;
+  }
+}
