@@ -21,7 +21,7 @@ import { sleep, waitFor } from "../support/wait_for.ts";
 const MIB = 1024 * 1024;
 /** As compose gives it to a worker. */
 const CONTAINER_BYTES = 1024 * MIB;
-const RESIDENT_BYTES_MAX = 700 * MIB;
+const RESIDENT_BYTES_MAX = 800 * MIB;
 /** For the edge, which is not what is tested. */
 const EDGE_BODIES_BYTES_MAX = 8 * 1024 * MIB;
 const START_MS = 30_000;
@@ -200,8 +200,30 @@ async function startAround(worker: Load["worker"], group: MemoryCgroup) {
     what: () => process.output(),
     timeoutMs: START_MS,
   });
-  const { key } = await makeKey(env);
-  return owning(owned, { gateway, process, key });
+  const keys: string[] = [];
+  // One account alone would get two thirds of the memory.
+  for (const owner of ["a", "b", "c"]) {
+    const { key } = await makeKey(env, `--owner=${owner}@example.com`);
+    keys.push(key);
+  }
+  return owning(owned, { gateway, process, keys });
+}
+
+/** Sends requests, with the keys in turn. */
+function asking(keys: readonly string[]) {
+  let asked = 0;
+  return (url: string, content: BodyInit, type?: string) => {
+    const key = keys[asked % keys.length];
+    asked += 1;
+    return fetch(url, {
+      method: "POST",
+      body: content,
+      headers: {
+        authorization: `Bearer ${key}`,
+        ...type !== undefined && { "content-type": type },
+      },
+    });
+  };
 }
 
 for (const { worker, count, what, path, body, small, victim } of LOADS) {
@@ -213,23 +235,16 @@ for (const { worker, count, what, path, body, small, victim } of LOADS) {
     }
     await using _group = group;
     await using started = await startAround(worker, group);
-    const { gateway, process, key } = started;
-    const ask = (url: string, content: BodyInit, type?: string) =>
-      fetch(url, {
-        method: "POST",
-        body: content,
-        headers: {
-          authorization: `Bearer ${key}`,
-          ...type !== undefined && { "content-type": type },
-        },
-      });
+    const { gateway, process, keys } = started;
+    const ask = asking(keys);
     const json = "application/json";
     const type = worker === "chat-worker" ? json : undefined;
     const statusesOf = (count: number, body: (at: number) => BodyInit) =>
       Promise.all(
         Array.from({ length: count }, async (_, at) => {
           const response = await ask(gateway.baseUrl(0) + path, body(at), type);
-          await response.text();
+          // Reading them must not keep the edge from hearing of Redis.
+          assert.doesNotMatch(await response.text(), /cannot check API keys/);
           return response.status;
         }),
       );
@@ -241,6 +256,8 @@ for (const { worker, count, what, path, body, small, victim } of LOADS) {
       json,
     )
       .then((response) => response.text());
+    // It is awaited below, unless the test fails before.
+    streaming.catch(() => {});
     const statuses = await statusesOf(count, body);
     const { highest } = await residentBytes(process.pid);
     const counts = Object.entries(Object.groupBy(statuses, String))

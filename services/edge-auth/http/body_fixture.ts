@@ -4,12 +4,16 @@ import { PassThrough } from "node:stream";
 import type { Timed } from "@gateway/shared/process/deadlines";
 import { BodyBudget } from "./body_budget.ts";
 
+/** Lets the bodies of tests arrive as they are written. */
+const NO_TURNS = { took: () => {}, next: () => Promise.resolve() };
+
 /** A body that the test writes. */
 export function openExchange(
   headers: Record<string, string>,
   body = new PassThrough(),
 ) {
-  return { body, exchange: { headers, openBody: () => body } };
+  const exchange = { headers, openBody: () => body, turns: NO_TURNS };
+  return { body, exchange };
 }
 
 /** A budget of memory, and deadlines by a clock that the test moves on. */

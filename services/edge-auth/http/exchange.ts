@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { Envelope } from "@gateway/shared/forward/endpoints";
 import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
+import type { Turns } from "./turns.ts";
 
 /** Header fields by name. */
 export type HeaderFields = Readonly<Record<string, string>>;
@@ -62,18 +63,24 @@ export interface Exchange {
    * disconnected.
    */
   readonly onClose: (() => void)[];
+  /** Large bodies are read and parsed in turns. */
+  readonly turns: Pick<Turns, "took" | "next">;
   /** Starts reading the body; a client that waits for `100 Continue` gets it. */
   openBody(): Readable;
 }
+
+/** What is needed to read the body of a request. */
+export type BodyExchange = Pick<Exchange, "headers" | "openBody" | "turns">;
 
 /**
  * Drops the rest of a body. If it comes in tiny pieces, that takes too long, and the
  * connection is closed.
  */
-export function discard(body: Readable): void {
+export function discard(body: Readable, turns: Pick<Turns, "took">): void {
   let left = BODY_PIECES.free;
   body.on("data", ({ length }: Uint8Array) => {
     left += length / BODY_PIECES.bytesMin - 1;
     if (left < 0) body.destroy();
+    else turns.took(body, length);
   }).resume();
 }

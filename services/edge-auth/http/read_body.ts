@@ -15,7 +15,8 @@ import {
 } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { type BodyBudget, BodyShare } from "./body_budget.ts";
-import { discard, type Exchange } from "./exchange.ts";
+import { type BodyExchange, discard, type Exchange } from "./exchange.ts";
+import { BODY_TURNS, type Turns } from "./turns.ts";
 
 /** The memory and the time that bodies share. */
 export interface HeldBodyBounds {
@@ -43,7 +44,7 @@ export interface ReadBody {
  * key.
  */
 export async function readBody(
-  exchange: Pick<Exchange, "headers" | "openBody">,
+  exchange: BodyExchange,
   keyId: string,
   bounds: BodyBounds,
 ): Promise<ReadBody | null> {
@@ -74,6 +75,7 @@ export async function readBody(
   return await new Promise((resolve, reject) => {
     reader = new BodyReader(exchange.openBody(), {
       ...bounds,
+      turns: exchange.turns,
       share,
       length,
       resolve,
@@ -84,6 +86,7 @@ export async function readBody(
 
 /** What the reader of one body needs, and whom it tells. */
 interface ReaderOptions extends BodyBounds {
+  readonly turns: Pick<Turns, "took">;
   readonly share: BodyShare;
   /** The length as the client stated it; 0: unknown. */
   readonly length: number;
@@ -125,7 +128,7 @@ class BodyReader {
     if (!this.#end()) return;
     this.#options.share.release();
     this.#options.reject(error);
-    discard(this.#body);
+    discard(this.#body, this.#options.turns);
   }
 
   #take(piece: Uint8Array): void {
@@ -143,6 +146,9 @@ class BodyReader {
     const error = more > 0 ? bodyBudget.grow(share, more) : null;
     if (error !== null) return this.refuse(error);
     this.#count += 1;
+    if (this.#size >= BODY_TURNS.bodyBytesMin) {
+      this.#options.turns.took(this.#body, piece.length);
+    }
     this.#keep(piece);
   }
 

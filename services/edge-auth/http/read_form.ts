@@ -11,7 +11,7 @@ import {
   type ErrorCode,
   fieldError,
 } from "@gateway/shared/openai/error";
-import { discard, type Exchange } from "./exchange.ts";
+import { type BodyExchange, discard } from "./exchange.ts";
 import { BodyShare } from "./body_budget.ts";
 import {
   createParser,
@@ -73,6 +73,7 @@ export class Form {
   /** The files so far; the bytes of the last one may still grow. */
   readonly files: FormFile[] = [];
   readonly #options: FormOptions;
+  readonly #turns: BodyExchange["turns"];
   readonly #parser: Parser;
   readonly #share: BodyShare;
   readonly #deadline: BodyDeadline;
@@ -104,9 +105,10 @@ export class Form {
    * has no boundary, or finds no room.
    */
   constructor(
-    { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
+    { headers, openBody, turns }: BodyExchange,
     options: FormOptions,
   ) {
+    this.#turns = turns;
     const { keyId, bounds, budget } = options;
     const { bytesMax, besidesFileBytesMax, totalMs } = UPLOAD_LIMITS;
     const largest = bounds.fileBytesMax(this.#fields) + besidesFileBytesMax;
@@ -208,7 +210,7 @@ export class Form {
     this.#isOver = true;
     this.#deadline.remove();
     this.#share.release();
-    discard(this.#body);
+    discard(this.#body, this.#turns);
     this.#pieces = [];
     this.#bytes = 0;
     this.#wake();

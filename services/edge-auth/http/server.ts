@@ -18,6 +18,7 @@ import {
   discard,
   type Exchange,
 } from "./exchange.ts";
+import { Turns } from "./turns.ts";
 
 /** Where the server listens, and who answers. */
 export interface ServerOptions {
@@ -36,6 +37,11 @@ type ServerBounds = Record<keyof typeof SERVER_LIMITS, number>;
 
 /** The part of an exchange that outlives its handler. */
 type Pending = Pick<Exchange, "response" | "onClose">;
+
+/** What is needed to answer a request. */
+interface Opening extends Pending, Pick<Exchange, "turns"> {
+  readonly awaitsContinue: boolean;
+}
 
 interface Connection {
   /** The requests that are being answered, the oldest first. */
@@ -65,16 +71,20 @@ export async function startServer(
     requireHostHeader: false, // headOf() does.
     joinDuplicateHeaders: true,
   });
-  const connections = new Connections(limits);
+  const turns = new Turns();
+  const connections = new Connections(limits, turns);
   const checks = setInterval(() => connections.check(), limits.checkMs);
-  server.on("close", () => clearInterval(checks));
+  server.on("close", () => {
+    clearInterval(checks);
+    turns.close();
+  });
   server.on("connection", (socket: Socket) => connections.add(socket));
   const accept =
     (manner: { awaitsContinue: boolean }) =>
     (request: IncomingMessage, response: ApiResponse) => {
       const pending = connections.begin(request.socket, response);
       if (pending === null) return;
-      void answer(request, { ...pending, ...manner }, options);
+      void answer(request, { ...pending, ...manner, turns }, options);
     };
   const acceptAtOnce = accept({ awaitsContinue: false });
   server.on("request", acceptAtOnce);
@@ -104,11 +114,13 @@ export async function startServer(
 /** The connections of a server, and the requests on each. */
 class Connections {
   readonly #bounds: ServerBounds;
+  readonly #turns: Turns;
   readonly #connections = new Map<Socket, Connection>();
   #isClosing = false;
 
-  constructor(bounds: ServerBounds) {
+  constructor(bounds: ServerBounds, turns: Turns) {
     this.#bounds = bounds;
+    this.#turns = turns;
   }
 
   add(socket: Socket): void {
@@ -122,7 +134,7 @@ class Connections {
     socket.once("end", () => socket.destroy());
     // node:http calls this after the last response of a connection.
     socket.destroySoon = () =>
-      this.#isClosing ? hangUp(socket) : linger(socket);
+      this.#isClosing ? hangUp(socket) : linger(socket, this.#turns);
   }
 
   /** A request has arrived. Null if it cannot be answered. */
@@ -195,8 +207,9 @@ function hangUp(socket: Socket): void {
  * Closing a connection with unread data would reset it and lose the end of the answer
  * (RFC 9112 9.6).
  */
-function linger(socket: Socket): void {
+function linger(socket: Socket, turns: Turns): void {
   socket.removeAllListeners("data");
+  socket.on("data", ({ length }: Uint8Array) => turns.took(socket, length));
   socket.end();
   socket.resume();
   const timer = setTimeout(() => socket.destroy(), SERVER_LIMITS.lingerMs);
@@ -212,7 +225,7 @@ function ignore(): void {}
 /** Answers one request. Never rejects. */
 async function answer(
   request: IncomingMessage,
-  { response, onClose, awaitsContinue }: Pending & { awaitsContinue: boolean },
+  { response, onClose, turns, awaitsContinue }: Opening,
   { handler, onError }: ServerOptions,
 ): Promise<void> {
   // A client that disconnects is noticed by its socket.
@@ -244,14 +257,14 @@ async function answer(
     span.end(() => ({ "http.response.status_code": status }), errorCode);
   });
   try {
-    const exchange = { ...head, response, onClose, openBody };
+    const exchange = { ...head, response, onClose, openBody, turns };
     await span.run(() => handler(exchange));
   } catch (error) {
     onError(error);
     response.destroy();
   }
   // Deno does not discard an unread body, so the connection would hang.
-  if (!isOpened) discard(request);
+  if (!isOpened) discard(request, turns);
 }
 
 /**

@@ -18,6 +18,7 @@ import {
   type RefusedBodies,
 } from "../http/read_body.ts";
 import { abandon } from "../http/responses.ts";
+import { BODY_TURNS } from "../http/turns.ts";
 import type { Admission, RunLease } from "../limits/admission.ts";
 import type { Estimate } from "../limits/cost.ts";
 import { admit } from "./admit.ts";
@@ -121,6 +122,7 @@ async function readRequest<Request extends JobRequest>(
   if (read === null) return left(call);
   if ("type" in read) return read;
   const { bytes, share } = read;
+  if (bytes.length >= BODY_TURNS.bodyBytesMin) await call.exchange.turns.next();
   const startedAtMs = now();
   try {
     // Other bodies of the key may have been refused in the meantime.
