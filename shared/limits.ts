@@ -398,3 +398,10 @@ export const COUNT_LIMITS = {
   /** Keys that are remembered; 100 bytes each. */
   keysMax: 10_000,
 } as const;
+
+/**
+ * The largest file of settings: 1,000 models with 64 servers each are 20 MB. Beyond, it
+ * is a mistake, as for a file that cannot be read: some other file was copied there,
+ * and every process would hold it in memory.
+ */
+export const SETTINGS_FILE_BYTES_MAX = 32 * 1_024 * KIB;

@@ -1,4 +1,5 @@
 /** `gateway check` and `deno task check-config`: the command line of `check.ts`. */
+import { readSettingsFile } from "@gateway/shared/reload/files";
 import { resolve } from "node:path";
 import { versionLine } from "@gateway/shared/version";
 import { check, EXIT } from "./check.ts";
@@ -50,7 +51,7 @@ async function run(args: readonly string[]): Promise<number> {
     const cwd = environment.INIT_CWD || Deno.cwd();
     return await check({
       env: models ? { ...environment, MODELS_FILE: models } : environment,
-      readFile: (path) => Deno.readTextFileSync(resolve(cwd, path)),
+      readFile: (path) => readSettingsFile(resolve(cwd, path)),
       asks: flags.has("--ask"),
       hasKeys: !flags.has("--without-keys"),
       say,

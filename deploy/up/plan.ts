@@ -1,4 +1,5 @@
 /** What `up` starts: read from the environment, then planned as processes. */
+import { readSettingsFile } from "@gateway/shared/reload/files";
 import { resolve } from "node:path";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
@@ -119,7 +120,7 @@ export interface Settings extends ConfigOf<typeof VARIABLES> {
  * `ConfigError` with all mistakes.
  */
 export function readSettings(env: Environment, cwd: string): Settings {
-  const readFile = (path: string) => Deno.readTextFileSync(resolve(cwd, path));
+  const readFile = (path: string) => readSettingsFile(resolve(cwd, path));
   const values = parseEnv(VARIABLES, env, readFile);
   const { [catalogVariables.UPSTREAM_KEY_ENV]: upstreamKey } = values;
   const modelsCatalog = catalogVariables.catalogIfGiven(values, {

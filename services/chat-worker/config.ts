@@ -1,4 +1,5 @@
 /** The only file of this service that reads the environment. */
+import { readSettingsFile } from "@gateway/shared/reload/files";
 import {
   ConfigError,
   integer,
@@ -31,10 +32,10 @@ export const CHAT_WORKER_VARIABLES = {
  */
 export function readConfig() {
   const env = Deno.env.toObject();
-  const settings = parseEnv(CHAT_WORKER_VARIABLES, env, Deno.readTextFileSync);
+  const settings = parseEnv(CHAT_WORKER_VARIABLES, env, readSettingsFile);
   const config = workerConfig(settings, {
     env,
-    readFile: Deno.readTextFileSync,
+    readFile: readSettingsFile,
     family: "chat",
     slots: settings.SLOTS,
     cacheSaltKey: settings.CACHE_SALT_KEY,

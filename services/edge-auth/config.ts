@@ -1,4 +1,5 @@
 /** The only file of this service that reads the environment. */
+import { readSettingsFile } from "@gateway/shared/reload/files";
 import * as env from "@gateway/shared/process/env";
 import { BUDGET_VARIABLES } from "@gateway/shared/keys/budget_variables";
 import { FAILED_REQUESTS, KEY_LIMITS } from "@gateway/shared/keys/limits";
@@ -119,7 +120,7 @@ export interface EdgeConfig {
  */
 export function readConfig(): EdgeConfig {
   const variables = Deno.env.toObject();
-  const readFile = Deno.readTextFileSync;
+  const readFile = readSettingsFile;
   const values = env.parseEnv(EDGE_VARIABLES, variables, readFile);
   return {
     logLevel: values.LOG_LEVEL,

@@ -1,4 +1,5 @@
 /** The one place of this service that reads the environment. */
+import { readSettingsFile } from "@gateway/shared/reload/files";
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import type { Network } from "@gateway/shared/process/client_address";
 import { Reading } from "@gateway/shared/reload/reading";
@@ -161,7 +162,7 @@ export interface Config extends ConsoleConfig {
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig(): Config {
   const variables = Deno.env.toObject();
-  const readFile = Deno.readTextFileSync;
+  const readFile = readSettingsFile;
   const { readCatalog } = catalogVariables;
   return {
     ...configFrom(variables, readFile),

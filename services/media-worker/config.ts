@@ -1,4 +1,5 @@
 /** The only file of this service that reads the environment. */
+import { readSettingsFile } from "@gateway/shared/reload/files";
 import { integer, parseEnv } from "@gateway/shared/process/env";
 import { WORKER_VARIABLES, workerConfig } from "@gateway/shared/worker/config";
 
@@ -19,8 +20,8 @@ export const MEDIA_WORKER_VARIABLES = {
  */
 export function readConfig() {
   const env = Deno.env.toObject();
-  const settings = parseEnv(MEDIA_WORKER_VARIABLES, env, Deno.readTextFileSync);
+  const settings = parseEnv(MEDIA_WORKER_VARIABLES, env, readSettingsFile);
   const slots = settings.MEDIA_SLOTS;
-  const readFile = Deno.readTextFileSync;
+  const readFile = readSettingsFile;
   return workerConfig(settings, { env, readFile, family: "media", slots });
 }

@@ -1,4 +1,5 @@
 /** The only file of this service that reads the environment. */
+import { readSettingsFile } from "@gateway/shared/reload/files";
 import { integer, parseEnv } from "@gateway/shared/process/env";
 import {
   COMMON_VARIABLES,
@@ -26,7 +27,7 @@ export function readConfig() {
   const values = parseEnv(
     SIMULATOR_VARIABLES,
     Deno.env.toObject(),
-    Deno.readTextFileSync,
+    readSettingsFile,
   );
   return {
     logLevel: values.LOG_LEVEL,

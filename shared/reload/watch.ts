@@ -4,6 +4,7 @@ import { monotonicNow, wallNow } from "../process/clock.ts";
 import type { ServiceTools } from "../process/lifecycle/service.ts";
 import type { LogFields } from "../process/log.ts";
 import type { MetricRegistry } from "../process/metrics.ts";
+import { readSettingsFileSoon } from "./files.ts";
 import { RELOAD_METRICS } from "./metrics.ts";
 import type { Reading } from "./reading.ts";
 import { RELOAD_LIMITS, Reloader, type ReloadState } from "./reloader.ts";
@@ -38,7 +39,7 @@ export function startReloading<Value>(
     reading,
     onValue,
     onResult: (result) => reloads.with(result).add(),
-    readText: (path) => Deno.readTextFile(path),
+    readText: readSettingsFileSoon,
     now: monotonicNow,
     wallNow,
     log,

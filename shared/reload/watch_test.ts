@@ -4,6 +4,8 @@ import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { makeTempDir } from "../../tests/support/process.ts";
+import { SETTINGS_FILE_BYTES_MAX } from "../limits.ts";
+import { readSettingsFile } from "./files.ts";
 import { Reading } from "./reading.ts";
 import { RELOAD_LIMITS } from "./reloader.ts";
 import { startReloading } from "./watch.ts";
@@ -27,7 +29,7 @@ async function rig(files: { [name: string]: string }, entry = "a") {
     startReloading({
       reading: new Reading(
         (readFile) => readFile(`${path}/${entry}`),
-        Deno.readTextFileSync,
+        readSettingsFile,
       ),
       onValue(value) {
         values.push(value);
@@ -140,4 +142,20 @@ Deno.test("SIGHUP reads at once, and says so although nothing has changed", asyn
   await until(() => /\{result="unchanged"\} 1\n/.test(t.registry.text()));
   reloading.stop();
   assert.deepEqual(t.values, []);
+});
+
+Deno.test("a file that is too large is refused without being read, until it is small again", async () => {
+  const t = await rig({ a: "1" });
+  await using _ = t.directory;
+  const reloading = t.start();
+  await Deno.truncate(`${t.path}/a`, SETTINGS_FILE_BYTES_MAX + 1);
+  await until(() => reloading.state.mistakes.length > 0);
+  assert.deepEqual(reloading.state.mistakes, [
+    "it has 33 MiB, and a file of settings at most 32 MiB",
+  ]);
+  await Deno.writeTextFile(`${t.path}/a`, "2");
+  await until(() => t.values.length > 0);
+  assert.deepEqual(t.values, ["2"]);
+  assert.deepEqual(reloading.state.mistakes, []);
+  reloading.stop();
 });

@@ -79,6 +79,8 @@ export interface ProbeState {
 interface Target {
   readonly model: string;
   readonly backend: string;
+  /** Which server it is: one of another address may have its name after a change. */
+  readonly proofId: string;
   /** How much longer than its interval it waits. */
   spreadMs: number;
   /** When it was first known, or asked last. */
@@ -152,7 +154,7 @@ export class Prober {
   #look(model: ProbedModel, backend: ProbedBackend, nowMs: number): void {
     const { proofs, poolOf, random } = this.#options;
     const everyMs = (backend.probe?.every_seconds ?? Infinity) * MS_PER_SECOND;
-    const target = this.#targetOf(model.id, backend.name, nowMs - everyMs);
+    const target = this.#targetOf(model.id, backend, nowMs - everyMs);
     if (target.isAsking) return;
     const silentMs = Math.min(
       proofs.agoMs(proofIdOf(backend)),
@@ -174,14 +176,17 @@ export class Prober {
   }
 
   /** `dueAtMs`: when a new one would have had to be asked to be due now. */
-  #targetOf(model: string, backend: string, dueAtMs: number): Target {
+  #targetOf(model: string, server: ProbedBackend, dueAtMs: number): Target {
+    const { name: backend } = server;
     const key = keyOf(model, backend);
+    const proofId = proofIdOf(server);
     const known = this.#targets.get(key);
-    if (known !== undefined) return known;
+    if (known?.proofId === proofId) return known;
     const { now, random } = this.#options;
     const made: Target = {
       model,
       backend,
+      proofId,
       spreadMs: 0,
       // The first probe comes within the first interval.
       askedAtMs: dueAtMs + (1 - random()) * (now() - dueAtMs),

@@ -217,3 +217,14 @@ Deno.test("a server that is probed no more, or is gone, is forgotten", async () 
   assert.equal(t.first.proofs.isEmpty, true);
   assert.deepEqual(t.first.proofs.told(), []);
 });
+
+Deno.test("a probe of a server says nothing of another one that has its name now", async () => {
+  const t = new Rig();
+  t.fault = "unreachable";
+  await t.pass(2 * EVERY_MS);
+  assert.equal(t.first.prober.stateOf("m", "gpu")?.isFailed, true);
+  t.backends = [{ ...GPU, base_url: "http://new-gpu/v1" }];
+  await t.pass(250);
+  assert.equal(t.first.prober.stateOf("m", "gpu"), undefined);
+  assert.deepEqual([...t.first.prober.results()], []);
+});
