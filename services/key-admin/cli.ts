@@ -219,6 +219,22 @@ function describeFailure(error: unknown): [code: number, text: string] {
   return [code, text];
 }
 
+/**
+ * Runs a command with these variables: the exit code and the text, which is for stdout
+ * if the code is 0 and for stderr otherwise. Rejects with an unexpected error.
+ */
+export async function outcomeOf(
+  args: string[],
+  variables: env.Env,
+): Promise<{ code: number; text: string }> {
+  try {
+    return { code: 0, text: await run(args, variables) };
+  } catch (error) {
+    const [code, text] = describeFailure(error);
+    return { code, text };
+  }
+}
+
 const lineOf = (text: string) => new TextEncoder().encode(`${text}\n`);
 
 function print(text: string): void {
@@ -233,12 +249,8 @@ function printError(text: string): void {
 const CLEAR = Deno.stdout.isTerminal() ? "\x1b[H\x1b[2J" : "";
 
 if (import.meta.main) {
-  try {
-    const text = await run(Deno.args, Deno.env.toObject());
-    await Deno.stdout.write(lineOf(text));
-  } catch (error) {
-    const [code, text] = describeFailure(error);
-    Deno.exitCode = code;
-    printError(text);
-  }
+  const { code, text } = await outcomeOf(Deno.args, Deno.env.toObject());
+  Deno.exitCode = code;
+  if (code === 0) await Deno.stdout.write(lineOf(text));
+  else printError(text);
 }
