@@ -14,7 +14,11 @@ const EXPRESSIONS: readonly string[] = dashboard.panels
   .flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
 
 /** Cases of alerts, and the results that they must have. */
-const CASE_FILES = ["alerts_test.yml", "alerts_shares_test.yml"];
+const CASE_FILES = [
+  "alerts_test.yml",
+  "alerts_shares_test.yml",
+  "alerts_hours_test.yml",
+];
 /** Every rule of `alerts.yml`, which is simple enough to read without a YAML parser. */
 const ALERTS = readSource("deploy/observability/alerts.yml")
   .split("- alert: ").slice(1).map((rule) => ({
