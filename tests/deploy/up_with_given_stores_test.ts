@@ -45,7 +45,10 @@ Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
     REDIS_PASSWORD_FILE: passwordFile,
   };
   await t.step("creates a key and answers", async () => {
-    await using gateway = await startGateway("launched", { env });
+    await using gateway = await startGateway("launched", {
+      env,
+      createsKey: true,
+    });
     const { edge_url, api_key, pids } = gateway.state;
     assert.deepEqual([pids.nats, pids.redis], [[], []]);
     assert.equal(await servedStatus(edge_url, api_key), 200);

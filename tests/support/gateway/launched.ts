@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { UpState } from "../../../deploy/up/state.ts";
+import { firstKeyFile } from "../../../deploy/up/welcome.ts";
 import { run } from "../../../services/key-admin/cli.ts";
 import { postChat } from "../chat_request.ts";
 import { makeTempDir, type RunningProcess, startProcess } from "../process.ts";
@@ -29,11 +30,18 @@ export interface LaunchedOptions {
   mediaWorkers?: number;
   /** Added to the environment of every service. */
   env?: Record<string, string>;
+  /**
+   * Whether the launcher creates the first key, with a process that loads the command
+   * line. By default the test does, in its own process.
+   */
+  createsKey?: boolean;
 }
 
 const ROOT = new URL("../../..", import.meta.url).pathname;
 const START_TIMEOUT_MS = 60_000;
 const REPLACED_MS = 20_000;
+/** A first key that a Redis does not know: the launcher creates no other one. */
+const FORGOTTEN_KEY = JSON.stringify({ key: "sk-forgotten" });
 const ONE = { messages: simulates("1 token"), max_tokens: 1 };
 
 /**
@@ -46,6 +54,8 @@ export async function startLaunched(
   await using starting = new AsyncDisposableStack();
   const { path: directory } = starting.use(await makeTempDir());
   await Deno.mkdir(`${directory}/run/logs`, { recursive: true });
+  const { createsKey = false, env = {} } = options;
+  if (!createsKey) await forgetKey(`${directory}/data`, env);
   starting.defer(async () =>
     assertNoKeys(await readLogs(directory), "the logs of the services")
   );
@@ -56,7 +66,14 @@ export async function startLaunched(
     timeoutMs: START_TIMEOUT_MS,
     intervalMs: 50,
   });
-  return new LaunchedGateway(starting.move(), { directory, launcher, state });
+  const { key } = createsKey
+    ? { key: state.api_key }
+    : await makeKey(variablesOf(state));
+  return new LaunchedGateway(starting.move(), {
+    directory,
+    launcher,
+    state: { ...state, api_key: key },
+  });
 }
 
 /** The product as processes. */
@@ -97,28 +114,29 @@ export class LaunchedGateway implements AsyncDisposable {
   /** Reads the state anew: pids change when a service was restarted. */
   async refresh(): Promise<LaunchedState> {
     const state = await readState(this.#directory, this.#launcher);
-    if (state !== undefined) this.#state = state;
+    const { api_key } = this.#state;
+    if (state !== undefined) this.#state = { ...state, api_key };
     return this.#state;
   }
 
   /** Creates a key with these options of the command line. */
   createKey(...options: string[]): Promise<CreatedKey> {
-    return makeKey(this.#env(), ...options);
+    return makeKey(variablesOf(this.#state), ...options);
   }
 
   /** What `deno task keys … --json` prints. */
   keys(...args: string[]): Promise<string> {
-    return runKeys(this.#env(), ...args);
+    return runKeys(variablesOf(this.#state), ...args);
   }
 
   /** What a command of an area prints, such as `running stop req_…`. */
   command(area: string, ...args: string[]): Promise<string> {
-    return run([area, ...args, "--json"], this.#env());
+    return run([area, ...args, "--json"], variablesOf(this.#state));
   }
 
   /** What `deno task owners …` prints. */
   owners(...args: string[]): Promise<string> {
-    return run(["owners", ...args], this.#env());
+    return run(["owners", ...args], variablesOf(this.#state));
   }
 
   /**
@@ -180,14 +198,24 @@ export class LaunchedGateway implements AsyncDisposable {
     await this.#links.disposeAsync();
     await this.#owned.disposeAsync();
   }
+}
 
-  #env() {
-    return {
-      REDIS_URL: this.#state.redis_url,
-      NATS_URL: this.#state.nats_url,
-      PUBLIC_URL: this.#state.console_url,
-    };
-  }
+/** What the command line needs to find the stores. */
+function variablesOf({ redis_url, nats_url, console_url }: UpState) {
+  return {
+    REDIS_URL: redis_url,
+    NATS_URL: nats_url,
+    PUBLIC_URL: console_url,
+  };
+}
+
+/** Leaves a first key behind that no Redis knows. */
+async function forgetKey(
+  dataDir: string,
+  { REDIS_URL }: Record<string, string>,
+): Promise<void> {
+  await Deno.mkdir(dataDir, { recursive: true, mode: 0o700 });
+  await Deno.writeTextFile(firstKeyFile(dataDir, REDIS_URL), FORGOTTEN_KEY);
 }
 
 function startLauncher(
