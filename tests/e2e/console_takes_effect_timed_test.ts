@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
+import { amountOf } from "../support/amount.ts";
 import {
   type ChatOutcome,
   outcomeOf,
@@ -24,7 +25,7 @@ import { until } from "../support/wait_for.ts";
 
 const EDGES = [0, 1, 2];
 /** Each is a disable and an enable, with every edge asked after both. */
-const ROUNDS = 60;
+const ROUNDS = amountOf({ usual: 24, full: 60 });
 /** Changed side by side: one key's changes must not wait for another's. */
 const KEYS = 4;
 /** Requests of each kind that run on each edge. */

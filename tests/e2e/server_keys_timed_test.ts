@@ -1,6 +1,7 @@
 // Promise: several keys of one model server are used within their limits by all workers
 // together, and what one key is refused reaches no caller.
 import assert from "node:assert/strict";
+import { amountOf } from "../support/amount.ts";
 import { callApi } from "../support/chat_request.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
@@ -150,27 +151,20 @@ const modelOf = (id: string, backend: object) => ({
   backends: [{ type: "openai", model: id, ...backend }],
 });
 
-Deno.test("nobody notices that of the keys of a server one is refused again and again, or is dead", async () => {
-  const { server, recordOf } = startProvider({ perSecond: 5 });
-  await using _server = server;
-  const base_url = server.baseUrl;
-  await using pooled = await startPooled(2, [
-    modelOf("three", {
-      base_url,
-      api_key_envs: ["KEY_ONE", "KEY_TWO", "KEY_THREE"],
-    }),
-    modelOf("half-dead", {
-      base_url,
-      api_key_envs: ["KEY_DEAD", "KEY_ONE"],
-    }),
-  ]);
-  const { gateway } = pooled;
+/** How many requests are sent to the keys of which one is refused again and again. */
+const REQUESTS = amountOf({ usual: 400, full: 1_000 });
+
+/** A pool of keys answers every request, and leaves those alone that are refused. */
+async function hidesRefusals(
+  gateway: LaunchedGateway,
+  recordOf: (variable: Variable) => KeyRecord,
+): Promise<void> {
   const counts = await flood(gateway, {
     model: "three",
-    requests: 1_000,
+    requests: REQUESTS,
     atOnce: 40,
   });
-  assert.deepEqual(counts, { 200: 1_000 });
+  assert.deepEqual(counts, { 200: REQUESTS });
   const limited = recordOf("KEY_TWO");
   assert.ok(limited.refused > 0, "the limit was met");
   assert.ok(
@@ -184,21 +178,13 @@ Deno.test("nobody notices that of the keys of a server one is refused again and 
   });
   assert.deepEqual(dead, { 200: 200 });
   assert.ok(recordOf("KEY_DEAD").requests <= 20, "it is left alone");
-});
+}
 
-Deno.test("three workers together keep the limits of a server, and callers hear when to come again", async () => {
-  const { server, recordOf } = startProvider({ lastsMs: 100 });
-  await using _server = server;
-  const key = { base_url: server.baseUrl, api_key_env: "KEY_ONE" };
-  await using pooled = await startPooled(3, [
-    modelOf("narrow", { ...key, concurrency: 20 }),
-    modelOf("rare", {
-      base_url: server.baseUrl,
-      api_key_env: "KEY_THREE",
-      key_limits: { "*": { requests_per_minute: 120 } },
-    }),
-  ]);
-  const { gateway } = pooled;
+/** All workers together keep the limits of keys, and callers hear when to come again. */
+async function keepsLimits(
+  gateway: LaunchedGateway,
+  recordOf: (variable: Variable) => KeyRecord,
+): Promise<void> {
   const narrow = await flood(gateway, {
     model: "narrow",
     requests: 300,
@@ -218,4 +204,38 @@ Deno.test("three workers together keep the limits of a server, and callers hear 
   const refusals = Object.keys(rare).filter((outcome) => outcome !== "200");
   for (const outcome of refusals) assert.match(outcome, /^429 .*limit/);
   assert.ok(refusals.length > 0);
+}
+
+Deno.test("three workers use the keys of servers together", async (t) => {
+  const hasty = startProvider({ perSecond: 5 });
+  await using _hasty = hasty.server;
+  const slow = startProvider({ lastsMs: 100 });
+  await using _slow = slow.server;
+  const [base_url, slow_url] = [hasty.server.baseUrl, slow.server.baseUrl];
+  await using pooled = await startPooled(3, [
+    modelOf("three", {
+      base_url,
+      api_key_envs: ["KEY_ONE", "KEY_TWO", "KEY_THREE"],
+    }),
+    modelOf("half-dead", { base_url, api_key_envs: ["KEY_DEAD", "KEY_ONE"] }),
+    modelOf("narrow", {
+      base_url: slow_url,
+      api_key_env: "KEY_ONE",
+      concurrency: 20,
+    }),
+    modelOf("rare", {
+      base_url: slow_url,
+      api_key_env: "KEY_THREE",
+      key_limits: { "*": { requests_per_minute: 120 } },
+    }),
+  ]);
+  const { gateway } = pooled;
+  await t.step(
+    "nobody notices that one is refused again and again, or is dead",
+    () => hidesRefusals(gateway, hasty.recordOf),
+  );
+  await t.step(
+    "the limits of a server are kept, and callers hear when to come again",
+    () => keepsLimits(gateway, slow.recordOf),
+  );
 });

@@ -2,7 +2,8 @@
  * Guarantee: on every route, only the owner's own request, sent from our own pages,
  * shows or changes anything, and it does what it says. The routes come from the
  * console itself: the test fails for a route without a valid request in
- * `valid_requests_fixture.ts`.
+ * `valid_requests_fixture.ts`. The usual run tries some of many variations on each
+ * route, the full one all of them (`tests/support/amount.ts`).
  */
 import assert from "node:assert/strict";
 import { addRoutes, createConsole } from "../app.tsx";

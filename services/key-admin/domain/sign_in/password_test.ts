@@ -1,6 +1,7 @@
 /** Which passwords are accepted, and how they are stored and verified. */
 import assert from "node:assert/strict";
 import { dictionary } from "@zxcvbn-ts/language-common";
+import { amountOf } from "../../../../tests/support/amount.ts";
 import {
   CONTEXT_WORDS,
   createPasswordHasher,
@@ -84,6 +85,10 @@ const COMMON = dictionary["passwords-common"];
 const every = <T>(step: number, list: readonly T[]): T[] =>
   list.filter((_, at) => at % step === 0);
 
+/** Which entries of the list, and of its first ones, are tried: one in so many. */
+const LIST_STEP = amountOf({ usual: 20, full: 10 });
+const FIRST_STEP = amountOf({ usual: 60, full: 20 });
+
 /** How people lengthen short passwords to twelve characters. */
 const decorated = (word: string): string[] => [
   word + word,
@@ -101,13 +106,13 @@ const decorated = (word: string): string[] => [
 
 Deno.test("ASVS 6.1.2, 6.2.4: common passwords, and words of the product or the address, are refused", async () => {
   const words = every(4, [...CONTEXT_WORDS, "lovelace"]);
-  const first = COMMON.slice(0, 7);
+  const first = COMMON.slice(0, amountOf({ usual: 4, full: 7 }));
   const rows: [name: string, candidates: string[]][] = [
     ["what people choose", LIKELY],
-    ["the list", every(10, COMMON)],
+    ["the list", every(LIST_STEP, COMMON)],
     [
       "its first entries, decorated",
-      every(20, COMMON.slice(0, 300)).flatMap(decorated),
+      every(FIRST_STEP, COMMON.slice(0, 300)).flatMap(decorated),
     ],
     [
       "two of its first entries",
