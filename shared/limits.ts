@@ -211,10 +211,10 @@ export type StreamLimits = Readonly<Record<keyof typeof STREAM_LIMITS, number>>;
 /**
  * Files, large requests, images and whole answers that a worker holds at a time, with
  * the copies that are made of them: default of `HELD_BYTES_MAX`. With what an idle
- * worker needs, and what V8 has not collected yet, less than 800 MiB. Beyond: another
+ * worker needs, and what V8 has not collected yet, less than 900 MiB. Beyond: another
  * worker is tried, then 503.
  */
-export const HELD_BYTES_MAX = 320 * MIB;
+export const HELD_BYTES_MAX = 400 * MIB;
 
 /** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
 export const MEDIA_LIMITS = {
@@ -398,10 +398,3 @@ export const COUNT_LIMITS = {
   /** Keys that are remembered; 100 bytes each. */
   keysMax: 10_000,
 } as const;
-
-/**
- * The largest file of settings: 1,000 models with 64 servers each are 20 MB. Beyond, it
- * is a mistake, as for a file that cannot be read: some other file was copied there,
- * and every process would hold it in memory.
- */
-export const SETTINGS_FILE_BYTES_MAX = 32 * 1_024 * KIB;

@@ -33,7 +33,7 @@ const PURE_ROOMS = [
   /^services\/media-worker\/(?!main|config)/,
   /^shared\/upstream\/(?!http\/(attempt_deadlines|connect|client)\.ts)/,
   /^shared\/worker\/(?!service)/,
-  /^shared\/reload\/(?!watch)/,
+  /^shared\/reload\/(?!watch|files)/,
 ];
 const PURE_IMPORTS = /^(zod|node:crypto|node:buffer|node:zlib)$/;
 const IMPURE_WORDS =

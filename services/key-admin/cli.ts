@@ -4,11 +4,9 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { BusUnavailableError } from "@gateway/shared/bus/link";
-import { connectBus } from "@gateway/shared/bus/link_nats";
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { wallNow } from "@gateway/shared/process/clock";
 import * as env from "@gateway/shared/process/env";
-import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
-import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { z } from "zod";
@@ -19,7 +17,7 @@ import {
   parseCommand,
   UsageError,
 } from "./cli/command_line.ts";
-import type { AskedRunning, AskedWorkers } from "./cli/asked.ts";
+import type { AskedWorkers } from "./cli/asked.ts";
 import { KEYS } from "./cli/keys.ts";
 import { LEDGER } from "./cli/ledger.ts";
 import { MODELS } from "./cli/models.ts";
@@ -38,7 +36,7 @@ import { createStopSender } from "./domain/keys/notice.ts";
 import { allTold, followWorkers } from "./domain/models/worker_follower.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
-import { RunningRequests } from "./domain/running/running_requests.ts";
+import { askRunning } from "./domain/running/ask_running.ts";
 import { tellOverrides } from "./domain/models/override_teller.ts";
 import { createStores, type Stores } from "./domain/stores.ts";
 
@@ -105,29 +103,6 @@ export async function run(
   } finally {
     await redis.close();
   }
-}
-
-/** What runs now. Throws a {@link BusUnavailableError} if the bus cannot be reached. */
-async function askRunning(
-  { bus: access }: Pick<ConsoleConfig, "bus">,
-): Promise<AskedRunning> {
-  const bus = await connectBus({
-    ...access,
-    name: "gateway running",
-    inboxPrefix: INBOX_PREFIXES.admin,
-    log: silentLog,
-    now: monotonicNow,
-    random: Math.random,
-    timing: { firstConnectMs: CONNECT_MS },
-  });
-  const options = { bus, now: monotonicNow, newId: newInstanceId };
-  const running = new RunningRequests(options);
-  await bus.flush();
-  return {
-    list: (account) => running.list(account),
-    stop: (request) => running.stop(request),
-    [Symbol.asyncDispose]: () => bus.close(),
-  };
 }
 
 /** What the workers tell on the bus: the same that the console hears. */

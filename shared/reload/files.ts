@@ -1,7 +1,12 @@
 /** Reading the files of settings, which people write: never more than makes sense. */
-import { SETTINGS_FILE_BYTES_MAX } from "../limits.ts";
 
 const MIB = 1_024 * 1_024;
+/**
+ * The largest file of settings: 1,000 models with 64 servers each are 20 MB. Beyond, it
+ * is a mistake, as for a file that cannot be read: some other file was copied there,
+ * and every process would hold it in memory.
+ */
+export const SETTINGS_FILE_BYTES_MAX = 32 * MIB;
 
 /** Reads a file. Throws if it cannot be read or is too large. */
 export function readSettingsFile(path: string): string {

@@ -40,6 +40,7 @@ const SEEN_ELSEWHERE: Named<string> = {
   worker_lost: "services/edge-auth/chat/answer_test.ts",
   deadline_exceeded: "services/edge-auth/dispatch/dispatcher_test.ts",
   key_revoked: "tests/limits/slot_test.ts",
+  request_stopped: "services/edge-auth/dispatch/running_test.ts",
 };
 
 /** Headers of HTTP itself, of caches and browsers. */

@@ -1,6 +1,5 @@
-/** What commands ask edges and workers. */
+/** What commands ask workers. */
 import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
-import type { RunningRequests } from "../domain/running/running_requests.ts";
 
 /** What workers tell, as long as the command runs. */
 export interface AskedWorkers
@@ -8,8 +7,3 @@ export interface AskedWorkers
   /** Tells edges and workers the overrides; false: the bus is down. */
   tellOverrides(): Promise<boolean>;
 }
-
-/** What runs now, as long as the command runs. */
-export type AskedRunning =
-  & Pick<RunningRequests, "list" | "stop">
-  & AsyncDisposable;

@@ -21,7 +21,8 @@ import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
-import type { AskedRunning, AskedWorkers } from "./asked.ts";
+import type { ConnectedRunning } from "../domain/running/ask_running.ts";
+import type { AskedWorkers } from "./asked.ts";
 import * as settings from "../domain/keys/settings.ts";
 import { REASON_CHARS_MAX } from "../domain/audit/audit_log.ts";
 import {
@@ -72,7 +73,7 @@ export interface CommandDeps extends Stores {
   /** What workers tell, once all that live have; to be disposed of. */
   askWorkers: () => Promise<AskedWorkers>;
   /** What runs now, as edges and workers tell it; to be disposed of. */
-  askRunning: () => Promise<AskedRunning>;
+  askRunning: () => Promise<ConnectedRunning>;
   /** Tells the operator something in addition to the answer. */
   warn: (text: string) => void;
   /** Shows something before the answer, which may never come. */
