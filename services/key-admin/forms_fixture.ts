@@ -1,6 +1,6 @@
 /** The forms of the console, filled in and sent as its pages do. */
 import assert from "node:assert/strict";
-import { silence } from "../../tests/e2e/recording_fixture.ts";
+import { silence } from "../../tests/e2e/media/recording_fixture.ts";
 import { modelIdOf } from "./catalog_fixture.ts";
 import {
   type Answer,

@@ -1,5 +1,5 @@
 // What a program can do with the official SDK through the gateway, whatever model
-// server is behind it: the simulator in `openai_npm_test.ts`, those that nobody here
+// server is behind it: the simulator in `openai_npm_checks.ts`, those that nobody here
 // wrote in `tests/foreign`.
 import assert from "node:assert/strict";
 import OpenAI from "openai";

@@ -13,7 +13,7 @@ import {
   usageChunk,
 } from "../support/model_servers/model_answers.ts";
 import type { Step } from "../support/model_servers/scripted_server.ts";
-import { formOf, recording } from "./recording_fixture.ts";
+import { formOf, recording } from "./media/recording_fixture.ts";
 
 /** What the model server says of a chat, a hundred tokens at a time. */
 const SAID = ["kite ", "hill ", "rain "].map((word) => word.repeat(80));

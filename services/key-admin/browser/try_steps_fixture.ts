@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
-import { recording } from "../../../tests/e2e/recording_fixture.ts";
+import { recording } from "../../../tests/e2e/media/recording_fixture.ts";
 import { IS_WHOLE } from "./chromium_fixture.ts";
 import { inspect } from "./inspect_fixture.ts";
 import {

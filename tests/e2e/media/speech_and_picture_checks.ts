@@ -7,7 +7,7 @@ import { callApi } from "../../support/chat_request.ts";
 import { readStatus } from "../../support/gateway/chat_status.ts";
 import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { until } from "../../support/wait_for.ts";
-import { type Field, formOf, silence } from "../recording_fixture.ts";
+import { type Field, formOf, silence } from "./recording_fixture.ts";
 
 const SPEECH = {
   model: "simulated-speech-1",

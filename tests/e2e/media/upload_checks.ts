@@ -5,7 +5,7 @@ import { callApi } from "../../support/chat_request.ts";
 import { readStatus } from "../../support/gateway/chat_status.ts";
 import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { sleep, until } from "../../support/wait_for.ts";
-import { formOf, recording, silence } from "../recording_fixture.ts";
+import { formOf, recording, silence } from "./recording_fixture.ts";
 
 const RECORDING = "simulated-transcription-1";
 const MIB = 1024 * 1024;

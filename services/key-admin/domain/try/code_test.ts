@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { codeOf } from "./code.ts";
 import { TRY_KINDS } from "./kinds.ts";
 
-/** `tests/e2e/console_test.ts` runs such code. */
+/** `tests/e2e/console_checks.ts` runs such code. */
 
 const API = "https://api.test/v1";
 const REQUEST = {

@@ -9,7 +9,7 @@ import { TRY_LIMITS } from "../../../domain/try/key.ts";
 import { MODEL_KINDS } from "@gateway/shared/models/kinds";
 import { TRY_KINDS, type TryKind } from "../../../domain/try/kinds.ts";
 import { exampleFor, isTryKind } from "../../../domain/try/request.ts";
-import { silence } from "../../../../../tests/e2e/recording_fixture.ts";
+import { silence } from "../../../../../tests/e2e/media/recording_fixture.ts";
 import { catalogOfIds } from "../../../catalog_fixture.ts";
 import { type Answer, ORIGIN } from "../../../client_fixture.ts";
 import { startConsole, storedKey } from "../../../console_fixture.ts";

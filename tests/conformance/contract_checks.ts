@@ -1,6 +1,6 @@
 // Promise: the wire contract of an OpenAI-compatible service, case by case, as
 // collected from the SDKs, OpenAI's schema and the suites of other servers.
-import { startGateway } from "../support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import * as answers from "./answers.ts";
 import { type Cases, createContext } from "./context.ts";
 import { referenceCases } from "./reference.ts";
@@ -17,8 +17,11 @@ const GROUPS: { [title: string]: Cases } = {
   "H reference": referenceCases,
 };
 
-Deno.test("the wire contract", async (t) => {
-  await using gateway = await startGateway("launched", { workers: 2 });
+/** Tries every case of the contract with this gateway. */
+export async function checkContract(
+  t: Deno.TestContext,
+  gateway: LaunchedGateway,
+): Promise<void> {
   const context = createContext(gateway);
   for (const [group, cases] of Object.entries(GROUPS)) {
     await t.step(group, async (t) => {
@@ -27,4 +30,4 @@ Deno.test("the wire contract", async (t) => {
       }
     });
   }
-});
+}
