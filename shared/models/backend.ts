@@ -7,6 +7,8 @@ const DEADLINE_MAX_MS = 24 * 60 * 60 * 1000;
 const WEIGHT_MAX = 10_000;
 const PROBE_SECONDS_MIN = 5;
 const PROBE_SECONDS_MAX = 3_600;
+/** A server that loads its model first may need longer, one that is frozen never ends. */
+const PROBE_TIMEOUT_SECONDS = 30;
 /** Headers of the connection, and those that the worker itself sends. */
 const RESERVED_HEADERS = new RegExp(
   "^(accept|authorization|connection|expect|host|keep-alive|te|trailer|upgrade|" +
@@ -184,6 +186,11 @@ export function checkKeys(keys: KeyVariables, context: z.RefinementCtx): void {
 const probe = members({
   every_seconds: z.int().min(PROBE_SECONDS_MIN).max(PROBE_SECONDS_MAX)
     .describe("A server that has answered nothing for so long is asked."),
+  timeout_seconds: z.int().min(1).max(PROBE_SECONDS_MAX)
+    .default(PROBE_TIMEOUT_SECONDS)
+    .describe(
+      "A server that has not answered a probe by then counts as failed.",
+    ),
 }).describe(
   "Whether the server is asked now and then, so that a failure is noticed before a request meets it: with a completion of one token, or what is as small. Default: it is not.",
 );

@@ -32,11 +32,11 @@ export interface ProbedPool {
   probe(backend: string, signal: AbortSignal): Promise<boolean>;
 }
 
-/** A backend that may be probed. */
-export type ProbedBackend = Pick<
-  BackendConfig,
-  "name" | "probe" | "base_url" | "model"
->;
+/** A backend that may be probed, and how often. */
+export interface ProbedBackend
+  extends Pick<BackendConfig, "name" | "base_url" | "model"> {
+  readonly probe?: { readonly every_seconds: number } | undefined;
+}
 
 /** A model with its backends, and whether its pool is open. */
 export interface ProbedModel {

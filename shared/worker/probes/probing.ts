@@ -1,5 +1,5 @@
 /** Probes of the backends of a worker, through the client of its requests. */
-import type { Catalog } from "../../models/catalog.ts";
+import type { BackendConfig, Catalog } from "../../models/catalog.ts";
 import type { ModelKind } from "../../models/kinds.ts";
 import { newRequestId } from "../../process/ids.ts";
 import type { Log } from "../../process/log.ts";
@@ -9,6 +9,7 @@ import { tinyOptions, tinyRequest } from "../../upstream/tiny_request.ts";
 import { type ProbedPool, Prober, type ProberOptions } from "./prober.ts";
 import { UpstreamError } from "../../upstream/http/errors.ts";
 
+const MS_PER_SECOND = 1_000;
 /** An answer to a tiny request is smaller; a list of models may be long. */
 const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 
@@ -63,6 +64,14 @@ function probed(pool: BackendPool<ModelServer>, kind: ModelKind): ProbedPool {
   };
 }
 
+/** How long a server has for its answer to a probe, never longer than for any. */
+function timeoutMsOf(
+  { probe, deadlines }: Pick<BackendConfig, "probe" | "deadlines">,
+): number {
+  const seconds = probe?.timeout_seconds ?? Infinity;
+  return Math.min(seconds * MS_PER_SECOND, deadlines.total_ms);
+}
+
 async function ask(
   server: ModelServer,
   kind: ModelKind,
@@ -75,7 +84,7 @@ async function ask(
     body: request.body,
     context: { requestId: newRequestId(), signal },
     mustBeginSoon: false,
-    totalMs: server.config.deadlines.first_token_ms,
+    totalMs: timeoutMsOf(server.config),
   }, async ({ connection }) => {
     connection.bytesLeft = ANSWER_BYTES_MAX;
     await connection.readText();

@@ -19,8 +19,9 @@ import { createProber } from "./probing.ts";
 
 /** A worker's pool with one probed server, which has a key and may have a limit. */
 function probing(
-  { baseUrl, kind = "chat", concurrency }: {
+  { baseUrl, kind = "chat", concurrency, probe = { every_seconds: 5 } }: {
     baseUrl: string;
+    probe?: { every_seconds: number; timeout_seconds?: number };
     kind?: ModelKind;
     concurrency?: number;
   },
@@ -31,7 +32,7 @@ function probing(
     base_url: baseUrl,
     model: "theirs",
     api_key_env: "KEY",
-    probe: { every_seconds: 5 },
+    probe,
     ...concurrency !== undefined && { concurrency },
   };
   const models = [{ id: "m", kind, backends: [backend] }];
@@ -125,6 +126,27 @@ Deno.test("a probe that fails says so once, without the key, and opens the break
   const [line] = log.lines.filter(({ event }) => event === "probe_failed");
   assert.match(JSON.stringify(line), /status 500/);
   assert.doesNotMatch(JSON.stringify(log.lines), /secret-of-the-server/);
+  pool.close();
+});
+
+Deno.test("a probe that a server does not answer in time has failed", async () => {
+  const { promise: never, resolve } = Promise.withResolvers<void>();
+  await using server = startScriptedServer({
+    async *reply() {
+      yield { until: never };
+      yield* jsonResponse({});
+    },
+  });
+  const { prober, outcomes, pool } = probing({
+    baseUrl: server.baseUrl,
+    probe: { every_seconds: 5, timeout_seconds: 1 },
+  });
+  prober.tick();
+  // The first token of a request may take 300 s.
+  await until(() => outcomes.length === 1);
+  assert.deepEqual(outcomes, ["failure"]);
+  assert.equal(pool.breakerStates().get("gpu"), "open");
+  resolve();
   pool.close();
 });
 
