@@ -5,15 +5,20 @@ import { setImmediate } from "node:timers";
 export const BODY_TURNS = {
   /** Smaller bodies are neither paced nor parsed in turns: they take half a ms. */
   bodyBytesMin: 64 * 1024,
-  /** What is read of all large bodies in a turn: a few ms. */
+  /** What is read and parsed of all large bodies in a turn: some ms. */
   bytesMax: 4 * 1024 * 1024,
-  /** Of those that wait, so many go on in a turn. */
+  /** Of the bodies that wait to be read, so many go on in a turn. */
   sourcesMax: 16,
   /** How long other sockets are heard after each turn. */
   restMs: 1,
+  /**
+   * How often what is read puts off a rest: so many whole pieces fill a turn, and many
+   * small ones must not keep others waiting.
+   */
+  postponementsMax: 64,
 } as const;
 
-const { bytesMax, sourcesMax, restMs } = BODY_TURNS;
+const { bytesMax, sourcesMax, restMs, postponementsMax } = BODY_TURNS;
 
 /** What is read: a body, or a connection whose rest is dropped. */
 export interface PacedSource {
@@ -21,14 +26,14 @@ export interface PacedSource {
   resume(): unknown;
 }
 
-/** A source that goes on reading, or a computation that has a turn of its own. */
+/** A source that was paused, or the computation on a body of so many bytes. */
 type Waiting =
   | { type: "source"; source: PacedSource }
-  | { type: "computation"; begin: () => void };
+  | { type: "computation"; bytes: number; begin: () => void };
 
 /** When turns end, and rests. */
 export interface TurnTimers {
-  /** Calls back once the microtasks of this turn have run, and so its computation. */
+  /** Calls back once the microtasks of this turn have run, and so its computations. */
   afterTurn(run: () => void): void;
   /** Calls back after {@link BODY_TURNS.restMs}. Returns what cancels that. */
   afterRest(run: () => void): () => void;
@@ -47,16 +52,16 @@ const TIMERS: TurnTimers = {
  * something to read or to compute, Deno (2.9.6) asks the system for news of other
  * sockets only after every 61st turn of its event loop, so replies of Redis and the
  * beats of workers would stay unread for seconds, and callers would get 503. So large
- * bodies are read and parsed in turns with a rest after each, in which Deno waits, and
- * thereby hears of all sockets.
+ * bodies are read and parsed in turns of some megabytes. After each there is a rest, in
+ * which Deno waits, and thereby hears of all sockets.
  */
 export class Turns {
   readonly #timers: TurnTimers;
   readonly #waiting: Waiting[] = [];
-  /** What large bodies have brought in this turn. */
+  /** What was read and parsed since the last rest. */
   #bytes = 0;
-  /** Whether a turn has begun whose rest is not over. */
-  #isTaken = false;
+  /** How often the next rest was put off. */
+  #postponements = 0;
   #endRest: (() => void) | null = null;
   #isClosed = false;
 
@@ -65,65 +70,78 @@ export class Turns {
   }
 
   /**
-   * So many bytes of a source were read. The source is paused if it has to wait for the
-   * next turn.
+   * So many bytes of a source were read. If that is enough for this turn, the source is
+   * paused until it has its next one.
    */
   took(source: PacedSource, bytes: number): void {
     this.#bytes += bytes;
-    const mayGoOn = this.#bytes < bytesMax;
-    if (mayGoOn && this.#isTaken) return;
-    if (!mayGoOn) {
+    if (this.#isFull) {
       source.pause();
       this.#waiting.push({ type: "source", source });
     }
-    // Once more for each source that is paused: the rest begins after the last one.
-    this.#rest();
+    // The rest begins after the last source of the turn.
+    if (this.#endRest !== null) this.#postponements += 1;
+    if (this.#postponements <= postponementsMax) this.#rest();
   }
 
-  /** Resolves when a turn begins in which the caller may compute, alone. */
-  next(): Promise<void> {
+  /** Resolves when the caller may compute something on a body of so many bytes. */
+  next(bytes: number): Promise<void> {
     const { promise, resolve: begin } = Promise.withResolvers<void>();
-    this.#waiting.push({ type: "computation", begin });
-    if (!this.#isTaken) this.#begin();
+    if (this.#isFull || this.#waiting.length > 0) {
+      this.#waiting.push({ type: "computation", bytes, begin });
+    } else {
+      this.#bytes += bytes;
+      this.#restAfterTurn();
+      begin();
+    }
     return promise;
   }
 
   /** Ends the timers. What waits goes on waiting. */
   close(): void {
     this.#isClosed = true;
-    this.#endRest?.();
-    this.#endRest = null;
+    this.#cancelRest();
+  }
+
+  get #isFull(): boolean {
+    return this.#bytes >= bytesMax;
   }
 
   #rest(): void {
     if (this.#isClosed) return;
-    this.#isTaken = true;
-    this.#endRest?.();
+    this.#cancelRest();
     this.#endRest = this.#timers.afterRest(() => this.#begin());
   }
 
+  /** A rest that began before a computation would be over when that ends. */
+  #restAfterTurn(): void {
+    this.#cancelRest();
+    this.#timers.afterTurn(() => this.#rest());
+  }
+
+  #cancelRest(): void {
+    this.#endRest?.();
+    this.#endRest = null;
+  }
+
+  /** Begins a turn with what waits, in its order. */
   #begin(): void {
     this.#endRest = null;
     this.#bytes = 0;
-    this.#isTaken = this.#waiting.length > 0;
-    if (!this.#isTaken) return;
-    this.#timers.afterTurn(() => this.#rest());
-    const [first] = this.#waiting;
-    if (first?.type === "computation") {
-      this.#waiting.shift();
-      return first.begin();
+    this.#postponements = 0;
+    if (this.#waiting.length === 0) return;
+    this.#restAfterTurn();
+    let sourceCount = 0;
+    while (!this.#isFull && sourceCount < sourcesMax) {
+      const next = this.#waiting.shift();
+      if (next === undefined) return;
+      if (next.type === "source") {
+        sourceCount += 1;
+        next.source.resume();
+      } else {
+        this.#bytes += next.bytes;
+        next.begin();
+      }
     }
-    for (const source of this.#takeSources()) source.resume();
-  }
-
-  /** Those at the head of the queue, up to the next computation. */
-  #takeSources(): PacedSource[] {
-    const sources: PacedSource[] = [];
-    for (const next of this.#waiting) {
-      if (next.type !== "source" || sources.length === sourcesMax) break;
-      sources.push(next.source);
-    }
-    this.#waiting.splice(0, sources.length);
-    return sources;
   }
 }

@@ -7,7 +7,7 @@ import {
   type TurnTimers,
 } from "./turns.ts";
 
-const { bytesMax, sourcesMax } = BODY_TURNS;
+const { bytesMax, sourcesMax, postponementsMax } = BODY_TURNS;
 
 /** Turns that go on when the test says so. */
 function setup() {
@@ -25,7 +25,7 @@ function setup() {
   };
   return {
     turns: new Turns(timers),
-    /** How many rests have begun; all but the last were cancelled or are over. */
+    /** How many rests have begun; all but the last were put off or are over. */
     restCount: () => restCount,
     endTurn: () => take(calls, "afterTurn")(),
     endRest: () => take(calls, "afterRest")(),
@@ -55,6 +55,18 @@ function startSource() {
     },
   };
   return source satisfies PacedSource;
+}
+
+/** Computations that write down their names when they may begin. */
+function computations(turns: Turns) {
+  const begun: string[] = [];
+  return {
+    begun,
+    start: (name: string, bytes: number) =>
+      turns.next(bytes).then(() => void begun.push(name)),
+    /** All whose time has come have begun. */
+    settle: () => new Promise<void>((resolve) => queueMicrotask(resolve)),
+  };
 }
 
 for (
@@ -88,12 +100,20 @@ Deno.test("Turns: bytes of all sources count together, and each turn begins at n
 
 Deno.test("Turns: the rest begins after the last source of a turn", () => {
   const { turns, restCount } = setup();
-  turns.took(startSource(), 1);
-  turns.took(startSource(), 1);
-  assert.equal(restCount(), 1);
-  turns.took(startSource(), bytesMax);
-  turns.took(startSource(), 1);
-  assert.equal(restCount(), 3);
+  for (const bytes of [1, 1, bytesMax, 1]) turns.took(startSource(), bytes);
+  assert.equal(restCount(), 4);
+});
+
+Deno.test("Turns: no number of sources puts a rest off for ever", () => {
+  const { turns, restCount, endRest } = setup();
+  const first = startSource();
+  turns.took(first, bytesMax);
+  for (let count = 0; count < 2 * postponementsMax; count++) {
+    turns.took(startSource(), 1);
+  }
+  assert.equal(restCount(), 1 + postponementsMax);
+  endRest();
+  assert.equal(first.isPaused, false);
 });
 
 Deno.test("Turns: only some of many sources go on in one turn, in their order", () => {
@@ -108,48 +128,62 @@ Deno.test("Turns: only some of many sources go on in one turn, in their order", 
   }
 });
 
-Deno.test("Turns: each computation has a turn alone, in the order of the calls", async () => {
-  const { turns, endTurn, endRest, isResting } = setup();
-  const seen: string[] = [];
-  const source = startSource();
-  const compute = (name: string) =>
-    turns.next().then(() => void seen.push(name));
-  const all = [compute("first"), compute("second")];
-  turns.took(source, bytesMax);
-  all.push(compute("third"));
-  await all[0];
-  assert.deepEqual(seen, ["first"]);
+Deno.test("Turns: computations begin at once until a turn is full, then wait", async () => {
+  const { turns, endTurn, endRest } = setup();
+  const { start, begun, settle } = computations(turns);
+  const all = [
+    start("first", bytesMax - 1),
+    start("second", 1),
+    start("third", bytesMax),
+    start("fourth", 1),
+  ];
+  await settle();
+  assert.deepEqual(begun, ["first", "second"]);
+  endTurn();
+  endRest();
+  await settle();
+  assert.deepEqual(begun, ["first", "second", "third"]);
+  endTurn();
+  endRest();
+  await Promise.all(all);
+});
+
+Deno.test("Turns: a rest begins after the computations of its turn, not before", async () => {
+  const { turns, endTurn, isResting } = setup();
+  turns.took(startSource(), 1);
+  assert.ok(isResting());
+  await turns.next(1);
+  assert.ok(!isResting(), "it would be over when the computation ends");
   endTurn();
   assert.ok(isResting());
+});
+
+Deno.test("Turns: sources and computations that wait have their turns in their order", async () => {
+  const { turns, endTurn, endRest } = setup();
+  const { start, begun, settle } = computations(turns);
+  const source = startSource();
+  const first = start("first", bytesMax);
+  const second = start("second", bytesMax);
+  turns.took(source, 1);
+  const third = start("third", 1);
+  await first;
+  endTurn();
   endRest();
-  await all[1];
-  assert.deepEqual(seen, ["first", "second"]);
+  await second;
   assert.ok(source.isPaused);
   endTurn();
   endRest();
+  await settle();
+  assert.deepEqual(begun, ["first", "second", "third"]);
   assert.equal(source.isPaused, false);
-  assert.deepEqual(seen, ["first", "second"]);
-  endTurn();
-  endRest();
-  await all[2];
-});
-
-Deno.test("Turns: once nothing waits, the next computation does not wait either", async () => {
-  const { turns, endTurn, endRest, isResting } = setup();
-  await turns.next();
-  endTurn();
-  endRest();
-  assert.ok(!isResting());
-  await turns.next();
+  await third;
 });
 
 Deno.test("Turns: no timer is left once they are closed", () => {
-  const { turns, endTurn, isResting } = setup();
+  const { turns, isResting } = setup();
   turns.took(startSource(), bytesMax);
   turns.close();
   assert.ok(!isResting());
-  void turns.next();
   turns.took(startSource(), 1);
   assert.ok(!isResting());
-  assert.throws(endTurn);
 });

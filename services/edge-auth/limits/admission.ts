@@ -159,7 +159,9 @@ export class LimitedAdmission implements Admission {
       estimate;
     const rate = rateOf(catalog, model);
     // An upload that has not named its model: what others have is checked.
-    const learned = model && answerLengths?.expected(model) || null;
+    const learned = model === null
+      ? null
+      : answerLengths?.expected(model) ?? null;
     const wantNanos = model === null ? 1 : nanosToHold(estimate, rate, learned);
     const amounts = { wantTokens, promptTokens, wantUnits, wantNanos };
     const ask = { scope, model, endpoint, ...amounts, rate };

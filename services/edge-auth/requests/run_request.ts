@@ -122,7 +122,9 @@ async function readRequest<Request extends JobRequest>(
   if (read === null) return left(call);
   if ("type" in read) return read;
   const { bytes, share } = read;
-  if (bytes.length >= BODY_TURNS.bodyBytesMin) await call.exchange.turns.next();
+  if (bytes.length >= BODY_TURNS.bodyBytesMin) {
+    await call.exchange.turns.next(bytes.length);
+  }
   const startedAtMs = now();
   try {
     // Other bodies of the key may have been refused in the meantime.

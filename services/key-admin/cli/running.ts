@@ -5,6 +5,7 @@ import type {
   RunningList,
   RunningView,
 } from "../domain/running/running_requests.ts";
+import { stopEntry } from "../domain/running/stop_entry.ts";
 import {
   type Area,
   COMMAND_LINE,
@@ -142,18 +143,9 @@ async function stop(invocation: Invocation): Promise<Output> {
       `No edge has confirmed it. "keys disable ID --stop-running" stops all requests of a key`,
     );
   }
-  const { account, keyId, model } = request;
-  const key = await keys.get(account, keyId);
-  const { hint, description } = key ?? { hint: "", description: "" };
-  const what = `${publicRequestId(requestId)}, ${model}`;
-  await audit.add(account, {
-    ...COMMAND_LINE,
-    action: "key.request_stopped",
-    keyId,
-    hint,
-    description,
-    detail: reason === "" ? what : `${what}: ${reason}`,
-  });
+  const { account, keyId } = request;
+  const entry = stopEntry(request, await keys.get(account, keyId), reason);
+  await audit.add(account, { ...COMMAND_LINE, ...entry });
   return {
     json: {
       request_id: publicRequestId(requestId),

@@ -3,8 +3,10 @@
  * in the audit log, the log, metrics, and to a URL. Edges and pages wait for none of
  * this.
  */
-import type { BudgetDays } from "@gateway/shared/keys/budget_calendar";
-import { TOTAL_WINDOW } from "@gateway/shared/keys/budget_calendar";
+import {
+  type BudgetDays,
+  TOTAL_WINDOW,
+} from "@gateway/shared/keys/budget_calendar";
 import {
   type KeyRecord,
   ownerSpendKey,
@@ -92,7 +94,7 @@ export class Notices {
   readonly #store: NoticeStore;
   readonly #metrics;
   readonly #stopping = new AbortController();
-  readonly #timers: ReturnType<typeof setInterval>[] = [];
+  #timer: ReturnType<typeof setInterval> | undefined;
   /** What is under way of each kind of work. */
   readonly #running = new Map<string, Promise<void>>();
 
@@ -110,12 +112,12 @@ export class Notices {
       this.#run("deliver", () => this.deliver());
     };
     work();
-    this.#timers.push(setInterval(work, POLL_MS));
+    this.#timer = setInterval(work, POLL_MS);
   }
 
   /** Ends, with what is under way. */
   async stop(): Promise<void> {
-    for (const timer of this.#timers) clearInterval(timer);
+    clearInterval(this.#timer);
     this.#stopping.abort();
     await Promise.all(this.#running.values());
   }

@@ -1,5 +1,4 @@
 /** The requests that run now, and stopping one of them. */
-
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { z } from "zod";
@@ -8,6 +7,7 @@ import type {
   RunningList,
   RunningView,
 } from "../../../domain/running/running_requests.ts";
+import { stopEntry } from "../../../domain/running/stop_entry.ts";
 import {
   actorOf,
   type ConsoleContext,
@@ -309,19 +309,15 @@ const stop: Handler = async (c) => {
       back: address(`${listOf(c)}/stop`, { request: id }),
     });
   }
-  const { account, keyId, model } = request;
   const result = await c.var.deps.running.stop(request);
   if (result !== "stopped") {
     const message = result === "ended" ? HAS_ENDED : NOT_STOPPED;
     const status = result === "ended" ? 404 : 503;
     throw new Refused(status, message, { back: listOf(c) });
   }
-  const { hint, description } = key ?? { hint: "", description: "" };
-  const action = "key.request_stopped";
-  const what = `${id}, ${model}`;
-  const detail = reason === undefined ? what : `${what}: ${reason}`;
-  const about = { ...actorOf(c), keyId, hint, description, detail };
-  await c.var.deps.audit.add(account, { action, ...about });
+  const entry = stopEntry(request, key, reason ?? "");
+  await c.var.deps.audit.add(request.account, { ...actorOf(c), ...entry });
+  const { action, keyId, hint, description, detail } = entry;
   await noteForOperator(c, { ...ownScopeOf(c), other }, {
     action,
     key: { id: keyId, hint, description },
