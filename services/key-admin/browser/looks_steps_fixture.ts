@@ -57,7 +57,10 @@ async function inspectTables(
   const pages = [
     [owner, ["/keys", "/audit", ofKey, "/requests", "/reference"]],
     [plain, ["/keys", ofKey]],
-    [operator, ["/people", "/people/keys", "/people/requests"]],
+    [
+      operator,
+      ["/people", "/people/keys", "/people/requests", "/people/running"],
+    ],
   ] as const;
   for (const [page, paths] of pages) {
     for (const path of paths) {

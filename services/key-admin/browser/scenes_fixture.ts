@@ -81,6 +81,8 @@ export const SCENES: readonly Scene[] = [
   at("usage", "/usage", { click: "main summary", shows: "Hour from" }),
   at("requests", "/requests"),
   at("requests-refused", "/requests?from=yesterday"),
+  at("running", "/requests/running"),
+  at("running-empty", "/requests/running", { who: "newcomer" }),
   at("audit", "/audit"),
   // The link unfolds what it leads to.
   at("reference", "/reference", {
@@ -117,6 +119,12 @@ export const SCENES: readonly Scene[] = [
   { name: "people-link", play: createLink },
   at("people-keys", "/people/keys", OPERATOR),
   at("people-requests", "/people/requests", OPERATOR),
+  at("people-running", "/people/running", OPERATOR),
+  at("people-running-stop", "/people/running", {
+    ...OPERATOR,
+    click: "main a.bad >> nth=0",
+    shows: "Stop this request?",
+  }),
   at(
     "person-key",
     ({ ownerId, key }) => `/people/${ownerId}/keys/${key.id}`,

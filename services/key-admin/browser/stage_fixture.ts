@@ -20,6 +20,7 @@ import {
   type UseCounts,
   useLimits,
 } from "../usage_fixture.ts";
+import { run } from "../web/running_fixture.ts";
 import { openWindow, signedIn, type Visit } from "./site_fixture.ts";
 
 /**
@@ -87,6 +88,7 @@ export async function setStage(visit: Visit): Promise<Stage> {
   await fillLimits(site, ownerId, key.id);
   await countDay(site, { ownerId, keyId: key.id });
   await logFailures(site, { ownerId, keyId: key.id });
+  runAll(site, { ownerId, keyId: key.id });
   const limited = await storedKey(site, ownerId, {
     description: "Translations",
     models: ["old-model-2", "small-1", "qwen/qwen3-235b-a22b-instruct"],
@@ -235,6 +237,16 @@ const FAILURE_DETAILS: Partial<Record<FailureReason, Partial<RequestRow>>> = {
   },
   cut: { outcome: "cut", status: 200, firstByteMs: 840, durationMs: 12_000 },
 };
+
+/** Lets requests run in every state. */
+function runAll(site: TestConsole, key: Principal): void {
+  const hour = { ageMs: HOUR_MS, tokens: 128_400 };
+  const backend = "gpu-rack-2-with-a-long-name";
+  run(site, key, { ...hour, state: "streaming", backend });
+  const model = "qwen/qwen3-235b-a22b-instruct";
+  run(site, key, { model, backend: "openai-1" });
+  run(site, key, { state: "waiting", workerId: null, ageMs: 900 });
+}
 
 /** Logs a request that failed for every reason, and a slow one. */
 async function logFailures(site: TestConsole, key: Principal): Promise<void> {

@@ -6,8 +6,7 @@ import assert from "node:assert/strict";
 import { startConsole, storedKey } from "../../console_fixture.ts";
 import { entries } from "../../routes_fixture.ts";
 import { UNLIMITED } from "@gateway/shared/keys/record";
-import type { Role } from "./project_record.ts";
-import { PROJECT_LIMITS, projectName } from "./project_record.ts";
+import { PROJECT_LIMITS, projectName, type Role } from "./project_record.ts";
 import type { ProjectActor } from "./project_store.ts";
 import type { ProjectRefusal } from "./project_refused.ts";
 
