@@ -211,7 +211,7 @@ export type StreamLimits = Readonly<Record<keyof typeof STREAM_LIMITS, number>>;
 /**
  * Files, large requests, images and whole answers that a worker holds at a time, with
  * the copies that are made of them: default of `HELD_BYTES_MAX`. With what an idle
- * worker needs, and what V8 has not collected yet, less than 900 MiB. Beyond: another
+ * worker needs, and what V8 has not collected yet, less than 700 MiB. Beyond: another
  * worker is tried, then 503.
  */
 export const HELD_BYTES_MAX = 400 * MIB;

@@ -192,7 +192,7 @@ Deno.test("API4: a request that came in pieces counts with its copies until it e
   t.piece(1, body, 0);
   assert.equal(t.memory.bytes, body.length);
   t.endPieces(1);
-  assert.equal(t.memory.bytes, 6 * body.length);
+  assert.equal(t.memory.bytes, 8 * body.length);
   t.cancel(1);
   await turns();
   assert.equal(t.memory.bytes, 0);

@@ -21,7 +21,7 @@ import { sleep, waitFor } from "../support/wait_for.ts";
 const MIB = 1024 * 1024;
 /** As compose gives it to a worker. */
 const CONTAINER_BYTES = 1024 * MIB;
-const RESIDENT_BYTES_MAX = 900 * MIB;
+const RESIDENT_BYTES_MAX = 700 * MIB;
 /** For the edge, which is not what is tested. */
 const EDGE_BODIES_BYTES_MAX = 8 * 1024 * MIB;
 const START_MS = 30_000;

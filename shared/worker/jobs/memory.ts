@@ -17,9 +17,10 @@ const RETRY_AFTER_MS = 1_000;
 const COPIES_OF_ANSWER = 4;
 /**
  * Besides its pieces, a request in JSON is held as text, parsed, encoded, joined with
- * its head and as bytes for the server: the first ones until they are collected.
+ * its head and as bytes for the server. V8 collects the first ones late, when those of
+ * requests that have ended are as much again: they count as two more.
  */
-const COPIES_OF_REQUEST = 5;
+const COPIES_OF_REQUEST = 7;
 /**
  * An account may hold this much of the memory while others wait that hold less, and
  * this much is always kept from it. A single job of it may hold more: otherwise it
