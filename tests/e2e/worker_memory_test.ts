@@ -59,7 +59,7 @@ Deno.test("API4: an account whose requests hold its share of a worker's memory l
   });
   const server = scriptedModelServer();
   // Two such requests fit, with their copies. They are more than two thirds.
-  await gateway.addWorker(server, { heldBytesMax: 2 * 6 * 3.2 * MIB });
+  await gateway.addWorker(server, { heldBytesMax: 2 * 8 * 3.2 * MIB });
   for (const { dispatcher } of [edge, theirs]) {
     await until(() => dispatcher.workers.totals().workers === 1);
   }
