@@ -5,6 +5,7 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
+import type { InProcessWorker } from "../support/gateway/in_process_worker.ts";
 import type { OpenGateway } from "../support/gateway/open.ts";
 import {
   type Reply,
@@ -25,6 +26,7 @@ type Backend = Model["backends"][number];
 export interface ForwardRig extends AsyncDisposable {
   readonly servers: ScriptedServer[];
   readonly gateway: OpenGateway;
+  readonly worker: InProcessWorker;
   /** The first request of the first server, as soon as it has come. */
   request(): Promise<WholeRequest>;
   /** How requests ended, once for each settlement. */
@@ -69,11 +71,12 @@ export async function setupWith(
   const slower = isTimed ? 1 : SLOWER;
   const gateway = starting.use(await startGateway("open", { door, slower }));
   const baseUrl = servers[0]?.baseUrl ?? "";
-  await gateway.addWorker({ baseUrl }, { catalog });
+  const worker = await gateway.addWorker({ baseUrl }, { catalog });
   const running = starting.move();
   return {
     servers,
     gateway,
+    worker,
     request: () => servers[0]?.request(1) ?? assert.fail("no server"),
     settlements: () => gateway.edge.settlements(),
     post: (path, body, headers = {}) =>

@@ -20,6 +20,9 @@ import {
 } from "./event_streams.ts";
 import { setup, setupWith } from "./forward_rig.ts";
 
+/** Longer than any test. */
+const PATIENT_MS = 60_000;
+
 Deno.test("until the model has begun, another server may still answer", async () => {
   const failures: { path: number; steps: Step[] }[] = [
     { path: 0, steps: [...stream(MESSAGE.start, MESSAGE.ping), CLOSE] },
@@ -142,6 +145,27 @@ Deno.test("an error that a server reports in the middle passes in its own words,
   const text = await (await rig.post("messages", DIALECTS[0]?.body ?? ""))
     .text();
   assert.match(text, /"message":"No \[redacted\] at \[redacted\]"/);
+});
+
+Deno.test("a worker that is lost after the final event leaves its client a normal end", async () => {
+  for (const { path, body, events } of DIALECTS) {
+    await using rig = await setupWith({ streamHeadMs: PATIENT_MS }, () => [
+      ...stream(events),
+      STALL,
+    ]);
+    const answer = await rig.post(path, body);
+    const reader = answer.body?.pipeThrough(new TextDecoderStream())
+      .getReader() ?? assert.fail("no body");
+    let text = "";
+    while (text.length < events.length) text += (await reader.read()).value;
+    await rig.worker.kill();
+    const rest = await reader.read();
+    assert.deepEqual([text, rest.value], [events, undefined]);
+    await until(() => rig.settlements().length === 1);
+    const [outcome] = rig.settlements();
+    assert.equal(outcome?.kind, "failed");
+    assert.ok((outcome?.completionTokens ?? 0) > 0, "what came is paid for");
+  }
 });
 
 Deno.test("a silent stream is kept open in the way of its dialect", async () => {

@@ -1,7 +1,10 @@
 /** Passes the events of a model server on as they come, several in one frame. */
 import { Buffer } from "node:buffer";
 import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
-import { EventTap, type FailureEvent } from "@gateway/shared/forward/event_tap";
+import {
+  EventTap,
+  type FailureEvent,
+} from "@gateway/shared/forward/events/event_tap";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import { answerHeaders } from "@gateway/shared/forward/passed_headers";
 import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";

@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 import { encodeAnswerHead } from "@gateway/shared/forward/answer_head";
 import { answerHeaders } from "@gateway/shared/forward/passed_headers";
 import type { ForwardName } from "@gateway/shared/forward/endpoints";
-import { readEventsForWhole } from "@gateway/shared/forward/events_for_whole";
+import { readEventsForWhole } from "@gateway/shared/forward/events/events_for_whole";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import {
   readWholeAnswer,

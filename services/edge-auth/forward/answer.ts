@@ -4,8 +4,8 @@ import {
   AnswerHeadReader,
 } from "@gateway/shared/forward/answer_head";
 import type { ForwardName } from "@gateway/shared/forward/endpoints";
-import { endsEvent } from "@gateway/shared/forward/event_ends";
 import { errorEvent, signOfLife } from "@gateway/shared/forward/envelope";
+import { LastEvent } from "@gateway/shared/forward/events/last_event";
 import { ApiError } from "@gateway/shared/openai/error";
 import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
@@ -22,20 +22,20 @@ export interface ForwardedRequest {
 
 /**
  * Passes on an answer as it arrives. Until its first byte was sent, a failure is an
- * HTTP error; a stream that fails later ends with an event of its dialect, and a whole
- * answer is cut, which its length shows.
+ * HTTP error; a stream that fails later ends with an event of its dialect, unless its
+ * final event has passed, and a whole answer is cut, which its length shows.
  */
 export class ForwardAnswer extends StreamedAnswer {
   readonly #to: ForwardedRequest;
   #head = new AnswerHeadReader();
-  /** The last byte written ended an event, so that another may follow. */
-  #hasEndedEvent = true;
+  readonly #lastEvent: LastEvent;
   /** The server has answered with one body, though asked for events. */
   #isWhole = false;
 
   constructor(options: AnswerOptions, to: ForwardedRequest) {
     super(options);
     this.#to = to;
+    this.#lastEvent = new LastEvent(to.endpoint);
   }
 
   protected override get signOfLife(): Uint8Array {
@@ -43,7 +43,7 @@ export class ForwardAnswer extends StreamedAnswer {
   }
 
   protected override get isBetweenEvents(): boolean {
-    return this.#to.stream && !this.#isWhole && this.#hasEndedEvent;
+    return this.#to.stream && !this.#isWhole && this.#lastEvent.hasEnded;
   }
 
   /** Sends the next bytes. */
@@ -66,6 +66,13 @@ export class ForwardAnswer extends StreamedAnswer {
   /** Forgets an unfinished head. */
   onRestart(): void {
     this.#head = new AnswerHeadReader();
+  }
+
+  /** Ends a stream that is complete for its client, although its worker was lost. */
+  override onError(error: ApiError): void {
+    const isComplete = this.isBetweenEvents && this.#lastEvent.isFinal;
+    if (isComplete) this.onEnd();
+    else super.onError(error);
   }
 
   /** The event that ends a stream: the server's own, if it has sent one, or ours. */
@@ -92,7 +99,7 @@ export class ForwardAnswer extends StreamedAnswer {
   }
 
   #send(bytes: Uint8Array, sequence: number): void {
-    if (bytes.length > 0) this.#hasEndedEvent = endsEvent(bytes);
+    if (!this.#isWhole) this.#lastEvent.push(bytes);
     this.write(bytes, sequence);
   }
 }

@@ -4,11 +4,11 @@
  * of other dialects would mean to translate them.
  */
 import { Buffer } from "node:buffer";
-import type { Usage } from "../openai/completion.ts";
-import type { ForwardName } from "./endpoints.ts";
+import type { Usage } from "../../openai/completion.ts";
+import type { ForwardName } from "../endpoints.ts";
 import { BLANK_LINE, LINE_END } from "./event_ends.ts";
 import { EventTap, type FailureEvent } from "./event_tap.ts";
-import { membersOf } from "./members.ts";
+import { membersOf } from "../members.ts";
 
 /** Ends the last event, even if the server did not. */
 const END_OF_EVENT = "\n\n";

@@ -4,10 +4,10 @@
  * are parsed; of the others, which are one for each token, a few characters are read.
  */
 import { Buffer } from "node:buffer";
-import { STREAM_LIMITS } from "../limits.ts";
-import { endOfString } from "../openai/json_body.ts";
-import type { Usage } from "../openai/completion.ts";
-import type { ForwardName } from "./endpoints.ts";
+import { STREAM_LIMITS } from "../../limits.ts";
+import { endOfString } from "../../openai/json_body.ts";
+import type { Usage } from "../../openai/completion.ts";
+import type { ForwardName } from "../endpoints.ts";
 import {
   CUT_END_BYTES_MAX,
   EventEnds,
@@ -21,7 +21,7 @@ import {
   type EventReader,
   isWholeEvent,
 } from "./event_readers.ts";
-import { BYTES_PER_TOKEN, TextTokens } from "../openai/tokens.ts";
+import { BYTES_PER_TOKEN, TextTokens } from "../../openai/tokens.ts";
 
 const QUOTE = 0x22;
 const NOTHING = new Uint8Array(0);

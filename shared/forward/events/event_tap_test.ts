@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { seededRandom, seedsOr } from "../../tests/support/seeded_random.ts";
-import { STREAM_LIMITS } from "../limits.ts";
-import type { ForwardName } from "./endpoints.ts";
+import { seededRandom, seedsOr } from "../../../tests/support/seeded_random.ts";
+import { STREAM_LIMITS } from "../../limits.ts";
+import type { ForwardName } from "../endpoints.ts";
 import { EventTap } from "./event_tap.ts";
 
 const encoder = new TextEncoder();

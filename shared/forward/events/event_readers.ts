@@ -1,10 +1,10 @@
 /** What the events of each dialect mean for their gateway. */
 import { Buffer } from "node:buffer";
-import type { Usage } from "../openai/completion.ts";
-import { isJsonObject } from "../process/error_text.ts";
-import type { ForwardName } from "./endpoints.ts";
+import type { Usage } from "../../openai/completion.ts";
+import { isJsonObject } from "../../process/error_text.ts";
+import type { ForwardName } from "../endpoints.ts";
 import { LINE_END } from "./event_ends.ts";
-import { addsUp, messageUsage, responseUsage } from "./usage.ts";
+import { addsUp, messageUsage, responseUsage } from "../usage.ts";
 
 /** One event of a stream, as it stands among others. */
 export interface EventPlace {
