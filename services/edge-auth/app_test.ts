@@ -209,6 +209,29 @@ Deno.test("a key is shown the models that it may use, and no others", async () =
   }
 });
 
+Deno.test("the admission hears the address that a trusted proxy wrote, and no other", async () => {
+  const addresses: (string | undefined)[] = [];
+  await using edge = await start({
+    modelsOf: ({ clientAddress }) => {
+      addresses.push(clientAddress);
+      return Promise.resolve([]);
+    },
+    admit: ({ clientAddress }) => {
+      addresses.push(clientAddress);
+      return Promise.resolve(leaseOf(PRINCIPAL));
+    },
+  });
+  for (const response of [await get(edge, "models"), await chat(edge)]) {
+    await response.body?.cancel();
+  }
+  const spoofed = { "x-forwarded-for": "198.51.100.1, 203.0.113.9" };
+  const more = await callApi(`${edge.origin}/v1/models`, KEY, {
+    headers: spoofed,
+  });
+  await more.body?.cancel();
+  assert.deepEqual([...new Set(addresses)], ["203.0.113.9"]);
+});
+
 Deno.test("a request whose client leaves before its answer is counted as 499", async () => {
   const client = new AbortController();
   await using edge = await start({

@@ -286,6 +286,7 @@ export async function storedKey(
       description: "A key",
       scopes: ["chat", "models"],
       models: [],
+      networks: [],
       limits: UNLIMITED,
       expiresAtMs: null,
       ...settings,

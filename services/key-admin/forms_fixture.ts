@@ -34,6 +34,7 @@ export const keyForm = (description: string, more: Form = {}): Form => ({
   scopes: ["chat", "models"],
   which_models: "all",
   models: [],
+  allowedCidrs: "",
   ...limitsOf(() => ""),
   ...more,
 });

@@ -21,6 +21,7 @@ export const SETTINGS: KeySettings = {
   description: "Billing service",
   scopes: ["chat", "models"],
   models: [],
+  networks: [],
   limits: { ...UNLIMITED, requestsPerMinute: 60 },
   expiresAtMs: null,
 };

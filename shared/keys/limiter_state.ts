@@ -203,6 +203,7 @@ const OTHER_REASONS = [
   "model_forbidden",
   "model_unpriced",
   "endpoint_forbidden",
+  "address_forbidden",
   "key_disabled",
   "key_expired",
   "request_stopped",

@@ -103,6 +103,8 @@ export interface KeyRecord {
   scopes: readonly KeyScope[];
   /** Model ids the key may use; if empty, all. */
   models: readonly string[];
+  /** Networks from which it may be used, see `networks.ts`; if empty, from anywhere. */
+  networks: readonly string[];
   limits: Limits;
   createdAtMs: number;
   expiresAtMs: number | null;
@@ -129,6 +131,7 @@ export const KEY_FIELDS = {
   hash: "hash",
   scopes: "scopes",
   models: "models",
+  networks: "networks",
   createdAtMs: "created_at",
   expiresAtMs: "expires_at",
   createdBy: "created_by",

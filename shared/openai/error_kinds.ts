@@ -54,8 +54,8 @@ export const ERROR_KINDS = {
     ...AUTHENTICATION,
     status: 403,
     meaning:
-      "The key may not use this endpoint or this model. Its owner can change " +
-      "that.",
+      "The key may not use this endpoint or this model, or not from this " +
+      "address. Its owner can change that.",
   },
 
   // The request is invalid.

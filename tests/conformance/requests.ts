@@ -15,6 +15,7 @@ import {
   rawExchange,
   UNAUTHORIZED,
 } from "./context.ts";
+import { until } from "../support/wait_for.ts";
 
 async function assertUnauthorized(
   response: Response,
@@ -69,6 +70,49 @@ export const authenticationCases: Cases = {
         authorization: `${scheme} ${context.key}`,
       });
       assert.equal(response.status, 200, scheme);
+      await response.body?.cancel();
+    }
+  },
+  async "A6 from outside of a key's networks: 403 on every path, and logged"(
+    context,
+  ) {
+    const { gateway } = context;
+    const { id, key } = await gateway.createKey("--allowed-cidrs=192.0.2.0/24");
+    const headers = {
+      authorization: `Bearer ${key}`,
+      "x-forwarded-for": "192.0.2.7",
+    };
+    const form = new FormData();
+    form.set("model", "whisper-1");
+    form.set("file", new File(["no sound"], "a.wav"));
+    const json = { ...headers, "content-type": "application/json" };
+    const post = { method: "POST", headers: json, body: JSON.stringify(M1) };
+    const requests: [path: string, init: RequestInit][] = [
+      ["models", { headers }],
+      [`models/${MODEL}`, { headers }],
+      ["videos", { headers }],
+      ["videos/video_1", { headers }],
+      ["audio/transcriptions", { method: "POST", headers, body: form }],
+      ...["chat/completions", "messages", "embeddings", "videos", "responses"]
+        .map((path): [string, RequestInit] => [path, post]),
+    ];
+    const url = (path: string) => `${gateway.baseUrl()}/${path}`;
+    for (const [path, init] of requests) {
+      // Not the context's: these answers are no part of the description of the API.
+      const response = await fetch(url(path), init);
+      assert.equal(response.status, 403, path);
+      assert.match(await response.text(), /may not be used from your address/);
+    }
+    await until(async () => {
+      const { requests: rows } = JSON.parse(
+        await gateway.command("requests", "--key", id),
+      );
+      return JSON.stringify(rows).includes('"address_forbidden"');
+    });
+    await gateway.keys("edit", id, "--allowed-cidrs=192.0.2.0/24,127.0.0.0/8");
+    for (const [path, init] of requests) {
+      const response = await fetch(url(path), init);
+      assert.notEqual(response.status, 403, path);
       await response.body?.cancel();
     }
   },

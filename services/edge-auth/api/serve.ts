@@ -1,11 +1,11 @@
 /** What happens before and after the handler of a route. */
-import type { Principal } from "@gateway/shared/keys/record";
 import { siteOf } from "@gateway/shared/process/client_address";
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import type { Exchange } from "../http/exchange.ts";
 import { allowOrigins, BYTES_HEADERS, sendBytes } from "../http/responses.ts";
 import { authenticate } from "../keys/authenticate.ts";
 import { credentialOf, isAnthropic } from "../keys/credential.ts";
+import type { Caller } from "../limits/caller.ts";
 import {
   type AuthenticatedCall,
   type Call,
@@ -88,7 +88,7 @@ async function handle(
   deps: AppDependencies,
 ): Promise<void> {
   const { route } = way;
-  let principal: Principal | null = null;
+  let principal: Caller | null = null;
   let end: CallEnd;
   try {
     if (isPublic(call, route)) end = answerPublic(call, route);
@@ -117,9 +117,14 @@ function isPublic({ exchange: { path } }: Call, route: Route): boolean {
  * Finds whose key it is. A caller without a key cannot even find out which paths exist
  * under `/v1`.
  */
-function identify(call: Call, { keys }: AppDependencies): Promise<Principal> {
-  const address = () => siteOf(call.clientAddress);
-  return authenticate(credentialOf(call.exchange), address, keys);
+async function identify(
+  { exchange, clientAddress }: Call,
+  { keys }: AppDependencies,
+): Promise<Caller> {
+  const address = () => siteOf(clientAddress);
+  const credential = credentialOf(exchange);
+  const { keyId, ownerId } = await authenticate(credential, address, keys);
+  return { keyId, ownerId, clientAddress };
 }
 
 async function answer(

@@ -15,6 +15,7 @@ import type { HeaderFields } from "../http/exchange.ts";
 import { remember } from "@gateway/shared/process/maps";
 import type { AnswerLengths } from "./budgets/answer_lengths.ts";
 import type { HoldSteps } from "./hold_steps.ts";
+import type { Caller } from "./caller.ts";
 import { type Cost, costOf, type Estimate, tokensOf } from "./cost.ts";
 import type { Grant, Limiter } from "./limiter.ts";
 import { type Charge, nanosToHold, priced, type Rate, rateOf } from "./rate.ts";
@@ -76,20 +77,20 @@ export interface Admission {
    * Throws the refusal of a key that was just refused for a limit, while that holds:
    * its next body is not read.
    */
-  checkRefused(principal: Principal, kind: ModelKind): Promise<void>;
+  checkRefused(principal: Caller, kind: ModelKind): Promise<void>;
   /**
    * The models the key may use; empty: all. Throws if it may not be used, or lacks the
    * scope. Consumes nothing.
    */
   modelsOf(
-    principal: Principal,
+    principal: Caller,
     scope: KeyScope | null,
   ): Promise<readonly string[]>;
   /**
    * Admits a request or throws its refusal. What it may cost is reserved until the
    * lease is settled.
    */
-  admit(principal: Principal, ask: AdmissionAsk): Promise<RunLease>;
+  admit(principal: Caller, ask: AdmissionAsk): Promise<RunLease>;
 }
 
 /** What a charge is for. */
@@ -131,7 +132,7 @@ export class LimitedAdmission implements Admission {
     this.#options = options;
   }
 
-  async checkRefused(principal: Principal, kind: ModelKind): Promise<void> {
+  async checkRefused(principal: Caller, kind: ModelKind): Promise<void> {
     const { limiter, now } = this.#options;
     const untilMs = this.#refusedUntilMs.get(principal.keyId);
     if (untilMs === undefined) return;
@@ -142,7 +143,7 @@ export class LimitedAdmission implements Admission {
   }
 
   async modelsOf(
-    principal: Principal,
+    principal: Caller,
     scope: KeyScope | null,
   ): Promise<readonly string[]> {
     const rights = await this.#options.limiter.rightsOf(principal, scope);
@@ -150,7 +151,7 @@ export class LimitedAdmission implements Admission {
   }
 
   async admit(
-    principal: Principal,
+    principal: Caller,
     { scope, model, endpoint = null, estimate }: AdmissionAsk,
   ): Promise<RunLease> {
     const { limiter, onCharged, catalog, showsCost = false } = this.#options;

@@ -164,6 +164,7 @@ const REASONS: Reason[] = [
   { error: refused("disabled"), reason: "key_disabled" },
   { error: refused("scope"), reason: "endpoint_forbidden" },
   { error: refused("model"), reason: "model_forbidden" },
+  { error: refused("address"), reason: "address_forbidden" },
   { error: refused("unpriced"), reason: "model_unpriced" },
   {
     error: new ApiError("rate_limit_exceeded", "No.", {

@@ -26,6 +26,7 @@ import {
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisReply } from "@gateway/shared/redis/link";
 import { ToldCalendar } from "./clock/told_calendar.ts";
+import { type Caller, CallerAddresses } from "./caller.ts";
 import type { Cost, Units } from "./cost.ts";
 import { grantIn, modelsIn } from "./admit_reply.ts";
 import { Leases, type LeasesOptions } from "./leases.ts";
@@ -64,7 +65,7 @@ interface Question {
   readonly principal: record.Principal;
   readonly scope: record.KeyScope | null;
   readonly unit: UsageUnit | null;
-  /** Model, tokens, units, lease id and billionths, as the script's arguments. */
+  /** Model, tokens, units, lease id, billionths and address, for the script. */
   readonly terms: readonly string[];
   /** Undoes an admission whose reply was malformed, late or lost. */
   readonly release?: () => void;
@@ -127,6 +128,7 @@ export class Limiter {
   #hour = { number: NaN, text: "" };
   readonly #onLease: LimiterOptions["onLease"];
   readonly #calendar: ToldCalendar;
+  readonly #addresses = new CallerAddresses();
   /** Random, so that the lease ids of different processes never collide. */
   readonly #leasePrefix = newRequestId();
   #leaseCount = 0;
@@ -153,7 +155,7 @@ export class Limiter {
 
   /** Admits a request, whose slot and reservation it holds until it is settled. */
   async admit(
-    principal: record.Principal,
+    principal: Caller,
     ask: Ask,
   ): Promise<Grant | refusal.Refusal> {
     const { scope, model, endpoint = null, wantTokens } = ask;
@@ -174,6 +176,7 @@ export class Limiter {
         String(count),
         id,
         String(wantNanos ?? ""),
+        this.#addresses.digitsOf(principal),
       ],
       release: () => void this.leases.settle(reversal),
     };
@@ -223,11 +226,13 @@ export class Limiter {
    * nothing.
    */
   async look(
-    principal: record.Principal,
+    principal: Caller,
     kind: ModelKind,
   ): Promise<refusal.Refusal | null> {
     const unit = UNIT_OF_KIND[kind];
-    const terms = ["", unit === null ? "1" : "0", "0", "", LEAST_NANOS];
+    const address = this.#addresses.digitsOf(principal);
+    const tokens = unit === null ? "1" : "0";
+    const terms = ["", tokens, "0", "", LEAST_NANOS, address];
     const question = { principal, scope: scopeOf(kind), unit, terms };
     const grant = await this.#ask(question, grantIn);
     return grant.isAdmitted ? null : grant;
@@ -237,10 +242,11 @@ export class Limiter {
    * The models that the key may use (empty: all), without its limits. Consumes nothing.
    */
   rightsOf(
-    principal: record.Principal,
+    principal: Caller,
     scope: record.KeyScope | null,
   ): Promise<readonly string[] | refusal.Refusal> {
-    const terms = ["", "", "0", "", ""];
+    const address = this.#addresses.digitsOf(principal);
+    const terms = ["", "", "0", "", "", address];
     return this.#ask({ principal, scope, unit: null, terms }, modelsIn);
   }
 

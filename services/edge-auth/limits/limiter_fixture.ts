@@ -20,6 +20,7 @@ import {
   startRedisWorld,
   writeState,
 } from "../../../tests/support/limits/admission_fixture.ts";
+import type { Caller } from "./caller.ts";
 import type { Ask, Grant, Limiter } from "./limiter.ts";
 import type { Refusal } from "./refusal.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
@@ -59,14 +60,14 @@ export class LimiterStage {
   }
 
   /** Asks, and expects a refusal. */
-  async refused(key: Principal, ask: Partial<Ask> = {}): Promise<Refusal> {
+  async refused(key: Caller, ask: Partial<Ask> = {}): Promise<Refusal> {
     const decision = await this.edge.admit(key, { ...ASK, ...ask });
     assert.ok(!decision.isAdmitted, "should have been refused");
     return decision;
   }
 
   /** Asks, and expects to be admitted. */
-  async admitted(key: Principal, ask: Partial<Ask> = {}): Promise<Grant> {
+  async admitted(key: Caller, ask: Partial<Ask> = {}): Promise<Grant> {
     const decision = await this.edge.admit(key, { ...ASK, ...ask });
     assert.ok(decision.isAdmitted, JSON.stringify(decision));
     return decision;

@@ -1,5 +1,6 @@
 /** What is admitted and what is refused, and what the answer says about it. */
 import assert from "node:assert/strict";
+import { parseKeyNetwork } from "@gateway/shared/keys/networks";
 import { limiterKey } from "@gateway/shared/keys/record";
 import {
   DONE,
@@ -47,6 +48,56 @@ Deno.test(
     }
     const ghost = { keyId: "key_none", ownerId: "own_none" };
     assert.equal((await t.refused(ghost)).reason, "unknown");
+  }),
+);
+
+Deno.test(
+  "a key is used only from its networks, to the bit, whatever is asked for",
+  onStage(async (t) => {
+    const rows = [
+      { cidrs: "10.0.0.0/8", inside: "10.255.255.255", outside: "11.0.0.0" },
+      { cidrs: "10.0.0.0/8", inside: "::ffff:10.1.2.3", outside: "::10.1.2.3" },
+      {
+        cidrs: "192.0.2.128/25",
+        inside: "192.0.2.128",
+        outside: "192.0.2.127",
+      },
+      { cidrs: "192.0.2.6/31", inside: "192.0.2.7", outside: "192.0.2.8" },
+      { cidrs: "192.0.2.7", inside: "192.0.2.7", outside: "192.0.2.6" },
+      {
+        cidrs: "2001:db8:8000::/33",
+        inside: "2001:db8:ffff::1",
+        outside: "2001:db8:7fff::1",
+      },
+      { cidrs: "2001:db8::1", inside: "2001:db8::1", outside: "2001:db8::2" },
+      {
+        cidrs: "192.0.2.1 2001:db8::/32",
+        inside: "2001:db8::9",
+        outside: "192.0.2.2",
+      },
+      { cidrs: "0.0.0.0/0", inside: "203.0.113.9", outside: "2001:db8::1" },
+      { cidrs: "::/0", inside: "203.0.113.9", outside: "not an address" },
+    ];
+    for (const { cidrs, inside, outside } of rows) {
+      const networks = cidrs.split(" ").map((cidr) => {
+        const parsed = parseKeyNetwork(cidr);
+        return "stored" in parsed ? parsed.stored : assert.fail(parsed.fault);
+      }).join();
+      const key = await t.world.addKey({ networks });
+      await t.admitted({ ...key, clientAddress: inside });
+      for (const caller of [{ ...key, clientAddress: outside }, key]) {
+        assert.equal((await t.refused(caller)).reason, "address", cidrs);
+        const looked = await t.edge.look(caller, "chat");
+        assert.equal(looked?.reason, "address");
+        const rights = await t.edge.rightsOf(caller, null);
+        assert.ok("reason" in rights && rights.reason === "address");
+      }
+      const rights = await t.edge.rightsOf(
+        { ...key, clientAddress: inside },
+        "chat",
+      );
+      assert.deepEqual(rights, []);
+    }
   }),
 );
 

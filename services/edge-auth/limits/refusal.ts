@@ -26,6 +26,11 @@ const KEY_ERRORS = {
     "This API key is not allowed to use this model.",
     "model_forbidden",
   ],
+  address: [
+    "forbidden",
+    "This API key may not be used from your address.",
+    "address_forbidden",
+  ],
   unpriced: [
     "forbidden",
     "This model has no price, so the budget of this API key or its account " +

@@ -1,8 +1,8 @@
 /** The admission of a request whose client may leave, or whose key may be stopped. */
-import type { Principal } from "@gateway/shared/keys/record";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { keyRevoked } from "../dispatch/run_errors.ts";
 import type { Admission, AdmissionAsk, RunLease } from "../limits/admission.ts";
+import type { Caller } from "../limits/caller.ts";
 import type { RunStarter } from "./run_record.ts";
 
 /** What a request asks of the admission, and what becomes of its count. */
@@ -25,7 +25,7 @@ export interface AdmitDependencies {
 export async function admit(
   { exchange: { socket }, principal }: {
     exchange: { socket: { readonly destroyed: boolean } };
-    principal: Principal;
+    principal: Caller;
   },
   { isReturned = false, ...ask }: RunAsk,
   { admission, dispatcher, now }: AdmitDependencies,

@@ -1,7 +1,7 @@
 /** A request of a client, from its arrival to the end of its handler. */
 import type { UsageEndpoint } from "@gateway/shared/keys/limiter_state";
-import type { Principal } from "@gateway/shared/keys/record";
 import type { Exchange } from "../http/exchange.ts";
+import type { Caller } from "../limits/caller.ts";
 
 /** A request that has arrived. */
 export interface Call {
@@ -20,7 +20,7 @@ export interface Call {
 
 /** A request whose key is known. Whether that may be used is decided later. */
 export interface IdentifiedCall extends Call {
-  readonly principal: Principal;
+  readonly principal: Caller;
 }
 
 /** An identified request whose time is known: what handlers get. */

@@ -1,8 +1,8 @@
 /** The rights of a key, for requests that are not admitted. */
-import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
 import type { Admission } from "../limits/admission.ts";
+import type { Caller } from "../limits/caller.ts";
 import { refusalError } from "../limits/refusal.ts";
 
 /** The rights that a request needs. */
@@ -18,7 +18,7 @@ export interface RightsNeeded {
  * fault in a request would tell the abilities of models to keys that may not use them.
  */
 export async function requireRights(
-  principal: Principal,
+  principal: Caller,
   { kinds, model }: RightsNeeded,
   { admission, catalog }: {
     admission: Pick<Admission, "modelsOf">;
@@ -33,7 +33,7 @@ export async function requireRights(
 
 /** The models that a key may use, if it has the right to any of these kinds. */
 async function modelsOfAny(
-  principal: Principal,
+  principal: Caller,
   [kind, ...others]: readonly ModelKind[],
   admission: Pick<Admission, "modelsOf">,
 ): Promise<readonly string[]> {

@@ -5,7 +5,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { clip } from "@gateway/shared/process/error_text";
 import type { Exchange } from "../http/exchange.ts";
 import type { Admission } from "../limits/admission.ts";
-import type { Principal } from "@gateway/shared/keys/record";
+import type { Caller } from "../limits/caller.ts";
 import type { Call } from "./call.ts";
 
 /** The name of the header, as Node writes those that it has received. */
@@ -37,7 +37,7 @@ export function readTimeoutMs(headers: Exchange["headers"]): number {
  */
 export async function endByHeader(
   { exchange: { headers }, startedAtMs }: Call,
-  principal: Principal,
+  principal: Caller,
   { admission }: { admission: Pick<Admission, "modelsOf"> },
 ): Promise<number> {
   try {

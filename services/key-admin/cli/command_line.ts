@@ -1,11 +1,7 @@
 /** How the command line is read, and how answers are printed. */
 import { overrideWeight } from "@gateway/shared/backends/overrides";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
-import {
-  KEY_SCOPES,
-  type KeyRecord,
-  type Limits,
-} from "@gateway/shared/keys/record";
+import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { REQUEST_OUTCOMES } from "@gateway/shared/keys/request_row";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { clip } from "@gateway/shared/process/error_text";
@@ -17,7 +13,6 @@ import {
   PAGE_ROWS,
   PAGE_ROWS_MAX,
 } from "../domain/keys/key_page.ts";
-import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
@@ -150,6 +145,11 @@ const OPTIONS = z.object({
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
+  allowedCidrs: option(
+    "<a,b>",
+    'networks that it may be used from, "" for all',
+    setting.allowedCidrs,
+  ),
   search: option(
     "<words>",
     "words of a description or an address, or a key's last characters",
@@ -316,53 +316,6 @@ function checkOptions(values: Record<string, unknown>): Options {
     `${flagOf(String(name))}: ${message}`
   );
   throw new UsageError([...new Set(mistakes)].join("\n"));
-}
-
-/** A key as `--json` prints it. Times are ISO 8601 in UTC. */
-export type KeyJson = {
-  id: string;
-  state: KeyRecord["state"];
-  expired: boolean;
-  description: string;
-  hint: string;
-  owner_id: string;
-  /** The id of the owner who created it; null: the command line did. */
-  created_by: string | null;
-  scopes: KeyRecord["scopes"];
-  models: readonly string[];
-  /**
-   * By the words of their names, `tokens_per_day`; 0 means no limit. Budgets are
-   * decimals.
-   */
-  limits: Record<string, string | number>;
-  created_at: string | null;
-  /** Null: never. */
-  expires_at: string | null;
-  /** The id of the other key of a rotation. */
-  replaces?: string;
-  replaced_by?: string;
-  version: number;
-};
-
-/** A key in the form of `--json`, without its hash. */
-export function toJson(key: KeyRecord, nowMs: number): KeyJson {
-  return {
-    id: key.id,
-    state: key.state,
-    expired: isExpired(key, nowMs),
-    description: key.description,
-    hint: key.hint,
-    owner_id: key.ownerId,
-    created_by: key.createdBy,
-    scopes: key.scopes,
-    models: key.models,
-    limits: settings.namedLimits(key.limits, "_"),
-    created_at: isoTime(key.createdAtMs),
-    expires_at: isoTime(key.expiresAtMs),
-    ...key.replaces && { replaces: key.replaces[0] },
-    ...key.replacedBy && { replaced_by: key.replacedBy[0] },
-    version: key.version,
-  };
 }
 
 /** The answer as text: a table, or one line per member of the object. */

@@ -7,12 +7,8 @@ import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { leaseKey, type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { PASSWORD, signIn } from "../forms_fixture.ts";
-import {
-  type CommandDeps,
-  type KeyJson,
-  outputText,
-  parseCommand,
-} from "./command_line.ts";
+import { type CommandDeps, outputText, parseCommand } from "./command_line.ts";
+import type { KeyJson } from "./key_json.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 
@@ -70,6 +66,10 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
     [["--images-per-day", "1", "--video-jobs", "5"], {
       limits: { ...more, images_per_day: 1, video_jobs: 5 },
     }],
+    [["--allowed-cidrs", "10.0.0.0/8, 2001:DB8::1"], {
+      allowed_cidrs: ["10.0.0.0/8", "2001:db8::1"],
+    }],
+    [["--allowed-cidrs", ""], { allowed_cidrs: [] }],
     [["--expires", "never"], { expires_at: null }],
     [["--expires", "2098-12-31T23:59:59+02:00"], {
       expires_at: "2098-12-31T21:59:59.000Z",
@@ -329,6 +329,7 @@ Deno.test("mistakes are explained", async () => {
     [[...expires, "2027-02-30"], /^--expires: A day such as/],
     [[...expires, "2027-01-31T12:00:00"], /^--expires: A day such as/],
     [[...expires, "2020-01-01"], /past\. Give a later one, or never$/],
+    [[...described, "--allowed-cidrs", "x"], /^--allowed-cidrs: x: Not an IP/],
     [["keys", "list", "--state", "odd"], /^--state: One of all, enabled/],
     [["keys", "list", "--rows", "201"], /^--rows: .* from 1 to 200$/],
     [["keys", "edit", "key_x"], /Nothing to change/],
@@ -344,16 +345,8 @@ Deno.test("mistakes are explained", async () => {
       args: ["keys", "disable", "key_x"],
       message: /does not exist/,
     },
-    {
-      name: "CommandRefused",
-      args: ["keys", "list", ...noOwner],
-      message: /no owner/,
-    },
-    {
-      name: "CommandRefused",
-      args: ["owners", "reset", "x@y.org"],
-      message: /no owner/,
-    },
+    ...[["keys", "list", ...noOwner], ["owners", "reset", "x@y.org"]]
+      .map((args) => ({ name: "CommandRefused", args, message: /no owner/ })),
     {
       name: "CommandRefused",
       args: ["keys", ...stop],

@@ -20,15 +20,16 @@ import {
   limitsFrom,
   type Output,
   queryOf,
-  toJson,
   UsageError,
 } from "./command_line.ts";
+import { toJson } from "./key_json.ts";
 
 const SETTING_OPTIONS = [
   "description",
   "expires",
   "models",
   "scopes",
+  "allowedCidrs",
   ...LIMIT_NAMES,
 ] as const;
 const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
@@ -202,6 +203,7 @@ function changedSettings(
 ): Partial<KeySettings> {
   const { options, now, models: existing, warn } = invocation;
   const { description, scopes, expires: expiresAtMs } = options;
+  const { allowedCidrs: networks } = options;
   const models = options.models && idsOf(options.models, invocation);
   if (expiresAtMs && expiresAtMs <= now()) {
     throw new UsageError(
@@ -217,7 +219,8 @@ function changedSettings(
     );
   }
   const limits = limitsFrom(options, before.limits);
-  return { ...defined({ description, scopes, models, expiresAtMs }), limits };
+  const chosen = { description, scopes, models, networks, expiresAtMs };
+  return { ...defined(chosen), limits };
 }
 
 /**

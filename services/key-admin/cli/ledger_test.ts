@@ -41,6 +41,7 @@ Deno.test("ledger check finds a billionth that a key or its account lacks, and w
       description: "Ci",
       scopes: ["chat"],
       models: [],
+      networks: [],
       limits: site.deps.defaultLimits.key,
       expiresAtMs: null,
     },

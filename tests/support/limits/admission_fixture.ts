@@ -34,6 +34,8 @@ export interface KeyOptions {
   state?: string;
   scopes?: string;
   models?: string;
+  /** As the record has them. */
+  networks?: string;
   expiresAtMs?: number;
 }
 
@@ -102,6 +104,7 @@ export class RedisWorld implements AsyncDisposable {
       [KEY_FIELDS.state]: key.state ?? "enabled",
       [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
       [KEY_FIELDS.models]: key.models ?? "",
+      [KEY_FIELDS.networks]: key.networks ?? "",
       [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
       ...limitFields(key.limits),
     });

@@ -18,10 +18,11 @@
 --       units to reserve      0: not known before it has run
 --       lease id              empty: nothing is taken, the script only decides
 --       billionths to hold    of budgets of money; empty: the request has no price
+--       client's address      32 hexadecimal digits; empty: it is not known
 --
 -- Returns a reply for each request:
 --
---   {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
+--   {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"} {"address"}
 --   {"unpriced"}   there is a budget, which would not count a model without a price
 --   {"calendar", now}  budgets are set, and the time is not in the calendar
 --   {"empty"}      Redis holds no keys at all: its data was lost
@@ -65,7 +66,7 @@ local DAY_MS = 86400000
 local TOLERANCE = 0.01
 
 local FIRST_REQUEST = 7
-local ARGS_PER_REQUEST = 5
+local ARGS_PER_REQUEST = 6
 
 local record_key, owner_key, scope, unit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local expected_unix = tonumber(ARGV[5])
@@ -322,9 +323,10 @@ end
 
 ---------------------------------------------------------------- All of them
 
-local record = RECORD.read(record_key, unit, 'expires_at', 'scopes', 'models')
+local record = RECORD.read(record_key, unit, 'expires_at', 'scopes', 'models', 'networks')
 local state, expires_at = record[RECORD.STATE], record[RECORD.MORE]
 local scopes, models = record[RECORD.MORE + 1] or '', record[RECORD.MORE + 2] or ''
+local networks = record[RECORD.MORE + 3] or ''
 if not state then
   return refuse_all(call('GET', STORE_KEY) and 'unknown' or 'empty')
 end
@@ -365,7 +367,8 @@ local function take_budgets(lease, nanos)
   table.insert(holds, { lease = lease, text = table.concat(words) })
 end
 
-local function decide(model, tokens, units, lease, nanos)
+local function decide(model, tokens, units, lease, nanos, address)
+  if networks ~= '' and not RECORD.is_within(networks, address) then return { 'address' } end
   if models ~= '' and model ~= '' and not RECORD.list_has(models, model) then
     return { 'model' }
   end
@@ -385,7 +388,7 @@ end
 local replies = {}
 for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
   table.insert(replies,
-    decide(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]))
+    decide(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]))
 end
 if #admitted > 0 then
   for _, side in ipairs(sides) do commit_side(side) end

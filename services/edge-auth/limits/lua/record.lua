@@ -17,6 +17,23 @@ function RECORD.list_has(list, item)
   return string.find(',' .. list .. ',', ',' .. item .. ',', 1, true)
 end
 
+-- Whether an address is in one of the networks: both are 32 hexadecimal digits, of
+-- which networks name how many bits count, `<digits>/<bits>`.
+function RECORD.is_within(networks, address)
+  if #address ~= 32 then return false end
+  for first, bits in string.gmatch(networks, '(%x+)/(%d+)') do
+    local whole, rest = math.floor(bits / 4), bits % 4
+    if string.sub(first, 1, whole) == string.sub(address, 1, whole) then
+      local size = 2 ^ (4 - rest)
+      local function next_bits(digits)
+        return math.floor(tonumber(string.sub(digits, whole + 1, whole + 1), 16) / size)
+      end
+      if rest == 0 or next_bits(first) == next_bits(address) then return true end
+    end
+  end
+  return false
+end
+
 -- Reads the fields of the limits, the state, the budgets, and more.
 function RECORD.read(key, unit, ...)
   return redis.call('HMGET', key, 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state',

@@ -6,6 +6,7 @@ import {
   type Limits,
   type Principal,
 } from "@gateway/shared/keys/record";
+import { networkText } from "@gateway/shared/keys/networks";
 import { z } from "zod";
 import type { Fields } from "../store/redis.ts";
 import { limitsOf, namedLimits } from "./settings.ts";
@@ -38,6 +39,8 @@ const members = z.object({
   hash: z.string(),
   scopes: list.pipe(z.array(z.enum(KEY_SCOPES))),
   models: list,
+  // Records of earlier versions have none.
+  networks: z.string().default("").pipe(list),
   createdAtMs: whole,
   expiresAtMs: whole.transform((ms) => ms === 0 ? null : ms),
   createdBy: z.string().default("0")
@@ -82,11 +85,12 @@ const differences = (before: Texts, after: Texts): string =>
     .map(([name, to]) => `${name} ${before[name]} → ${to}`).join(", ");
 
 const settingTexts = (
-  { description, scopes, models, limits, expiresAtMs }: KeyRecord,
+  { description, scopes, models, networks, limits, expiresAtMs }: KeyRecord,
 ): Texts => ({
   description: JSON.stringify(description),
   scopes: scopes.join("+"),
   models: models.join("+") || "all",
+  "allowed networks": networks.map(networkText).join("+") || "all",
   ...namedLimits(limits, " "),
   expires: expiresAtMs === null ? "never" : minuteText(expiresAtMs),
 });

@@ -6,6 +6,7 @@ import {
   type Limits,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
+import { NETWORKS_MAX, parseKeyNetwork } from "@gateway/shared/keys/networks";
 import {
   AMOUNT_FAULTS,
   AMOUNT_NANOS_MAX,
@@ -19,7 +20,7 @@ import { z } from "zod";
 /** The settings of a key that an owner chooses. The system sets the rest. */
 export type KeySettings = Pick<
   KeyRecord,
-  "description" | "scopes" | "models" | "limits" | "expiresAtMs"
+  "description" | "scopes" | "models" | "networks" | "limits" | "expiresAtMs"
 >;
 
 const FEW_MAX = 1_000_000;
@@ -197,12 +198,28 @@ const limit = (name: LimitName) => {
     .pipe(z.number(tooMuch).max(max, tooMuch));
 };
 
+/** Networks between spaces, commas or lines; none: from anywhere. */
+const allowedCidrs = z.string().transform((text, context) => {
+  const texts = text.split(/[\s,]+/).filter((each) => each !== "");
+  const stored = new Set<string>();
+  for (const each of texts) {
+    const network = parseKeyNetwork(each);
+    if ("stored" in network) stored.add(network.stored);
+    else context.addIssue(`${clip(each)}: ${network.fault}`);
+  }
+  if (stored.size > NETWORKS_MAX) {
+    context.addIssue(`At most ${NETWORKS_MAX} networks`);
+  }
+  return [...stored];
+});
+
 /** How the settings are read from the texts of a form or of command line options. */
 export const SETTING_TEXTS = z.object({
   description,
   scopes,
   models,
   expires,
+  allowedCidrs,
   ...limitsOf(limit),
 });
 
@@ -211,6 +228,7 @@ export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
   description: "",
   scopes: KEY_SCOPES,
   models: [],
+  networks: [],
   limits,
   expiresAtMs: null,
 });

@@ -48,6 +48,7 @@ const SCOPES: readonly KeyScope[] = ["chat", "image", "speech", "video"];
 const SETTINGS = {
   description: "Try it",
   models: [],
+  networks: [],
   expiresAtMs: null,
   scopes: SCOPES,
   limits: TRY_LIMITS.key,

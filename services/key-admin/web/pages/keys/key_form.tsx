@@ -2,6 +2,7 @@
 
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
+import { NETWORKS_MAX, networkText } from "@gateway/shared/keys/networks";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
 import { REASON_CHARS_MAX } from "../../../domain/audit/audit_log.ts";
@@ -47,6 +48,9 @@ import { answerCreated } from "./key_created.tsx";
 import { limitFields, shownLimit } from "../usage/limits_view.tsx";
 import { behindPassword } from "../account/sign_in_page.tsx";
 
+/** As many as a key may have, of the longest form. */
+const CIDRS_CHARS_MAX = NETWORKS_MAX * 50;
+
 /**
  * The fields of the form with bounds of the raw text, which `SETTING_TEXTS` validates.
  * Limits are named as in the settings.
@@ -58,6 +62,7 @@ const KEY_FORM = z.strictObject({
   ...limitsOf(() => text(20)),
   which_models: z.enum(["all", "these"]),
   models: list(200, 1_000),
+  allowedCidrs: text(CIDRS_CHARS_MAX),
 });
 /**
  * The nonce keeps a form from creating two keys; the version, from overwriting another
@@ -141,10 +146,11 @@ const dayOf = (ms: number | null): string =>
   ms === null ? "" : new Date(ms).toISOString().slice(0, 10);
 
 function valuesOf(
-  { description, scopes, models, limits, expiresAtMs }: KeySettings,
+  { description, scopes, models, networks, limits, expiresAtMs }: KeySettings,
 ): Values {
   return {
     description,
+    allowedCidrs: networks.map(networkText).join("\n"),
     scopes: [...scopes],
     which_models: models.length === 0 ? "all" : "these",
     models: [...models],
@@ -187,9 +193,10 @@ export function parse(
     : data && unknownModel(data.models, allowed);
   if (unknown !== undefined) errors.set("models", unknown);
   if (data === undefined || errors.size > 0) return { errors };
-  const { description, scopes, models, expires: _, ...limits } = data;
-  const settings = { description, scopes, models, limits, expiresAtMs };
-  return { settings, errors };
+  const { description, scopes, models, allowedCidrs, ...rest } = data;
+  const { expires: _, ...limits } = rest;
+  const chosen = { description, scopes, models, networks: allowedCidrs };
+  return { settings: { ...chosen, limits, expiresAtMs }, errors };
 }
 
 /** The reason for changing somebody else's key. */
@@ -295,6 +302,13 @@ async function showForm(
           currentModels={key?.models ?? []}
           values={values}
           error={errors.get("models")}
+        />
+        <Field
+          {...common("allowedCidrs")}
+          label="Allowed addresses"
+          help="Networks such as 10.0.0.0/8 or 2001:db8::/32, one a line. Requests from elsewhere get 403. Leave empty to allow all."
+          rows={2}
+          spellcheck={false}
         />
         {other !== null && <ReasonField name={other.name} />}
       </PostForm>

@@ -1,6 +1,7 @@
 /** The form of a key: mistakes in it, and the settings that it describes. */
 import assert from "node:assert/strict";
 import { UNLIMITED } from "@gateway/shared/keys/record";
+import { networkText } from "@gateway/shared/keys/networks";
 import { catalogOfIds } from "../../../catalog_fixture.ts";
 import { limitsOf } from "../../../domain/keys/settings.ts";
 import { parse } from "./key_form.tsx";
@@ -17,6 +18,7 @@ const valuesOf = (more: Partial<FormValues>): FormValues => ({
   description: "A key",
   scopes: ["chat"],
   models: [],
+  allowedCidrs: "",
   expires: "",
   which_models: more.models === undefined ? "all" : "these",
   ...limitsOf(() => ""),
@@ -150,6 +152,21 @@ const MISTAKES: readonly Mistake[] = [
     ],
   },
   {
+    field: "allowedCidrs",
+    says: /^office: Not an IP address or a network such as 10\.0\.0\.0\/8/,
+    values: ["office", "10.0.0.0/8 office", "10.0.0.0/8,\noffice"],
+  },
+  {
+    field: "allowedCidrs",
+    says: /^10\.0\.0\.1\/8: It begins within a network: 10\.0\.0\.0\/8/,
+    values: ["10.0.0.1/8"],
+  },
+  {
+    field: "allowedCidrs",
+    says: /^At most 50 networks/,
+    values: [Array.from({ length: 51 }, (_, n) => `192.0.2.${n}`).join("\n")],
+  },
+  {
     field: "expires",
     says: /today or a later day/,
     values: ["2026-11-19", "soon", "2027-02-30"],
@@ -183,6 +200,7 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
       budgetDay: " 2.50 ",
       budgetTotal: "9007199.254740991",
       models: ["small-1", "gone-1"],
+      allowedCidrs: "10.0.0.0/8,::ffff:10.0.0.0/104\r\n 2001:DB8::/32 ",
       expires: "2026-11-20",
     }),
     CONSOLE,
@@ -199,6 +217,8 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
     budgetTotal: Number.MAX_SAFE_INTEGER,
   });
   assert.deepEqual(settings?.models, ["small-1", "gone-1"]);
+  const cidrs = settings?.networks.map(networkText);
+  assert.deepEqual(cidrs, ["10.0.0.0/8", "2001:db8::/32"]);
   assert.equal(settings?.expiresAtMs, Date.UTC(2026, 10, 20, 23, 59, 59));
   // The day that a key has already is no change, whatever the hour, even in the past.
   for (const keptMs of [NOW_MS - 1, NOW_MS - 86_400_000]) {

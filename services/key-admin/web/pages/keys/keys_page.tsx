@@ -1,6 +1,7 @@
 /** The list of keys, and one key. */
 
 import { isKeyId } from "@gateway/shared/keys/key";
+import { networkText } from "@gateway/shared/keys/networks";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import {
   KEY_FILTERS,
@@ -300,6 +301,9 @@ const showKey: Handler = async (c) => {
           "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
           "Permissions": key.scopes.map(permissionOf).join(", "),
           "Models": allowed.join(", ") || "All",
+          ...key.networks.length > 0 && {
+            "Allowed addresses": key.networks.map(networkText).join(", "),
+          },
           "Key ID": <code>{id}</code>,
         }}
       />

@@ -1,0 +1,55 @@
+/** A key as commands print it. */
+import { networkText } from "@gateway/shared/keys/networks";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import { isExpired } from "../domain/keys/key_record.ts";
+import * as settings from "../domain/keys/settings.ts";
+import { isoTime } from "./command_line.ts";
+
+/** A key as `--json` prints it. Times are ISO 8601 in UTC. */
+export type KeyJson = {
+  id: string;
+  state: KeyRecord["state"];
+  expired: boolean;
+  description: string;
+  hint: string;
+  owner_id: string;
+  /** The id of the owner who created it; null: the command line did. */
+  created_by: string | null;
+  scopes: KeyRecord["scopes"];
+  models: readonly string[];
+  allowed_cidrs: readonly string[];
+  /**
+   * By the words of their names, `tokens_per_day`; 0 means no limit. Budgets are
+   * decimals.
+   */
+  limits: Record<string, string | number>;
+  created_at: string | null;
+  /** Null: never. */
+  expires_at: string | null;
+  /** The id of the other key of a rotation. */
+  replaces?: string;
+  replaced_by?: string;
+  version: number;
+};
+
+/** A key in the form of `--json`, without its hash. */
+export function toJson(key: KeyRecord, nowMs: number): KeyJson {
+  return {
+    id: key.id,
+    state: key.state,
+    expired: isExpired(key, nowMs),
+    description: key.description,
+    hint: key.hint,
+    owner_id: key.ownerId,
+    created_by: key.createdBy,
+    scopes: key.scopes,
+    models: key.models,
+    allowed_cidrs: key.networks.map(networkText),
+    limits: settings.namedLimits(key.limits, "_"),
+    created_at: isoTime(key.createdAtMs),
+    expires_at: isoTime(key.expiresAtMs),
+    ...key.replaces && { replaces: key.replaces[0] },
+    ...key.replacedBy && { replaced_by: key.replacedBy[0] },
+    version: key.version,
+  };
+}
