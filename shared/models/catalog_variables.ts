@@ -22,6 +22,7 @@ import {
   type ServerAbility,
 } from "./dialects.ts";
 import { CURRENCY_DEFAULT } from "./price_list.ts";
+import { repeatedMembers } from "./repeated_members.ts";
 
 /** The variable with the API key for `UPSTREAM_BASE_URL`. */
 export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
@@ -184,6 +185,10 @@ function catalogFromFile(text: string, currency: string): ModelCatalog {
     throw new env.ConfigError("the models file", [
       `it is not valid JSON: ${what}${where}`,
     ]);
+  }
+  const repeated = repeatedMembers(text);
+  if (repeated.length > 0) {
+    throw new env.ConfigError("the models file", repeated);
   }
   return parseCatalog(json, currency);
 }

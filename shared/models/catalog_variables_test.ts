@@ -95,6 +95,7 @@ const WRONG: [env: Env, message: RegExp][] = [
   [{ MODEL_SIMULATOR_URL: "simulator" }, /MODEL_SIMULATOR_URL="simulator"/],
   [{ MODELS_FILE: "/none" }, /MODELS_FILE="\/none"\s+cannot read it/],
   [{ MODELS_FILE: "/broken" }, /in the models file:\s+- it is not valid JSON/],
+  [{ MODELS_FILE: "/repeated" }, /in the models file:\s+- line 2: "models" is/],
   [{ UPSTREAM_DIALECT: "vlm" }, /anthropic, did you mean 'vllm'\?/],
   ...["0", "601", "1.5"].map((UPSTREAM_FIRST_TOKEN_SECONDS): [Env, RegExp] => [
     { UPSTREAM_FIRST_TOKEN_SECONDS },
@@ -104,8 +105,12 @@ const WRONG: [env: Env, message: RegExp][] = [
 
 for (const [env, message] of WRONG) {
   Deno.test(`catalogOf() refuses ${JSON.stringify(env)}`, () => {
+    const files: Record<string, string> = {
+      "/broken": "{",
+      "/repeated": '{"models": [],\n"models": []}',
+    };
     const readFile = (path: string) =>
-      path === "/broken" ? "{" : assert.fail("no such file");
+      files[path] ?? assert.fail("no such file");
     assert.throws(() => modelsOf(env, readFile), (error) => {
       assert.ok(error instanceof ConfigError);
       assert.match(error.message, message);

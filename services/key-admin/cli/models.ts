@@ -45,6 +45,8 @@ async function list(invocation: Invocation): Promise<Output> {
 interface WorkerReports {
   readonly backends: { read(): Parameters<typeof modelViews>[1] };
   readonly follower: { readonly workers: number };
+  /** Why workers have not taken the present list of models. */
+  mistakes(): readonly string[];
 }
 
 function output(
@@ -55,9 +57,11 @@ function output(
   const models = modelViews(catalog, reports.backends.read());
   const rows = models.flatMap((model) => model.servers.map(rowOf));
   const { workers } = reports.follower;
+  const mistakes = reports.mistakes();
   return {
     json: {
       workers,
+      list_mistakes: mistakes,
       models: models.map((model) => jsonOf(model, now())),
       overrides: overrides.map(({ atMs, ...each }) => ({
         ...each,
@@ -71,6 +75,9 @@ function output(
         : `Figures of the last hour, from ${workers} worker${
           workers === 1 ? "" : "s"
         }.`,
+      ...mistakes.map((mistake) =>
+        `The list of models has a mistake, so workers use an older one: ${mistake}`
+      ),
       ...overrides.map((each) =>
         `Changed: ${describe(each)}, by ${each.by} at ${isoTime(each.atMs)}${
           each.reason === "" ? "" : `: ${each.reason}`

@@ -40,6 +40,7 @@ async function run(
     askWorkers: () =>
       Promise.resolve({
         ...deps.workers,
+        mistakes: deps.listMistakes,
         tellOverrides: deps.tellOverrides,
         [Symbol.asyncDispose]() {
           isDisposed = true;
@@ -101,6 +102,18 @@ Deno.test("models says how servers have answered their last probes", async () =>
   const shown = JSON.stringify(json.models);
   assert.match(shown, /"gpu-1".*"probe":\{"failed":false,"at":"2/);
   assert.match(shown, /"gpu-2".*"probe":\{"failed":true,"at":"2/);
+});
+
+Deno.test("models says that workers have refused the list, and why", async () => {
+  const mistake = "models[0]: unknown member 'wieght'";
+  await using site = await startConsole({
+    catalog: CATALOG,
+    listMistakes: () => [mistake],
+  });
+  const { text, json } = await run(site, []);
+  assert.match(text, /\nThe list of models has a mistake, so workers use an/);
+  assert.ok(text.endsWith(`an older one: ${mistake}`), text);
+  assert.deepEqual(json.list_mistakes, [mistake]);
 });
 
 Deno.test("models also works where the list of models is not known", async () => {
