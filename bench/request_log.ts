@@ -46,6 +46,7 @@ const rowOf = (n: number, account: number): RequestRow => ({
   attempts: 1,
   clientAddress: `10.0.${n % 7}.${n % 250}`,
   more: 0,
+  budget: "",
 });
 
 /** Adds rows with the times of their ids, as if they had come over days. */

@@ -152,6 +152,7 @@ export async function logRequest(
     attempts: 0,
     clientAddress: "192.0.2.77",
     more: 0,
+    budget: "",
     ...details,
   };
   const log = requestLogKey(ownerId);

@@ -46,6 +46,8 @@ export interface RequestRow {
   clientAddress: string;
   /** Further requests like it, of the same second, that have no row of their own. */
   more: number;
+  /** The budget that refused it, see `budgetText`; rows of earlier versions: empty. */
+  budget: string;
 }
 
 /** A row as it is stored: a JSON list, which takes half the space of an object. */
@@ -67,6 +69,7 @@ export const encodeRow = (row: RequestRow): string =>
     row.attempts,
     row.clientAddress,
     row.more,
+    row.budget,
   ]);
 
 /**
@@ -94,6 +97,7 @@ export function decodeRow(text: string): RequestRow {
     attempts: numberOf(parts, 13),
     clientAddress: textOf(parts, 14),
     more: numberOf(parts, 15),
+    budget: partOf(parts, 16) === undefined ? "" : textOf(parts, 16),
   };
 }
 

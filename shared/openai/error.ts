@@ -2,6 +2,7 @@
  * Errors for callers, by the table of `error_kinds.ts`. Bodies have OpenAI's shape,
  * except for authentication failures, whose body is fixed by the service specification.
  */
+import type { BudgetState } from "../keys/budget_state.ts";
 import type { FailureReason } from "../keys/limiter_state.ts";
 import type { ErrorBody } from "./completion.ts";
 import { ERROR_KINDS, type ErrorCode, type ErrorKind } from "./error_kinds.ts";
@@ -51,6 +52,8 @@ export interface ApiErrorOptions {
    * caller.
    */
   reason?: FailureReason | null;
+  /** The budget that refuses the request, for the log of the account. */
+  budget?: BudgetState | undefined;
   /** The answer of a model server whose words forwarded endpoints repeat. */
   answer?: OwnAnswer | undefined;
   cause?: unknown;
@@ -78,6 +81,8 @@ export class ApiError extends Error {
   readonly headers: Readonly<Record<string, string>>;
   /** Why, for the owner of the key only; null if the code says it. */
   readonly reason: FailureReason | null;
+  /** The budget that refuses the request; null: none does. */
+  readonly budget: BudgetState | null;
   /** The model server's own answer, where it is kept for the client. */
   readonly answer: OwnAnswer | null;
 
@@ -98,6 +103,7 @@ export class ApiError extends Error {
     this.retryable = kind.retryable;
     this.headers = headers ?? {};
     this.reason = reason ?? null;
+    this.budget = options.budget ?? null;
     this.answer = options.answer ?? null;
   }
 

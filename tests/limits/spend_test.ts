@@ -1,9 +1,16 @@
 // Promise: what a request costs follows from the usage that its answer states; and the
-// answer, the log, the usage of key and owner and the metric all say the same.
+// answer, the log, the usage of key and owner and the metric all say the same. A budget
+// that is spent refuses for good, one that others hold for a moment, and both say why.
 import assert from "node:assert/strict";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import { formatAmount, parseAmount } from "@gateway/shared/money/amount";
+import { callApi } from "../support/chat_request.ts";
+import {
+  hello,
+  type ScriptedCall,
+} from "../support/model_servers/scripted_model_server.ts";
 import { usageCounted } from "../support/limits/admission_fixture.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import { until } from "../support/wait_for.ts";
@@ -12,7 +19,12 @@ const PRICED = parseCatalog({
   models: [{
     id: DEFAULT_MODEL_ID,
     prices: { input: "2.5", output: "10.000001", request: "0.000000003" },
-    backends: [{ type: "openai", base_url: "http://a/v1", model: "m" }],
+    backends: [{
+      type: "openai",
+      base_url: "http://a/v1",
+      model: "m",
+      dialect: "vllm",
+    }],
   }],
 });
 
@@ -43,11 +55,14 @@ async function statedBy(
   return JSON.parse(json ?? "").usage;
 }
 
-Deno.test("the answer, the log and the usage say what a request costs", async () => {
+Deno.test("the answer, the log and the usage say what a request costs, and refusals what is left", async () => {
+  const waiting: ScriptedCall[] = [];
+  let keepsWaiting = false;
   await using gateway = await startGateway("limited", {
     edges: 2,
     showsCost: true,
     door: { catalog: PRICED },
+    onCall: (call) => keepsWaiting ? waiting.push(call) : hello(call),
   });
   const key = await gateway.addKey();
   let total = 0;
@@ -74,6 +89,9 @@ Deno.test("the answer, the log and the usage say what a request costs", async ()
     assert.equal(priceTable, PRICED.prices.id);
   }
   assert.match(formatAmount(total), /^0\.\d{1,9}$/);
+  await checkRefusals(gateway);
+  keepsWaiting = true;
+  await checkHeldRefusal(gateway, waiting);
 });
 
 Deno.test("without prices neither the answer nor the usage says a cost", async () => {
@@ -89,3 +107,73 @@ Deno.test("without prices neither the answer nor the usage says a cost", async (
   const line = gateway.edge.log.find("chat");
   assert.deepEqual([line?.cost, line?.priceTable], [undefined, undefined]);
 });
+
+/** What an answer says about trying again. */
+const retryOf = ({ headers }: Response) => ({
+  shouldRetry: headers.get("x-should-retry"),
+  seconds: Number(headers.get("retry-after")),
+});
+
+async function checkRefusals(gateway: LimitedGateway): Promise<void> {
+  const dayKey = await gateway.addKey({ limits: { budgetDay: 1 } });
+  const totalKey = await gateway.addKey({ ownerLimits: { budgetTotal: 1 } });
+  for (const key of [dayKey, totalKey]) {
+    assert.equal(await gateway.status(key), 200);
+    await gateway.settled(key);
+  }
+  const chat = await gateway.ask(dayKey);
+  const { error } = await chat.json();
+  assert.equal(chat.status, 429);
+  assert.deepEqual([error.code, error.type, error.param], [
+    "insufficient_quota",
+    "insufficient_quota",
+    null,
+  ]);
+  assert.match(
+    error.message,
+    /^The budget of this API key for this day .*: 0\.\d+ of 0\.000000001 USD spent, 0 held by running requests\. It is reset at \d{4}-\d\d-\d\dT00:00:00Z/,
+  );
+  const toMidnightS = 86_400 - await gateway.world.time() / 1_000 % 86_400;
+  const { shouldRetry, seconds } = retryOf(chat);
+  assert.equal(shouldRetry, "false");
+  assert.ok(Math.abs(seconds - toMidnightS) < 60, `${seconds} s`);
+
+  const messages = await callApi(
+    `${gateway.baseUrl()}/messages`,
+    totalKey.value,
+    {
+      body: {
+        model: DEFAULT_MODEL_ID,
+        max_tokens: 5,
+        messages: [{ role: "user", content: "ping" }],
+      },
+    },
+  );
+  const body = await messages.json();
+  assert.equal(messages.status, 429, JSON.stringify(body));
+  assert.deepEqual([body.type, body.error.type], ["error", "billing_error"]);
+  assert.match(body.error.message, /^The budget of your account for all time/);
+  assert.match(body.error.message, /It is not reset/);
+  assert.equal(retryOf(messages).shouldRetry, "false");
+  assert.equal(messages.headers.get("retry-after"), null);
+}
+
+async function checkHeldRefusal(
+  gateway: LimitedGateway,
+  waiting: ScriptedCall[],
+): Promise<void> {
+  const key = await gateway.addKey({ limits: { budgetMonth: 1 } });
+  const running = gateway.ask(key);
+  await until(() => waiting.length === 1);
+  const held = await gateway.ask(key);
+  const { error } = await held.json();
+  assert.deepEqual([held.status, error.code], [429, "rate_limit_exceeded"]);
+  assert.match(
+    error.message,
+    /this month .*: 0 of 0\.000000001 USD spent, 0\.000000001 held/,
+  );
+  assert.deepEqual(retryOf(held), { shouldRetry: null, seconds: 1 });
+  for (const call of waiting) hello(call);
+  assert.equal(await readStatus(running), 200);
+  await gateway.settled(key);
+}

@@ -1,4 +1,5 @@
 /** What the replies of the admission script mean. */
+import { isBudgetName } from "@gateway/shared/keys/budget_state";
 import type { RedisReply } from "@gateway/shared/redis/link";
 import * as refusal from "./refusal.ts";
 
@@ -57,7 +58,7 @@ export function grantIn(
     holder,
     waitMs: waitMs < 0 ? Infinity : waitMs,
     rates,
-    ...refusal.isBudgetName(name) && {
+    ...isBudgetName(name) && {
       budget: {
         name,
         limit: allowed,

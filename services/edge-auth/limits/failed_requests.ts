@@ -10,6 +10,7 @@ import {
   usageField,
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
+import { budgetText } from "@gateway/shared/keys/budget_state";
 import * as record from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/keys/limits";
 import {
@@ -250,6 +251,7 @@ function addRow(
     attempts: noted.attempts,
     clientAddress: noted.clientAddress,
     more: 0,
+    budget: error?.budget ? budgetText(error.budget) : "",
   };
   batch.rows.push(row);
   batch.reasons.set(name, { count: count + 1, last: row });

@@ -1,5 +1,6 @@
 /** How refused, failed and slow requests are counted and logged. */
 import assert from "node:assert/strict";
+import { isBudgetName } from "@gateway/shared/keys/budget_state";
 import {
   FAILURE_REASONS,
   type FailureReason,
@@ -132,6 +133,7 @@ async function logged(world: RedisWorld, { ownerId }: Principal) {
   return entries.map(([, fields]) => decodeRow(String(fields[1])));
 }
 
+/** Budgets of an owner tell nothing here, as those of earlier edges did. */
 const limited = (limit: LimitName, holder: "key" | "owner") =>
   refusalError({
     isAdmitted: false,
@@ -140,6 +142,9 @@ const limited = (limit: LimitName, holder: "key" | "owner") =>
     holder,
     waitMs: 1,
     rates: { requests: null, tokens: null },
+    ...holder === "key" && isBudgetName(limit) && {
+      budget: { name: limit, limit: 5, spent: 6, held: 1, resetMs: null },
+    },
   });
 const refused = (reason: KeyRefusal): ApiError =>
   refusalError({ isAdmitted: false, reason });
@@ -235,6 +240,7 @@ Deno.test("ASVS 16.2.5: each reason is counted for key and owner, and logged wit
       attempts: 0,
       clientAddress: "192.0.2.1",
       more: 0,
+      budget: isBudgetName(reason) ? `${reason} 5 6 1 0` : "",
     }]);
     const log = requestLogKey(key.ownerId);
     const ttlS = Number(await world.command("TTL", log));

@@ -1,6 +1,10 @@
 /**
  * Why a request may not run, the HTTP errors that say so, and the state of the limits.
  */
+import {
+  BUDGET_WINDOWS,
+  type BudgetState,
+} from "@gateway/shared/keys/budget_state";
 import type { FailureReason } from "@gateway/shared/keys/limiter_state";
 import type { Principal } from "@gateway/shared/keys/record";
 import { formatAmount } from "@gateway/shared/money/amount";
@@ -88,31 +92,6 @@ export interface RateState {
 export interface Rates {
   requests: RateState | null;
   tokens: RateState | null;
-}
-
-/** The budgets, and what each is for. */
-const BUDGETS = {
-  budget_day: "this day",
-  budget_month: "this month",
-  budget_total: "all time",
-} as const;
-/** A budget, in the words of the admission script. */
-export type BudgetName = keyof typeof BUDGETS;
-
-/** Whether a word of the script is a budget. */
-export const isBudgetName = (word: unknown): word is BudgetName =>
-  typeof word === "string" && Object.hasOwn(BUDGETS, word);
-
-/** A budget and its use, in billionths. */
-export interface BudgetState {
-  readonly name: BudgetName;
-  readonly limit: number;
-  /** May be more than the limit: what ran when the rest was spent. */
-  readonly spent: number;
-  /** What running requests hold of it. */
-  readonly held: number;
-  /** When it is reset, in Unix ms; null: never. */
-  readonly resetMs: number | null;
 }
 
 /** Why a request may not run. Nothing was consumed. */
@@ -214,9 +193,10 @@ export function refusalError(refusal: Refusal, currency = ""): ApiError {
 /** Names whose budget it is, what is spent, held and allowed, and when it is reset. */
 function budgetError(
   { holder, limit, waitMs, rates }: LimitRefusal,
-  { name, limit: allowed, spent, held, resetMs }: BudgetState,
+  budget: BudgetState,
   currency: string,
 ): ApiError {
+  const { name, limit: allowed, spent, held, resetMs } = budget;
   const [code, reason] = LIMIT_ERRORS[limit];
   const whose = holder === "key" ? "this API key" : "your account";
   const isHeld = limit === "budget_held";
@@ -231,12 +211,13 @@ function budgetError(
     : "Trying again before it is reset or raised is in vain";
   return new ApiError(
     code,
-    `The budget of ${whose} for ${BUDGETS[name]} does not allow this ` +
+    `The budget of ${whose} for ${BUDGET_WINDOWS[name]} does not allow this ` +
       `request: ${amounts}. ${reset}. ${advice}.`,
     {
       ...waitMs < Infinity && { retryAfterMs: Math.max(1, waitMs) },
       reason: holder === "key" ? reason : `${reason}.owner`,
       headers: rateLimitHeaders(rates),
+      budget,
     },
   );
 }

@@ -1,4 +1,5 @@
 /** `requests …`: the request log, as the page "Requests" of the console shows it. */
+import { budgetCells } from "../domain/requests/request_csv.ts";
 import { PAGE_ROWS } from "../domain/keys/key_page.ts";
 import { shortTime } from "../domain/models/model_views.ts";
 import type { FoundRequest } from "../domain/requests/request_log.ts";
@@ -89,6 +90,7 @@ const jsonOf = (row: FoundRequest) => ({
   attempts: row.attempts,
   client_address: row.clientAddress,
   more: row.more,
+  ...budgetCells(row),
 });
 
 const rowOf = (
@@ -96,7 +98,7 @@ const rowOf = (
 ): Record<typeof COLUMNS[number], unknown> => ({
   time: isoTime(row.timeMs),
   what: row.more === 0 ? row.outcome : `${row.outcome} (+${row.more})`,
-  reason: row.reason || "-",
+  reason: reasonOf(row),
   status: row.status,
   key_id: row.keyId,
   model: row.model || "-",
@@ -104,6 +106,16 @@ const rowOf = (
   server: row.backend || "-",
   request_id: row.requestId,
 });
+
+/** Its reason, with what a budget said that refused it. */
+function reasonOf(row: FoundRequest): string {
+  const { budget, budget_spent, budget_held, budget_allowed } = budgetCells(
+    row,
+  );
+  return budget === null
+    ? row.reason || "-"
+    : `${row.reason}: ${budget_spent} of ${budget_allowed} spent, ${budget_held} held`;
+}
 
 /** The commands on requests. */
 export const REQUESTS: Area = {

@@ -1,4 +1,6 @@
 /** What a search for requests finds, as a CSV file. */
+import { parseBudgetText } from "@gateway/shared/keys/budget_state";
+import { formatAmount } from "@gateway/shared/money/amount";
 import { csvHead, csvLine } from "../store/csv.ts";
 import type {
   FoundRequest,
@@ -27,6 +29,11 @@ const COLUMNS = [
   "attempts",
   "client_address",
   "more",
+  "budget",
+  "budget_spent",
+  "budget_held",
+  "budget_allowed",
+  "budget_reset_at",
 ];
 
 /** All that a search finds, newest first, in parts of one page to bound memory. */
@@ -66,4 +73,20 @@ const lineOf = (row: FoundRequest): string =>
     row.attempts,
     row.clientAddress,
     row.more,
+    ...Object.values(budgetCells(row)).map((cell) => cell ?? ""),
   ]);
+
+/** What a budget said that refused a request, by the names of the last columns. */
+export function budgetCells({ budget: text }: Pick<FoundRequest, "budget">) {
+  const budget = parseBudgetText(text);
+  const amount = (nanos: number | undefined) =>
+    nanos === undefined ? null : formatAmount(nanos);
+  const resetMs = budget?.resetMs ?? null;
+  return {
+    budget: budget?.name ?? null,
+    budget_spent: amount(budget?.spent),
+    budget_held: amount(budget?.held),
+    budget_allowed: amount(budget?.limit),
+    budget_reset_at: resetMs === null ? null : new Date(resetMs).toISOString(),
+  };
+}

@@ -16,10 +16,10 @@ import {
   Texts,
 } from "./request_table.ts";
 
-/** Rows in memory, of 92 bytes each. Beyond, the oldest of the largest logs go. */
+/** Rows in memory, of 96 bytes each. Beyond, the oldest of the largest logs go. */
 const ROWS_MAX = 1_200_000;
 /** Texts in memory, for each row and beside. Beyond, most are of rows that have gone. */
-const TEXTS_PER_ROW = 8;
+const TEXTS_PER_ROW = 9;
 const TEXTS_MORE = 100_000;
 const BATCH = 1_000;
 /** For reads of a batch, which nobody waits for alone. */

@@ -1,6 +1,7 @@
 /** How requests are found in the logs of all accounts. */
 import assert from "node:assert/strict";
 import { requestLogKey } from "@gateway/shared/keys/record";
+import { decodeRow } from "@gateway/shared/keys/request_row";
 import { startConsole, type TestConsole } from "../../console_fixture.ts";
 import { logRequest } from "../../usage_fixture.ts";
 import {
@@ -110,8 +111,17 @@ Deno.test("a search finds by time, account, key, model, code, reason, request an
     attempts: 0,
     clientAddress: "192.0.2.77",
     more: 0,
+    budget: "",
   }]);
   await assert.rejects(requests.search({ ...ANY, after: "1-1" }), /cursor/);
+});
+
+Deno.test("a row of an earlier version says nothing of a budget", () => {
+  const row =
+    '[1,"r","k","refused",429,"c","budget_day","","m","",1,null,"",0,"a",0';
+  assert.equal(decodeRow(`${row}]`).budget, "");
+  assert.equal(decodeRow(`${row},"b"]`).budget, "b");
+  assert.throws(() => decodeRow(`${row},1]`), /lacks its text 16/);
 });
 
 Deno.test("a search sees what was logged since the last one, and nothing that has gone", async () => {

@@ -40,6 +40,7 @@ const TEXTS = [
   "endpoint",
   "backend",
   "clientAddress",
+  "budget",
 ] as const;
 const NUMBERS = ["status", "durationMs", "attempts", "more"] as const;
 
@@ -210,6 +211,7 @@ export class RequestTable {
       attempts: count("attempts"),
       clientAddress: text("clientAddress"),
       more: count("more"),
+      budget: text("budget"),
     };
   }
 

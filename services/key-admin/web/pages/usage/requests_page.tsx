@@ -41,15 +41,15 @@ import {
   Table,
   Tabs,
 } from "../../view/parts.tsx";
-import { Email, keyName, labelOf, number, Time } from "../../view/texts.tsx";
+import { Email, keyName, labelOf, Time } from "../../view/texts.tsx";
 import {
   ALL_REQUESTS,
   OWN_REQUESTS,
   OWN_RUNNING,
   PEOPLE_VIEWS,
 } from "./addresses.ts";
-import { wordsOf } from "./reasons.ts";
 import { keysOf, namesOf } from "./row_names.ts";
+import { OUTCOMES, whatHappened } from "./what_happened.tsx";
 
 /** The fields of the form: those of a search, and for operators the account. */
 interface Texts extends RequestTexts {
@@ -129,13 +129,6 @@ const FIELD_LABELS: Readonly<Record<typeof REQUEST_FIELDS[number], string>> = {
   code: "Code or reason",
   request: "Request",
   outcome: "What happened",
-};
-
-const OUTCOMES: Readonly<Record<string, string>> = {
-  refused: "Refused",
-  failed: "Failed",
-  cut: "Cut off",
-  slow: "Slow",
 };
 
 const showRequests: Handler = async (c) => {
@@ -316,7 +309,10 @@ async function columnsFor(
         </Noted>
       ),
     ],
-    ["What happened", whatHappened],
+    [
+      "What happened",
+      (row) => whatHappened(row, c.var.deps.catalog.prices.currency),
+    ],
     [
       "Status",
       ({ status, code }) => (
@@ -367,19 +363,4 @@ async function columnsFor(
       ),
     ],
   ];
-}
-
-/** Its outcome with the reason, and how many more there were. */
-function whatHappened({ outcome, reason, param, more }: FoundRequest) {
-  const look = outcome === "failed" || outcome === "cut" ? "bad" : "warn";
-  const notes = [
-    reason !== "" && wordsOf(reason),
-    param !== "" && `Field: ${param}`,
-    more > 0 && `and ${number(more)} more in this second`,
-  ].filter((text) => text !== false);
-  return (
-    <Noted note={notes.join("; ")}>
-      <span class={`badge ${look}`}>{OUTCOMES[outcome]}</span>
-    </Noted>
-  );
 }

@@ -109,9 +109,45 @@ Deno.test("the file of a search has what the page has, and formulas are text", a
     .split("\r\n");
   assert.match(head, /^time,request_id,account_id,key_id,outcome,reason,/);
   assert.equal(lines.length, 2);
-  assert.match(lines[0] ?? "", /req_c{32}.*,"'=1\+1",3,,,0,192\.0\.2\.77,0$/);
+  assert.match(
+    lines[0] ?? "",
+    /req_c{32}.*,"'=1\+1",3,,,0,192\.0\.2\.77,0,,,,,$/,
+  );
   const all = await operator.client.get("/people/requests.csv");
   assert.equal(all.text.trimEnd().split("\r\n").length, 4);
+});
+
+Deno.test("a refusal by a budget says what was spent, held and allowed, and when it is reset", async () => {
+  const { site, ada, nowMs } = await startLogged();
+  await using _ = site;
+  await logRequest(site, ada, {
+    timeMs: nowMs,
+    writtenMs: nowMs + 1,
+    requestId: idOf("d"),
+    code: "insufficient_quota",
+    reason: "budget_day",
+    budget: "budget_day 2500000000 2500000001 7 1764460800000",
+  });
+  const page = await textOf(ada.client, "/requests?code=budget_day");
+  assert.match(
+    page,
+    /Budget per day. Of \$2\.50 for this day, \$2\.50 were spent and \$0\.000000007 held by running requests; reset at/,
+  );
+  const file = (await ada.client.get("/requests.csv?code=budget_day")).text;
+  assert.match(
+    file,
+    /,budget_day,2\.500000001,0\.000000007,2\.5,2025-11-30T00:00:00\.000Z\r\n$/,
+  );
+  const found = await run(site, ["--code", "insufficient_quota"]);
+  assert.match(
+    found.text,
+    /budget_day: 2\.500000001 of 2\.5 spent, 0\.000000007 held/,
+  );
+  assert.partialDeepStrictEqual(found.requests[0], {
+    budget: "budget_day",
+    budget_spent: "2.500000001",
+    budget_reset_at: "2025-11-30T00:00:00.000Z",
+  });
 });
 
 Deno.test("usage leads to the requests behind its reasons", async () => {
