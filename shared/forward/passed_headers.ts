@@ -5,11 +5,11 @@
  */
 
 /**
- * Headers of requests in the documents of Anthropic and OpenAI, and those that the
- * command lines send.
+ * Headers of requests of Anthropic's and OpenAI's clients, and those that the command
+ * lines send. Not the account of a client, which the key of the gateway is not of.
  */
 const OF_REQUESTS =
-  /^(anthropic-(version|beta|dangerous-direct-browser-access)|openai-beta|x-claude-code-.*|x-codex-.*|x-stainless-.*|x-app|originator|session[-_]id|thread[-_]id|conversation[-_]id|x-session-id|x-client-request-id)$/;
+  /^((anthropic|openai)-(?!(organization|project|workspace)(-|$)).*|x-claude-code-.*|x-codex-.*|x-stainless-.*|x-app|originator|session[-_]id|thread[-_]id|conversation[-_]id|x-session-id|x-client-request-id)$/;
 const OF_ANSWERS =
   /^(request-id|retry-after|retry-after-ms|anthropic-ratelimit-.*|x-ratelimit-.*|openai-(model|processing-ms|version)|x-codex-.*|x-models-etag)$/;
 

@@ -22,7 +22,7 @@ const forwardRequestSchema = z.object({
   modelAt: z.object({ from: index, to: index }),
   /** The tokens of the prompt as estimated, for a server that states no usage. */
   promptTokens: z.number().min(0),
-  /** How many answers to the prompt are asked for. */
+  /** How many answers to all prompts are asked for. */
   choices: z.int().min(1),
   /** The longest answer, in tokens; null: the client has set no bound. */
   outputTokensMax: z.number().min(0).nullable(),

@@ -1,6 +1,7 @@
 /**
  * What a request for embeddings asks for: how many vectors, and of how many tokens. The
  * forms of `input` are OpenAI's: a text, a list of texts, tokens, or lists of tokens.
+ * `prompt` of completions has the same forms.
  */
 import { textTokens } from "../openai/tokens.ts";
 

@@ -2,7 +2,7 @@
 // the byte, and what they cost is counted.
 import assert from "node:assert/strict";
 import { BACKEND_KEY } from "../support/gateway/in_process_worker.ts";
-import { jsonResponse } from "../support/model_servers/model_answers.ts";
+import { head, jsonResponse } from "../support/model_servers/model_answers.ts";
 import { setup } from "./forward_rig.ts";
 
 const VECTORS =
@@ -159,6 +159,35 @@ Deno.test("a server that refuses a forwarded request is heard in its own words, 
   }
 });
 
+Deno.test("a refusal may be told in words alone, and its time to wait as a date", async () => {
+  const words = "Failed to deserialize the JSON body: missing field `inputs`";
+  const plain = { "content-type": "text/plain; charset=utf-8" };
+  const text = `${words} at http://10.0.0.7:8000/x`;
+  const refusal = head(
+    `422 Unprocessable Entity\r\ncontent-type: ${plain["content-type"]}\r\n` +
+      `content-length: ${text.length}`,
+    text,
+  );
+  await using rig = await setup(() => [refusal]);
+  const body = '{"model":"embed","input":"a"}';
+  const answer = await rig.post("embeddings", body);
+  assert.equal(answer.status, 422);
+  assert.equal(answer.headers.get("content-type"), "text/plain");
+  assert.equal(await answer.text(), `${words} at [redacted]`);
+  const date = "Sun, 29 Nov 2026 08:00:00 GMT";
+  const later = "Sun, 29 Nov 2026 08:01:01 GMT";
+  await using busy = await setup(() =>
+    jsonResponse('{"error":{"message":"Slow down"}}', {
+      status: 429,
+      headers: { date, "retry-after": later },
+    })
+  );
+  const late = await busy.post("embeddings", body);
+  await late.body?.cancel();
+  assert.equal(late.headers.get("retry-after"), "61");
+  assert.equal(late.headers.get("x-should-retry"), "false");
+});
+
 Deno.test("faults of a server other than refusals are told in our own words", async () => {
   const cases = [
     {
@@ -172,6 +201,7 @@ Deno.test("faults of a server other than refusals are told in our own words", as
       code: "upstream_error",
     },
     { status: 404, text: '{"detail":"Not Found"}', code: "upstream_error" },
+    { status: 404, text: "404 page not found", code: "upstream_error" },
     { status: 200, text: "<html>", code: "upstream_invalid" },
     { status: 200, text: '{"data":[{},{}]}', code: "upstream_invalid" },
   ];
@@ -192,6 +222,12 @@ Deno.test("a forwarded request is checked before it is admitted", async () => {
     { path: "embeddings", body: "{", status: 400, param: null },
     { path: "embeddings", body: "{}", status: 400, param: "model" },
     { path: "embeddings", body: '{"model":1}', status: 400, param: "model" },
+    ...["embeddings", "rerank"].map((path) => ({
+      path,
+      body: `{"model":"${path === "rerank" ? "order" : "embed"}","stream":1}`,
+      status: 400,
+      param: "stream",
+    })),
     {
       path: "embeddings",
       body: '{"model":"a","model":"b"}',

@@ -101,6 +101,31 @@ Deno.test("embeddings cost the tokens that their server states, and have the lim
   assert.match(fields.join(" "), /\d\d:in@embeddings:embed 30/);
 });
 
+Deno.test("each prompt of a completion has its own answers, which are reserved and counted", async () => {
+  const usage = { prompt_tokens: 6, completion_tokens: 60, total_tokens: 66 };
+  await using rig = await setup(JSON.stringify({ choices: [], usage }));
+  const limits = { ...UNLIMITED, tokensPerMinute: 100 };
+  const key = await rig.gateway.addKey({ scopes: "chat", limits });
+  const url = `${rig.gateway.baseUrl()}/completions`;
+  const prompts = ["a", "b", "c"];
+  const ask = (prompt: unknown, n: number) =>
+    callApi(url, key.value, {
+      body: { model: "talk", prompt, n, max_tokens: 10 },
+    });
+  const answer = await ask(prompts, 2);
+  assert.equal(answer.status, 200);
+  await answer.body?.cancel();
+  await rig.gateway.settled(key);
+  const day = usageDay(await rig.gateway.world.time());
+  const fields = await rig.gateway.world.command("HGETALL", usageKey(key, day));
+  assert.ok(Array.isArray(fields));
+  assert.match(fields.join(" "), /out@completions:talk 60\b/);
+  // 34 are left.
+  const tooMuch = await ask([[1], [2], [3], [4], [5]], 1);
+  assert.equal(tooMuch.status, 429);
+  await tooMuch.body?.cancel();
+});
+
 Deno.test("usage has the endpoint, and apart what was read from a cache and written to it", async () => {
   const usage = {
     input_tokens: 5,

@@ -126,6 +126,49 @@ Deno.test("headers of agents pass to the server, and a bound above the model's i
   assert.equal(headers.get("x-claude-code-session-id"), "s1");
 });
 
+Deno.test("a bound is lowered under each name, and thinking to less than it", async () => {
+  const thinking = (budget: number) =>
+    `"thinking":{"type":"enabled", "budget_tokens" : ${budget}}`;
+  const cases = [
+    { path: "messages", more: thinking(31_999), sent: thinking(999) },
+    { path: "messages", more: thinking(999), sent: thinking(999) },
+    // A mistake of the client, which its server tells it.
+    { path: "messages", more: thinking(32_000), sent: thinking(32_000) },
+    {
+      path: "completions",
+      more: '"max_completion_tokens":9e9',
+      sent: '"max_completion_tokens":1000',
+    },
+    {
+      path: "responses",
+      more: '"max_output_tokens":1001,"metadata":{"max_tokens":5000}',
+      sent: '"max_output_tokens":1000,"metadata":{"max_tokens":5000}',
+    },
+  ];
+  for (const { path, more, sent } of cases) {
+    await using rig = await setup(() => jsonResponse('{"output":[]}'));
+    const answer = await rig.post(
+      path,
+      `{"max_tokens": 32000,"model":"talk",${more}}`,
+    );
+    assert.equal(answer.status, 200, more);
+    await answer.body?.cancel();
+    const { body } = await rig.request();
+    assert.equal(body, `{"max_tokens": 1000,"model":"BAAI/bge-m3",${sent}}`);
+  }
+  await using roomy = await setupWith(
+    { model: { output_tokens: 8_000 } },
+    () => jsonResponse('{"output":[]}'),
+  );
+  const answer = await roomy.post(
+    "messages",
+    `{"max_tokens":32000,"model":"talk",${thinking(31_999)}}`,
+  );
+  await answer.body?.cancel();
+  const { body } = await roomy.request();
+  assert.ok(body.includes(thinking(4_000)), body);
+});
+
 Deno.test("tools that a server refuses are taken out where the models file says so, and named", async () => {
   await using rig = await setupWith(
     { backend: { drop_tool_types: ["web_search"] } },

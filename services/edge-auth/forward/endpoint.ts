@@ -1,6 +1,5 @@
 /** The endpoints whose requests are forwarded as they are. */
 import {
-  edited,
   type ForwardBody,
   readForwardBody,
   spanOf,
@@ -10,7 +9,6 @@ import {
   forwardEndpoint,
   type ForwardName,
 } from "@gateway/shared/forward/endpoints";
-import type { Edit } from "@gateway/shared/forward/members";
 import { requestHeaders } from "@gateway/shared/forward/passed_headers";
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import { bodyTokens } from "@gateway/shared/forward/size";
@@ -32,6 +30,7 @@ import type { Endpoint } from "../requests/endpoint.ts";
 import { parseRequest } from "../requests/body/parse_request.ts";
 import { ForwardAnswer } from "./answer.ts";
 import { requireAllowed, requireSpeaker } from "./checks.ts";
+import { OUTPUT_BOUNDS, withinBounds } from "./output_bounds.ts";
 
 const MS_PER_SECOND = 1_000;
 /** Members that must not be repeated: a server might believe another one. */
@@ -44,10 +43,17 @@ const governingSchema = nullable(z.object({
   stream: z.boolean().exactOptional(),
   n: integer(1, REQUEST_LIMITS.nMax).exactOptional(),
   max_tokens: outputTokens.exactOptional(),
+  max_completion_tokens: outputTokens.exactOptional(),
   max_output_tokens: outputTokens.exactOptional(),
 }));
-/** The model alone governs a request to an endpoint that generates nothing. */
-export const modelSchema = z.object({ model });
+/**
+ * What governs a request to an endpoint that generates nothing. `stream` is checked,
+ * too, since servers take texts and numbers for booleans.
+ */
+export const modelSchema = nullable(z.object({
+  model,
+  stream: z.boolean().exactOptional(),
+}));
 
 /** The members of a body that govern. */
 interface GoverningMembers {
@@ -66,7 +72,7 @@ export function forwardTo(
 ): Endpoint<ForwardRequest> {
   const endpoint = forwardEndpoint(name);
   const { kind, outputBound, isFree } = endpoint;
-  const single = outputBound === null ? SINGLE : [...SINGLE, outputBound];
+  const single = outputBound === null ? SINGLE : [...SINGLE, ...OUTPUT_BOUNDS];
   return {
     kind,
     isFree,
@@ -81,7 +87,9 @@ export function forwardTo(
       const options = optionsOf(endpoint, parsed);
       requireSpeaker(name, parsed.model);
       requireAllowed(name, decoded.body, { model: parsed.model, ...options });
-      const body = withinBound(decoded.body, endpoint, parsed.model);
+      const body = outputBound === null
+        ? decoded.body
+        : withinBounds(decoded.body, longestOf(parsed.model));
       const modelAt = spanOf(body, "model");
       if (modelAt === null) throw new TypeError("A body without its model");
       return {
@@ -93,6 +101,7 @@ export function forwardTo(
         body: body.text,
         modelAt: { from: modelAt.from, to: modelAt.to },
         ...sizeOf(name, body),
+        choices: options.choices * promptsIn(name, body),
       };
     },
     ...kind === "chat" && {
@@ -143,24 +152,6 @@ const longestOf = (
   { output_tokens = Infinity, context_tokens = Infinity }: ModelConfig,
 ): number => Math.min(output_tokens, context_tokens);
 
-/**
- * The body with its bound on output lowered to what the model allows: agents ask for
- * 32,000 and 64,000 tokens by themselves, so it is no reason to refuse them.
- */
-function withinBound(
-  body: ForwardBody,
-  { outputBound }: ForwardEndpoint,
-  model: ModelConfig,
-): ForwardBody {
-  if (outputBound === null) return body;
-  const bound = body.value[outputBound];
-  const longest = longestOf(model);
-  const at = spanOf(body, outputBound);
-  if (typeof bound !== "number" || bound <= longest || at === null) return body;
-  const edits: Edit[] = [{ ...at, text: String(longest) }];
-  return edited(body, edits);
-}
-
 /** What a request costs at least, and the vectors that must answer it. */
 function sizeOf(
   name: ForwardName,
@@ -173,6 +164,10 @@ function sizeOf(
   const { count, tokens } = inputsIn(value.input);
   return { promptTokens: Math.max(1, tokens), vectors: count };
 }
+
+/** How many prompts a body has; each of them gets as many answers as are asked for. */
+const promptsIn = (name: ForwardName, { value }: ForwardBody): number =>
+  name === "completions" ? inputsIn(value.prompt).count ?? 1 : 1;
 
 function estimateOf(
   { outputBound }: ForwardEndpoint,

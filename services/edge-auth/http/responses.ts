@@ -109,7 +109,8 @@ function sendOwnAnswer(
     ...own,
     "content-type": contentType,
   };
-  const waitMs = Number(own["retry-after"]) * MS_PER_SECOND;
+  const waitMs = Number(own["retry-after-ms"]) ||
+    Number(own["retry-after"]) * MS_PER_SECOND;
   if (waitMs > RETRIED_AFTER_MS_MAX) headers["x-should-retry"] = "false";
   sendBytes(response, bytes, { status, headers });
 }

@@ -100,28 +100,36 @@ export function parseResponseHead(text: string): ResponseHead {
     contentType: field("content-type").replace(/;.*/s, "").trim(),
     contentEncoding,
     location: fields.get("location") ?? "",
-    retryAfterMs: status < 300 ? undefined : retryAfterMs(field),
+    retryAfterMs: status < 300 ? undefined : retryAfterMs(fields),
     fileHeaders,
     fields,
   };
 }
 
-function retryAfterMs(field: (name: string) => string): number | undefined {
-  const after = field("retry-after");
-  const ms = [
-    Number(field("retry-after-ms") || NaN),
-    Number(after || NaN) * MS_PER_SECOND,
-    // A date is compared with the server's own clock (RFC 9110 section 10.2.3).
-    Date.parse(after) - Date.parse(field("date")),
-  ].find((each) => each >= 0);
+function retryAfterMs(fields: HeaderFields): number | undefined {
+  const ms = statedWaitMs(fields);
   if (ms === undefined) return;
   const atLeastMs = Math.max(Math.ceil(ms), RETRY_AFTER_MS_MIN);
   return Math.min(atLeastMs, RETRY_AFTER_MS_MAX);
 }
 
+/** Headers by name in lower case. */
+type HeaderFields = ReadonlyMap<string, string>;
+
+/** How long a server wants a client to wait, as it states it in any of the forms. */
+export function statedWaitMs(fields: HeaderFields): number | undefined {
+  const after = fields.get("retry-after") ?? "";
+  return [
+    Number(fields.get("retry-after-ms") || NaN),
+    Number(after || NaN) * MS_PER_SECOND,
+    // A date is compared with the server's own clock (RFC 9110 section 10.2.3).
+    Date.parse(after) - Date.parse(fields.get("date") ?? ""),
+  ].find((each) => each >= 0);
+}
+
 function framingOf(
   status: number,
-  fields: ReadonlyMap<string, string>,
+  fields: HeaderFields,
 ): BodyFraming {
   if (status === 101) throw invalidAnswer("Unexpected switch of protocols");
   if (status < 200 || status === 204 || status === 304) return 0;
