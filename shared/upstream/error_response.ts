@@ -3,12 +3,14 @@
  * their request is at fault, and only from a known format: other bodies may reveal
  * internal machines. The status alone is not enough; the test has examples.
  */
-import { answerHeaders } from "../forward/passed_headers.ts";
 import type { OwnAnswer } from "../openai/error.ts";
 import { UpstreamError, type UpstreamFault } from "./http/errors.ts";
 import type { HttpConnection } from "./http/client.ts";
-import { type ResponseHead, statedWaitMs } from "./http/framing.ts";
+import type { ResponseHead } from "./http/framing.ts";
 import { isJsonObject, type JsonObject, parseJson, textOf } from "./json.ts";
+import { ownAnswer, plainRefusal, type Redact } from "./own_answer.ts";
+
+export type { Redact } from "./own_answer.ts";
 
 const UNKNOWN_MODEL_CODE = /^(model_?not_?found|invalid_model)$/i;
 const UNKNOWN_MODEL =
@@ -93,9 +95,6 @@ export interface RefusalReading {
 
 /** Statuses whose bodies are about the request, or about when to send it again. */
 const KEPT_STATUSES = [400, 404, 413, 422, 429, 529];
-/** Those that speak of the request in words alone, too; 404 may be about the path. */
-const PLAIN_STATUSES = [400, 413, 422];
-const MS_PER_SECOND = 1_000;
 const KEPT_FAULTS: readonly UpstreamFault[] = [
   "request",
   "rate_limited",
@@ -111,7 +110,7 @@ export async function readErrorResponse(
   response: HttpConnection,
   { redact, scrub }: RefusalReading,
 ): Promise<UpstreamError> {
-  const { status, retryAfterMs, contentType } = head;
+  const { status, retryAfterMs } = head;
   if (status >= 300 && status < 400) return redirected(head);
   response.bytesLeft = BYTES_MAX;
   let text = "";
@@ -125,47 +124,10 @@ export async function readErrorResponse(
   const json = parseJson(text);
   const plain = plainRefusal(head, text);
   const body = json === undefined && plain !== "" ? { error: plain } : json;
-  const own = scrub === undefined || !isJsonObject(body) ? undefined : {
-    status,
-    contentType,
-    body: isJsonObject(json) ? scrubbed(text, json, scrub) : scrub(text),
-    headers: keptHeaders(head),
-  };
+  const own = scrub === undefined || !isJsonObject(body)
+    ? undefined
+    : ownAnswer(head, { text, json, scrub });
   return errorOfResponse({ status, body, retryAfterMs, own }, redact);
-}
-
-/**
- * What a server says in words alone of a request that it could not read, as web
- * frameworks of Rust and Go do; else `""`. It is short, and no page.
- */
-function plainRefusal({ status, contentType }: ResponseHead, text: string) {
-  const isKnown = PLAIN_STATUSES.includes(status) &&
-    contentType === "text/plain" && text.length <= MESSAGE_CHARS_MAX &&
-    !text.trimStart().startsWith("<");
-  return isKnown ? text.trim() : "";
-}
-
-/** Headers for the client: a date to wait for becomes seconds, which all of them read. */
-function keptHeaders({ fields }: ResponseHead): Record<string, string> {
-  const headers = answerHeaders(fields);
-  const waitMs = statedWaitMs(fields);
-  const isDate = Number.isNaN(Number(headers["retry-after"] ?? 0));
-  if (isDate && waitMs !== undefined) {
-    headers["retry-after"] = `${Math.ceil(waitMs / MS_PER_SECOND)}`;
-  }
-  return headers;
-}
-
-/** A body in JSON without secrets: unchanged if it has none. */
-function scrubbed(text: string, body: JsonObject, scrub: Redact): string {
-  let hasSecrets = false;
-  const clean = JSON.stringify(body, (_, value: unknown) => {
-    if (typeof value !== "string") return value;
-    const safe = scrub(value);
-    if (safe !== value) hasSecrets = true;
-    return safe;
-  });
-  return hasSecrets ? clean : text;
 }
 
 /**
@@ -335,12 +297,6 @@ function statusOf(error: JsonObject): number {
   const kind = `${textOf(type)} ${textOf(code)}`;
   return FAULTS.find(([, , words]) => words.test(kind))?.[1][0] ?? 500;
 }
-
-/**
- * Makes texts of model servers safe to show to callers, in linear time: a match starts
- * only where it can be whole.
- */
-export type Redact = (text: string) => string;
 
 const MESSAGE_CHARS_MAX = 500;
 /** Shorter values would be found in ordinary words. */
