@@ -200,7 +200,8 @@ export const Tabs = <T extends string>({ label, tabs, current, to }: {
 export type Column<T> = readonly [
   label: string,
   cell: (row: T) => Child,
-  kind?: "num",
+  /** Digits below each other, or sentences, which have the width of a card. */
+  kind?: "num" | "prose",
 ];
 
 /**

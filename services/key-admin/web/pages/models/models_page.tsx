@@ -175,6 +175,7 @@ const columns = (nowMs: number): Column<ServerView>[] => [
             <bdi>{error.text}</bdi>
           </Noted>
         ),
+    "prose",
   ],
 ];
 
