@@ -264,13 +264,20 @@ const streams: Stream[] = [
       completed({ created_at: 9, ...about, usage }),
     ),
     events: [
-      ...[7, 8].map((created_at, index) => ({
+      {
         type: PARTIAL,
-        created_at,
+        created_at: 7,
         ...about,
         b64_json,
-        partial_image_index: index,
-      })),
+        partial_image_index: 0,
+      },
+      {
+        type: PARTIAL,
+        created_at: 8,
+        ...about,
+        b64_json,
+        partial_image_index: 1,
+      },
       { type: COMPLETED, created_at: 9, ...about, usage, b64_json },
     ],
     change: { fields: { partial_images: 2 } },

@@ -94,6 +94,7 @@ const SIZED = { seconds: "8", size: "1x1" };
 const failed = (message: string, code = "video_failed") => (
   { status: "failed", error: { code, message } }
 );
+const NO_SECONDS = [-1, 0, "-1", "Infinity", "1e300", "8s", null];
 const states: [state: object, result: object][] = [
   [{ status: "pending" }, { status: "queued" }],
   [{ status: "RUNNING" }, { status: "in_progress" }],
@@ -104,7 +105,7 @@ const states: [state: object, result: object][] = [
   [{ ...completed, completed_at: 5.7 }, { completed_at: 5 }],
   [{ ...completed, expires_at: "soon" }, { expires_at: null }],
   [{ ...completed, ...SIZED }, SIZED],
-  ...[-1, 0, "-1", "Infinity", "1e300", "8s", null].map((
+  ...NO_SECONDS.map((
     seconds,
   ): [object, object] => [{ ...completed, seconds }, { seconds: null }]),
   [

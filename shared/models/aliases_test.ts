@@ -47,6 +47,7 @@ Deno.test("find() takes every name where one model has the alias *", () => {
   assert.equal(catalog.find("b")?.id, "b");
 });
 
+const NO_ALIASES = ["", "a*b", "**", "-x", "a b", "*x"];
 const WRONG: [models: { [id: string]: string[] }, mistake: string][] = [
   [
     { a: ["x"], b: ["y", "x"] },
@@ -68,7 +69,7 @@ const WRONG: [models: { [id: string]: string[] }, mistake: string][] = [
     "models[0].aliases[0]: the model 'a' cannot be called 'a': that is the " +
     "id of the model 'a'",
   ],
-  ...["", "a*b", "**", "-x", "a b", "*x"].map((
+  ...NO_ALIASES.map((
     alias,
   ): [{ [id: string]: string[] }, string] => [
     { a: [alias] },

@@ -142,11 +142,23 @@ const WRONG: [file: unknown, mistake: string][] = [
 const NAME = { ...openai, name: "a" };
 /** Fields of a model or a backend, and the mistake in it. */
 type Row = [fields: object, mistake: string];
+const NO_IDS = ["", "a b", "x.>", "-m"];
+const NO_FIELD_NAMES = ["__proto__", "a b"];
+const NO_BASE_URLS = [
+  "a",
+  "ftp://a",
+  "http://user:pw@a",
+  "http://a/v1?x=1",
+  "http://a/v1#x",
+];
+const SERVER_LIMITS = [
+  "requests_per_minute",
+  "tokens_per_minute",
+  "concurrency",
+];
 const WRONG_MODEL: Row[] = [
   [{ id: undefined }, ".id: missing"],
-  ...["", "a b", "x.>", "-m"].map((
-    id,
-  ): Row => [{ id }, ".id: expected letters"]),
+  ...NO_IDS.map((id): Row => [{ id }, ".id: expected letters"]),
   [{ id: "m".repeat(201) }, ".id: expected at most 200 characters"],
   [
     { kind: "chta" },
@@ -176,7 +188,7 @@ const WRONG_MODEL: Row[] = [
   [{ choices: 9 }, ".choices: expected a value <= 8"],
   [{ vision: "yes" }, ".vision: expected a boolean, got a string"],
   [{ visoin: true }, ": unknown member 'visoin', did you mean 'vision'?"],
-  ...["__proto__", "a b"].map((name): Row => [
+  ...NO_FIELD_NAMES.map((name): Row => [
     { pass_fields: [name] },
     ".pass_fields[0]: expected the name of a request",
   ]),
@@ -202,10 +214,9 @@ const WRONG_BACKEND: Row[] = [
     { api_key: "sk-abc" },
     ": unknown member 'api_key': put the key in an environment variable of the worker and name that variable in api_key_env",
   ],
-  ...["a", "ftp://a", "http://user:pw@a", "http://a/v1?x=1", "http://a/v1#x"]
-    .map((
-      base_url,
-    ): Row => [{ base_url }, ".base_url: expected a URL that be"]),
+  ...NO_BASE_URLS.map((
+    base_url,
+  ): Row => [{ base_url }, ".base_url: expected a URL that be"]),
   [
     { api_key_env: "sk-abc" },
     ".api_key_env: expected the name of an environment variable, not the key: put the key in an environment variable",
@@ -223,9 +234,7 @@ const WRONG_BACKEND: Row[] = [
     { api_key_env: "A", api_key_envs: ["B"] },
     ".api_key_envs: use api_key_env or api_key_envs, not both",
   ],
-  ...["requests_per_minute", "tokens_per_minute", "concurrency"].flatMap((
-    name,
-  ): Row[] => [
+  ...SERVER_LIMITS.flatMap((name): Row[] => [
     [{ [name]: 0 }, `.${name}: expected a value >= 1`],
     [{ [name]: 1.5 }, `.${name}: expected an integer, got a dec`],
     [

@@ -97,10 +97,9 @@ const WRONG: [env: Env, message: RegExp][] = [
   [{ MODELS_FILE: "/broken" }, /in the models file:\s+- it is not valid JSON/],
   [{ MODELS_FILE: "/repeated" }, /in the models file:\s+- line 2: "models" is/],
   [{ UPSTREAM_DIALECT: "vlm" }, /anthropic, did you mean 'vllm'\?/],
-  ...["0", "601", "1.5"].map((UPSTREAM_FIRST_TOKEN_SECONDS): [Env, RegExp] => [
-    { UPSTREAM_FIRST_TOKEN_SECONDS },
-    /from 1 to 600/,
-  ]),
+  [{ UPSTREAM_FIRST_TOKEN_SECONDS: "0" }, /from 1 to 600/],
+  [{ UPSTREAM_FIRST_TOKEN_SECONDS: "601" }, /from 1 to 600/],
+  [{ UPSTREAM_FIRST_TOKEN_SECONDS: "1.5" }, /from 1 to 600/],
 ];
 
 for (const [env, message] of WRONG) {

@@ -19,9 +19,22 @@ Deno.test("parseAmount() reads decimals exactly", () => {
   }
 });
 
+/** Numbers elsewhere, but no amounts. */
+const WRONG_FORMS = [
+  "",
+  " 1",
+  "1 ",
+  "1e3",
+  ".5",
+  "5.",
+  "+1",
+  "1,5",
+  "1_000",
+  "0x1",
+  "NaN",
+];
 const REFUSED: readonly { text: string; fault: string }[] = [
-  ...["", " 1", "1 ", "1e3", ".5", "5.", "+1", "1,5", "1_000", "0x1", "NaN"]
-    .map((text) => ({ text, fault: "form" })),
+  ...WRONG_FORMS.map((text) => ({ text, fault: "form" })),
   { text: "٣", fault: "form" },
   { text: "1".repeat(41), fault: "form" },
   { text: "-1", fault: "negative" },

@@ -170,11 +170,15 @@ const refusals: Row[] = [
   { status: 401, body: openAi({ message: KEY }), expected: CREDENTIALS },
   { status: 402, body: openAi(), expected: CREDENTIALS },
   { status: 403, body: openAi(), expected: CREDENTIALS },
-  ...[408, 409, 425].map((status) => ({ status, expected: LIMITED })),
+  { status: 408, expected: LIMITED },
+  { status: 409, expected: LIMITED },
+  { status: 425, expected: LIMITED },
   { status: 429, body: openAi({ message: KEY }), expected: LIMITED },
-  ...[204, 302, 405, 502, 507].map((status) => (
-    { status, body: openAi(), expected: FAILED }
-  )),
+  { status: 204, body: openAi(), expected: FAILED },
+  { status: 302, body: openAi(), expected: FAILED },
+  { status: 405, body: openAi(), expected: FAILED },
+  { status: 502, body: openAi(), expected: FAILED },
+  { status: 507, body: openAi(), expected: FAILED },
   { status: 500, body: openAi({ message: KEY }), expected: FAILED },
   { status: 503, expected: BUSY },
   {

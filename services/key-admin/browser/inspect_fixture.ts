@@ -36,19 +36,21 @@ function audit(page: Page, runOnly?: string[]) {
  * A page, or a table in it, that has to be scrolled sideways, numbers on two lines, and
  * a button that is too narrow.
  */
-export const OVERFLOW = `[
-  ...[document.documentElement, ...document.querySelectorAll(".table-box")]
+export const OVERFLOW = `(() => {
+  const tooWide = Array.from(document.querySelectorAll("html, .table-box"))
     .map((box) => box.scrollWidth - box.clientWidth)
     .filter((pixels) => pixels > 0)
-    .map((pixels) => pixels + "px too wide"),
-  ...[...document.querySelectorAll(".totals dd, td.num, .search button")].filter((box) => {
+    .map((pixels) => pixels + "px too wide");
+  const boxes = document.querySelectorAll(".totals dd, td.num, .search button");
+  const broken = Array.from(boxes).filter((box) => {
     const text = document.createRange();
     text.selectNodeContents(box);
     const room = box.clientWidth - 2 * parseFloat(getComputedStyle(box).paddingRight);
     return text.getClientRects().length > 1 ||
       box.matches("button") && text.getBoundingClientRect().width > room + 1;
-  }).map((box) => box.innerText + " is broken"),
-].join()`;
+  }).map((box) => box.innerText + " is broken");
+  return tooWide.concat(broken).join();
+})()`;
 
 /**
  * Checks a page in light and wide, and in dark and narrow: all rules of axe, nothing

@@ -99,14 +99,19 @@ Deno.test("parseResponseHead() reads the wait from either header", () => {
 const INVALID = { fault: "invalid" };
 
 Deno.test("parseResponseHead() refuses malformed heads", () => {
-  const lines = ["", "ICY 200 OK", "HTTP/2 200 OK", "HTTP/1.1 20 OK"];
+  const statusLines = [
+    "",
+    "ICY 200 OK",
+    "HTTP/2 200 OK",
+    "HTTP/1.1 20 OK",
+    "HTTP/1.1 2000 OK",
+  ];
+  const headers = ["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"];
   const two = "1\r\ncontent-length: 2";
   const lengths = [two, "+1", "-1", "1, 1", "9".repeat(16)];
   const malformed = [
-    ...[...lines, "HTTP/1.1 2000 OK"].map((line) => `${line}\r\n\r\n`),
-    ...["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"].map((line) =>
-      withHeaders(line)
-    ),
+    ...statusLines.map((line) => `${line}\r\n\r\n`),
+    ...headers.map((line) => withHeaders(line)),
     ...lengths.map((length) => withHeaders(`content-length: ${length}`)),
     withHeaders("transfer-encoding: gzip, chunked"),
   ];
@@ -121,7 +126,9 @@ const ends: [text: string, end: number][] = [
   ["a\r\n\nb", 4],
   ["a\n\r\nb", 4],
   ["a\r\nb: c\r\n\r\n", 11],
-  ...["a\r\nb", "a\r\n\r", ""].map((text): [string, number] => [text, -1]),
+  ["a\r\nb", -1],
+  ["a\r\n\r", -1],
+  ["", -1],
 ];
 
 Deno.test("findHeadEnd() finds the blank line, however it came", () => {

@@ -216,8 +216,9 @@ export async function startFrontProxy(ports: {
   const server = await startLocalServer({
     command: "env",
     args: (healthPort, directory) => [
-      ...["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"]
-        .map((name) => `${name}=${directory}`),
+      `HOME=${directory}`,
+      `XDG_DATA_HOME=${directory}`,
+      `XDG_CONFIG_HOME=${directory}`,
       `HTTPS_PORT=${ports.httpsPort}`,
       `HTTP_PORT=${freePort()}`,
       `HEALTH_PORT=${healthPort}`,

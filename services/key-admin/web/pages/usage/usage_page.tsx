@@ -115,6 +115,13 @@ const countsIn = (total: Counts) => [
   ...CACHE_COUNTS.filter((name) => total[name]),
 ];
 
+/** What was counted, whatever of it is shown. */
+const countFacts = (total: Counts): Record<string, string> =>
+  Object.fromEntries(
+    [...countsIn(total), ...unitsIn(total)]
+      .map((name) => [labelOf(name), number(total[name] ?? 0)]),
+  );
+
 /** Whether anything was spent, or would have been if it had a price. */
 const hasSpend = (total: Counts): boolean =>
   Boolean(total.cost || total.unpriced);
@@ -206,11 +213,10 @@ export async function usageView(
       </div>
       <Facts
         look="totals"
-        facts={Object.fromEntries([
-          ...[...countsIn(total), ...units]
-            .map((name) => [labelOf(name), number(total[name] ?? 0)] as const),
-          ...Object.entries(spendFacts(total, currency)),
-        ])}
+        facts={{
+          ...countFacts(total),
+          ...spendFacts(total, currency),
+        }}
       />
       {!total.requests && !total.refused
         ? (
