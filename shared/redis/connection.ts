@@ -1,19 +1,12 @@
 /** One connection to Redis, which is re-established whenever it is lost. */
-import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
-import { defined } from "../process/env.ts";
 import { settlesWithin } from "../process/lifecycle/serve.ts";
 import type { RedisAccess } from "../process/service_variables.ts";
+import { RedisClient, type ServerAddress } from "./client.ts";
+import type { RedisReply } from "./resp.ts";
 
-/** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
-export type RedisReply = string | number | null | RedisReply[];
-
-/** How to reach Redis, and the name to show there. */
-export interface RedisAddress extends RedisAccess {
-  /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
-  clientName?: string;
-}
-type ServerAddress = Omit<RedisAddress, "sentinels">;
+/** How to reach Redis, directly or by its sentinels, and the name to show there. */
+export type RedisAddress = ServerAddress & Pick<RedisAccess, "sentinels">;
 
 /** Where a {@link Connection} goes, and who wants to know how it fares. */
 export interface ConnectionOptions {
@@ -45,15 +38,12 @@ const STABLE_MS = 1_000;
 /** An established connection asks the sentinels at most once in this time. */
 const RECONSIDER_MS = 1_000;
 
-/**
- * Keeps one connection, from its creation until it is closed. A new client per attempt
- * gives the sign-in a deadline, which the library does not set.
- */
+/** Keeps one connection, from its creation until it is closed. */
 export class Connection {
   readonly #options: ConnectionOptions;
   /** Settles when no further attempt follows. */
   readonly #running: Promise<void>;
-  #current: { client: Client; url: string } | null = null;
+  #current: { client: RedisClient; url: string } | null = null;
   /** Ends the current connection, with its cause, or the wait for the next attempt. */
   #ending = Promise.withResolvers<unknown>();
   #isClosed = false;
@@ -79,7 +69,7 @@ export class Connection {
     if (this.#current === null) {
       return Promise.reject(new Error("Not connected"));
     }
-    return this.#current.client.sendCommand<RedisReply>(args);
+    return this.#current.client.send(args);
   }
 
   /**
@@ -151,13 +141,13 @@ export class Connection {
   /** One attempt, from finding the master to the answered greeting. */
   async #connect(
     onLost: (cause: unknown) => void,
-  ): Promise<{ client: Client; url: string }> {
+  ): Promise<{ client: RedisClient; url: string }> {
     const { address, greeting } = this.#options;
     const { sentinels, ...server } = address;
     const url = sentinels ? await findMaster(address) : server.url;
     const client = await dial({ ...server, url }, async (client) => {
       if (sentinels) await requireMaster(client);
-      await Promise.all(greeting.map((args) => client.sendCommand(args)));
+      await Promise.all(greeting.map((args) => client.send(args)));
       return client;
     }, onLost);
     return { client, url };
@@ -166,25 +156,22 @@ export class Connection {
 
 /**
  * Connects and sends the first commands: a frozen server accepts connections, but
- * answers nothing. `onLost` is called with every error of the socket. If anything
+ * answers nothing. `onLost` is called when the connection is lost. If anything
  * fails or takes too long, destroys the client and rejects.
  */
 async function dial<T>(
   server: ServerAddress,
-  greet: (client: Client) => Promise<T>,
+  greet: (client: RedisClient) => Promise<T>,
   onLost: (cause: unknown) => void,
 ): Promise<T> {
-  const client = makeClient(server);
-  client.on("error", onLost);
-  const greeted = client.connect().then(() => greet(client));
+  const client = new RedisClient(server, onLost);
+  const greeted = client.signIn().then(() => greet(client));
   try {
     if (await settlesWithin(greeted, CONNECT_TIMEOUT_MS)) return await greeted;
     throw new Error(`Not connected after ${CONNECT_TIMEOUT_MS} ms`);
   } catch (error) {
     client.destroy();
-    // If destroyed while TCP is connecting, the library still connects and leaves the
-    // socket open, so the client has to be destroyed once more.
-    await greeted.catch(() => {}).finally(() => client.destroy());
+    await greeted.catch(() => {});
     throw error;
   }
 }
@@ -205,7 +192,7 @@ export async function findMaster(
     const reply = await dial(
       { ...rest, ...login, url },
       (client) =>
-        client.sendCommand<RedisReply>(question)
+        client.send(question)
           .finally(() => client.destroy()),
       () => {}, // A lost connection fails the question.
     );
@@ -216,48 +203,6 @@ export async function findMaster(
     const text = `Cannot find the master "${name}": ${detail}`;
     throw new Error(text, { cause });
   });
-}
-
-/** What a connection uses of the client of the library. */
-interface Client {
-  /** Whether commands can be sent. */
-  readonly isReady: boolean;
-  connect(): Promise<unknown>;
-  sendCommand<T>(args: readonly string[]): Promise<T>;
-  on(event: "error", onError: (cause: unknown) => void): unknown;
-  destroy(): void;
-}
-
-function makeClient(
-  { url, username, password, clientName, ...tls }: ServerAddress,
-): Client {
-  return createClient({
-    url,
-    ...defined({ username, password, name: clientName }),
-    socket: {
-      connectTimeout: CONNECT_TIMEOUT_MS,
-      reconnectStrategy: false,
-      ...(url.startsWith("rediss:") ? tlsOptions(tls) : {}),
-    },
-    RESP: 2,
-    disableOfflineQueue: true,
-    disableClientInfo: true,
-    maintNotifications: "disabled",
-    // The library's timeout ends when a command is written, so it is useless against a
-    // frozen server, and it costs an AbortSignal per command.
-    commandOptions: { timeout: 0 },
-  });
-}
-
-function tlsOptions({ tlsCa, tlsCert, tlsKey }: Partial<ServerAddress>) {
-  return {
-    tls: true as const,
-    // Never aborted. It makes Node listen for errors of the socket from the start: with
-    // TLS 1.3 a server refuses a certificate only after the handshake, when the library
-    // has no listener yet, and the error would end the process.
-    signal: new AbortController().signal,
-    ...defined({ ca: tlsCa, cert: tlsCert, key: tlsKey }),
-  };
 }
 
 /**
@@ -292,8 +237,8 @@ function masterUrl(url: string, reply: RedisReply, server: string): string {
   return master.href;
 }
 
-async function requireMaster(client: Client): Promise<void> {
-  const role = await client.sendCommand<RedisReply>(["ROLE"]);
+async function requireMaster(client: RedisClient): Promise<void> {
+  const role = await client.send(["ROLE"]);
   const [word] = Array.isArray(role) ? role : [];
   if (word !== "master") {
     throw new Error(`The server named as master has the role "${word}"`);

@@ -1,5 +1,4 @@
 /** What can go wrong with Redis: unavailable for now, or a refused command. */
-import { ErrorReply } from "redis";
 
 /** Why Redis could not serve a call. */
 export type UnavailableReason =
@@ -37,10 +36,12 @@ export class RedisUnavailableError extends Error {
 }
 
 /**
- * Redis replied with an error that a retry does not fix: a mistake in the call, the
- * permissions or the data.
+ * Redis replied with an error. As the result of a call: one that a retry does not fix,
+ * a mistake in the call, the permissions or the data.
  */
-export { ErrorReply as RedisReplyError };
+export class RedisReplyError extends Error {
+  override readonly name = "RedisReplyError";
+}
 
 /**
  * First words of error replies that mean "not now": of a replica, or of a server
@@ -52,8 +53,8 @@ const REFUSED = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|TRYAGAIN) /;
 /** Everything but an error reply means that the connection was lost. */
 export function classifyRedisError(
   error: unknown,
-): RedisUnavailableError | ErrorReply {
-  if (!(error instanceof ErrorReply)) {
+): RedisUnavailableError | RedisReplyError {
+  if (!(error instanceof RedisReplyError)) {
     const detail = "connection lost before the reply";
     return new RedisUnavailableError("connection_lost", detail, error);
   }
@@ -70,4 +71,4 @@ const DENIED =
 
 /** Whether this user lacks the permission, or no longer exists. */
 export const isDenied = (error: unknown): boolean =>
-  error instanceof ErrorReply && DENIED.test(error.message);
+  error instanceof RedisReplyError && DENIED.test(error.message);

@@ -10,12 +10,8 @@ import {
   until,
 } from "../../tests/support/wait_for.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
-import {
-  defineScript,
-  type RedisLink,
-  type RedisLinkOptions,
-  type RedisReply,
-} from "./link.ts";
+import { defineScript, type RedisLink, type RedisLinkOptions } from "./link.ts";
+import type { RedisReply } from "./resp.ts";
 
 const DEADLINE_MS = 300;
 const RECOVERY_MS = 2_000;

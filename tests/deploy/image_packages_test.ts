@@ -14,16 +14,16 @@ const OF_TESTS = [
 ];
 const OF_THE_CONSOLE = ["@node-rs/argon2", "openid-client", "hono"];
 const IMAGES: { [service: string]: string[] } = {
-  "edge-auth": ["@redis/client", "zod"],
+  "edge-auth": ["@fastify/busboy", "@nats-io/transport-node", "zod"],
   "chat-worker": ["@nats-io/transport-node", "zod"],
   "media-worker": ["@nats-io/transport-node", "zod"],
-  "key-admin": ["@redis/client", "zod", ...OF_THE_CONSOLE],
+  "key-admin": ["@nats-io/transport-node", "zod", ...OF_THE_CONSOLE],
 };
 
 /** Images with `gateway check`, which needs no packages of its own. */
 const WITH_CHECK = ["chat-worker", "media-worker", "key-admin"];
 
-/** `@redis/client` of `npm:/@redis/client@6.3.1/`. */
+/** `@fastify/busboy` of `npm:/@fastify/busboy@3.2.6/`. */
 const nameOf = (specifier: string) =>
   specifier.replace(/^npm:\/?/, "").replace(/@[\d.]+\/?$/, "");
 
