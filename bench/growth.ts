@@ -1,9 +1,8 @@
 /** How the cost of a request grows with processes, keys and open streams. */
+import { createClient } from "redis";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey, mintKeyId } from "@gateway/shared/keys/key";
 import { hashKey, recordKey } from "@gateway/shared/keys/record";
-import { defineScript } from "@gateway/shared/redis/link";
-import { testRedisLink } from "../tests/support/servers/redis_link.ts";
 import { sleep } from "../tests/support/wait_for.ts";
 import { type OurGateway, startOurs } from "./contenders.ts";
 import { requestTo, runStreams } from "./load.ts";
@@ -22,7 +21,6 @@ const OPEN_STREAMS = [10, 500, 2_000];
 const SENT_KEYS_MAX = 10_000;
 /** Keys added by one script call. */
 const BATCH = 1_000;
-const BATCH_DEADLINE_MS = 10_000;
 /** What opening streams and warming up take. */
 const BEFORE_SECONDS = 7;
 /**
@@ -32,13 +30,10 @@ const BEFORE_SECONDS = 7;
 const OPEN_PACE_MS = 10_000;
 
 /** ARGV: a record, then of each copy its look-up, what that says, and its record. */
-const COPY_KEYS = defineScript(
-  "copy_keys",
-  `for i = 2, #ARGV, 3 do
+const COPY_KEYS = `for i = 2, #ARGV, 3 do
   redis.call('SET', ARGV[i], ARGV[i + 1])
   redis.call('COPY', ARGV[1], ARGV[i + 2])
-end`,
-);
+end`;
 
 /** Measures processes, open streams and keys, one more after the other. */
 export async function growth(
@@ -106,11 +101,10 @@ async function addKeys(
   values: string[],
   count: number,
 ): Promise<void> {
-  const deadlineMs = BATCH_DEADLINE_MS;
-  const redis = testRedisLink({ url: gateway.state.redis_url }, { deadlineMs });
-  await redis.ready(deadlineMs);
-  const found = await redis.command(["GET", hashKey(hashKeyValue(key))]);
-  const [keyId = "", ownerId = ""] = String(found).split(":");
+  const redis = createClient({ url: gateway.state.redis_url });
+  await redis.connect();
+  const found = await redis.get(hashKey(hashKeyValue(key))) ?? "";
+  const [keyId = "", ownerId = ""] = found.split(":");
   while (values.length < count) {
     const args = [recordKey({ keyId, ownerId })];
     for (let left = Math.min(BATCH, count - values.length); left > 0; left--) {
@@ -119,7 +113,7 @@ async function addKeys(
       args.push(hashKey(hashKeyValue(value)), `${id}:${ownerId}`);
       args.push(recordKey({ keyId: id, ownerId }));
     }
-    await redis.evalScript(COPY_KEYS, { args });
+    await redis.eval(COPY_KEYS, { arguments: args });
   }
   await redis.close();
 }

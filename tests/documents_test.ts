@@ -37,14 +37,9 @@ import {
   SOURCE_FOLDERS,
 } from "./support/repository/source_files.ts";
 
-const ROOT_PAGES = [
-  "README.md",
-  "ARCHITECTURE.md",
-  "CONTRIBUTING.md",
-  "CHANGELOG.md",
-];
 const pages = [
-  ...ROOT_PAGES.map((path) => ({ path, text: readSource(path) })),
+  ...["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG"]
+    .map((name) => ({ path: `${name}.md`, text: readSource(`${name}.md`) })),
   ...readSources(["docs", "deploy"], /\.md$/),
 ];
 const textOf = (...paths: string[]) => paths.map(readSource).join("\n");
@@ -226,11 +221,8 @@ Deno.test("the bill of materials has every package of the lock file", () => {
   const refs = new Set(components.map((component) => component["bom-ref"]));
   const ids = dependencies.flatMap(({ dependsOn }) => dependsOn);
   assert.deepEqual(ids.filter((ref) => !refs.has(ref)), []);
-  const parser = components.find(({ name }) => name === "@fastify/busboy");
-  assert.match(
-    parser?.purl ?? "",
-    /^pkg:npm\/%40fastify\/busboy@\d+\.\d+\.\d+$/,
-  );
+  const redis = components.find(({ name }) => name === "@redis/client");
+  assert.match(redis?.purl ?? "", /^pkg:npm\/%40redis\/client@\d+\.\d+\.\d+$/);
   const excluded = components.filter(({ scope }) => scope === "excluded");
   assert.ok(excluded.some(({ name }) => name === "playwright-core"));
   assert.ok(!excluded.some(({ name }) => name === "zod"));

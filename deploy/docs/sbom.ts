@@ -44,7 +44,7 @@ export function billOfMaterials({ specifiers, npm }: LockFile) {
     specVersion: "1.6",
     components: Object.entries(npm).map(([id, { integrity }]) => {
       const name = nameOf(id);
-      // What follows was resolved with a peer: `openai@7.55.0_zod@4.6.7`.
+      // What follows was resolved with a peer: `@redis/client@6.3.1_zod@4.6.7`.
       const [version = ""] = id.slice(name.length + 1).split("_");
       const hash = Uint8Array.fromBase64(integrity.replace("sha512-", ""));
       return {

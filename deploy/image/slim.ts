@@ -3,7 +3,7 @@
  * import.
  */
 
-/** `npm:@fastify/busboy@3.2.6` of `npm:/@fastify/busboy@3.2.6/lib/x.js`. */
+/** `npm:@redis/client@6.3.1` of `npm:/@redis/client@6.3.1/lib/x.js`. */
 function packageOf(specifier: string): string {
   const [, name = ""] = /^npm:\/?((?:@[^/]+\/)?[^/]+)/.exec(specifier) ?? [];
   return `npm:${name}`;

@@ -1,7 +1,6 @@
 /** A private redis-server, with the connections of key-admin to it. */
 import { silentLog } from "@gateway/shared/process/log";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import type { RedisAddress } from "@gateway/shared/redis/connection";
+import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/deployed/deployed_stores.ts";
 import {
   type RedisServer,

@@ -2,8 +2,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "../process/clock.ts";
 import { Deadlines, type Timed } from "../process/deadlines.ts";
+import type { RedisReply } from "./connection.ts";
 import { classifyRedisError, RedisUnavailableError } from "./errors.ts";
-import type { RedisReply } from "./resp.ts";
 
 /** How long a call may take, and what becomes of a reply that comes too late. */
 export interface CallOptions {
@@ -23,8 +23,7 @@ export interface CallOptions {
 export interface CallsOptions {
   now: MonotonicNow;
   /**
-   * Rejects with `RedisReplyError` if the server refuses, with another error if the
-   * connection is lost.
+   * Rejects with the library's error if the server refuses, or the connection is lost.
    */
   send: (args: readonly string[]) => Promise<RedisReply>;
   /** A call was answered, refused, or lost with its connection, before its deadline. */

@@ -1,12 +1,19 @@
 /** One connection to Redis, which is re-established whenever it is lost. */
+import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
+import { defined } from "../process/env.ts";
 import { settlesWithin } from "../process/lifecycle/serve.ts";
 import type { RedisAccess } from "../process/service_variables.ts";
-import { RedisClient, type ServerAddress } from "./client.ts";
-import type { RedisReply } from "./resp.ts";
 
-/** How to reach Redis, directly or by its sentinels, and the name to show there. */
-export type RedisAddress = ServerAddress & Pick<RedisAccess, "sentinels">;
+/** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
+export type RedisReply = string | number | null | RedisReply[];
+
+/** How to reach Redis, and the name to show there. */
+export interface RedisAddress extends RedisAccess {
+  /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
+  clientName?: string;
+}
+type ServerAddress = Omit<RedisAddress, "sentinels">;
 
 /** Where a {@link Connection} goes, and who wants to know how it fares. */
 export interface ConnectionOptions {
@@ -38,12 +45,15 @@ const STABLE_MS = 1_000;
 /** An established connection asks the sentinels at most once in this time. */
 const RECONSIDER_MS = 1_000;
 
-/** Keeps one connection, from its creation until it is closed. */
+/**
+ * Keeps one connection, from its creation until it is closed. A new client per attempt
+ * gives the sign-in a deadline, which the library does not set.
+ */
 export class Connection {
   readonly #options: ConnectionOptions;
   /** Settles when no further attempt follows. */
   readonly #running: Promise<void>;
-  #current: { client: RedisClient; url: string } | null = null;
+  #current: { client: Client; url: string } | null = null;
   /** Ends the current connection, with its cause, or the wait for the next attempt. */
   #ending = Promise.withResolvers<unknown>();
   #isClosed = false;
@@ -69,7 +79,7 @@ export class Connection {
     if (this.#current === null) {
       return Promise.reject(new Error("Not connected"));
     }
-    return this.#current.client.send(args);
+    return this.#current.client.sendCommand<RedisReply>(args);
   }
 
   /**
@@ -141,13 +151,13 @@ export class Connection {
   /** One attempt, from finding the master to the answered greeting. */
   async #connect(
     onLost: (cause: unknown) => void,
-  ): Promise<{ client: RedisClient; url: string }> {
+  ): Promise<{ client: Client; url: string }> {
     const { address, greeting } = this.#options;
     const { sentinels, ...server } = address;
     const url = sentinels ? await findMaster(address) : server.url;
     const client = await dial({ ...server, url }, async (client) => {
       if (sentinels) await requireMaster(client);
-      await Promise.all(greeting.map((args) => client.send(args)));
+      await Promise.all(greeting.map((args) => client.sendCommand(args)));
       return client;
     }, onLost);
     return { client, url };
@@ -156,22 +166,25 @@ export class Connection {
 
 /**
  * Connects and sends the first commands: a frozen server accepts connections, but
- * answers nothing. `onLost` is called when the connection is lost. If anything
+ * answers nothing. `onLost` is called with every error of the socket. If anything
  * fails or takes too long, destroys the client and rejects.
  */
 async function dial<T>(
   server: ServerAddress,
-  greet: (client: RedisClient) => Promise<T>,
+  greet: (client: Client) => Promise<T>,
   onLost: (cause: unknown) => void,
 ): Promise<T> {
-  const client = new RedisClient(server, onLost);
-  const greeted = client.signIn().then(() => greet(client));
+  const client = makeClient(server);
+  client.on("error", onLost);
+  const greeted = client.connect().then(() => greet(client));
   try {
     if (await settlesWithin(greeted, CONNECT_TIMEOUT_MS)) return await greeted;
     throw new Error(`Not connected after ${CONNECT_TIMEOUT_MS} ms`);
   } catch (error) {
     client.destroy();
-    await greeted.catch(() => {});
+    // If destroyed while TCP is connecting, the library still connects and leaves the
+    // socket open, so the client has to be destroyed once more.
+    await greeted.catch(() => {}).finally(() => client.destroy());
     throw error;
   }
 }
@@ -192,7 +205,7 @@ export async function findMaster(
     const reply = await dial(
       { ...rest, ...login, url },
       (client) =>
-        client.send(question)
+        client.sendCommand<RedisReply>(question)
           .finally(() => client.destroy()),
       () => {}, // A lost connection fails the question.
     );
@@ -203,6 +216,48 @@ export async function findMaster(
     const text = `Cannot find the master "${name}": ${detail}`;
     throw new Error(text, { cause });
   });
+}
+
+/** What a connection uses of the client of the library. */
+interface Client {
+  /** Whether commands can be sent. */
+  readonly isReady: boolean;
+  connect(): Promise<unknown>;
+  sendCommand<T>(args: readonly string[]): Promise<T>;
+  on(event: "error", onError: (cause: unknown) => void): unknown;
+  destroy(): void;
+}
+
+function makeClient(
+  { url, username, password, clientName, ...tls }: ServerAddress,
+): Client {
+  return createClient({
+    url,
+    ...defined({ username, password, name: clientName }),
+    socket: {
+      connectTimeout: CONNECT_TIMEOUT_MS,
+      reconnectStrategy: false,
+      ...(url.startsWith("rediss:") ? tlsOptions(tls) : {}),
+    },
+    RESP: 2,
+    disableOfflineQueue: true,
+    disableClientInfo: true,
+    maintNotifications: "disabled",
+    // The library's timeout ends when a command is written, so it is useless against a
+    // frozen server, and it costs an AbortSignal per command.
+    commandOptions: { timeout: 0 },
+  });
+}
+
+function tlsOptions({ tlsCa, tlsCert, tlsKey }: Partial<ServerAddress>) {
+  return {
+    tls: true as const,
+    // Never aborted. It makes Node listen for errors of the socket from the start: with
+    // TLS 1.3 a server refuses a certificate only after the handshake, when the library
+    // has no listener yet, and the error would end the process.
+    signal: new AbortController().signal,
+    ...defined({ ca: tlsCa, cert: tlsCert, key: tlsKey }),
+  };
 }
 
 /**
@@ -237,8 +292,8 @@ function masterUrl(url: string, reply: RedisReply, server: string): string {
   return master.href;
 }
 
-async function requireMaster(client: RedisClient): Promise<void> {
-  const role = await client.send(["ROLE"]);
+async function requireMaster(client: Client): Promise<void> {
+  const role = await client.sendCommand<RedisReply>(["ROLE"]);
   const [word] = Array.isArray(role) ? role : [];
   if (word !== "master") {
     throw new Error(`The server named as master has the role "${word}"`);

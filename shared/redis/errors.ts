@@ -1,4 +1,5 @@
 /** What can go wrong with Redis: unavailable for now, or a refused command. */
+import { ErrorReply } from "redis";
 
 /** Why Redis could not serve a call. */
 export type UnavailableReason =
@@ -36,12 +37,10 @@ export class RedisUnavailableError extends Error {
 }
 
 /**
- * Redis replied with an error. As the result of a call: one that a retry does not fix,
- * a mistake in the call, the permissions or the data.
+ * Redis replied with an error that a retry does not fix: a mistake in the call, the
+ * permissions or the data.
  */
-export class RedisReplyError extends Error {
-  override readonly name = "RedisReplyError";
-}
+export { ErrorReply as RedisReplyError };
 
 /**
  * First words of error replies that mean "not now": of a replica, or of a server
@@ -53,8 +52,8 @@ const REFUSED = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|TRYAGAIN) /;
 /** Everything but an error reply means that the connection was lost. */
 export function classifyRedisError(
   error: unknown,
-): RedisUnavailableError | RedisReplyError {
-  if (!(error instanceof RedisReplyError)) {
+): RedisUnavailableError | ErrorReply {
+  if (!(error instanceof ErrorReply)) {
     const detail = "connection lost before the reply";
     return new RedisUnavailableError("connection_lost", detail, error);
   }
@@ -71,4 +70,4 @@ const DENIED =
 
 /** Whether this user lacks the permission, or no longer exists. */
 export const isDenied = (error: unknown): boolean =>
-  error instanceof RedisReplyError && DENIED.test(error.message);
+  error instanceof ErrorReply && DENIED.test(error.message);

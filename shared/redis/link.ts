@@ -4,9 +4,15 @@ import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import { settlesWithin } from "../process/lifecycle/serve.ts";
 import { type CallOptions, Calls } from "./calls.ts";
-import { Connection, type RedisAddress } from "./connection.ts";
+import {
+  Connection,
+  type RedisAddress,
+  type RedisReply,
+} from "./connection.ts";
 import * as errors from "./errors.ts";
-import type { RedisReply } from "./resp.ts";
+
+export type { CallOptions } from "./calls.ts";
+export type { RedisAddress, RedisReply } from "./connection.ts";
 
 /** A Lua script and the hash under which Redis caches it. */
 export interface RedisScript {

@@ -10,8 +10,12 @@ import {
   until,
 } from "../../tests/support/wait_for.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
-import { defineScript, type RedisLink, type RedisLinkOptions } from "./link.ts";
-import type { RedisReply } from "./resp.ts";
+import {
+  defineScript,
+  type RedisLink,
+  type RedisLinkOptions,
+  type RedisReply,
+} from "./link.ts";
 
 const DEADLINE_MS = 300;
 const RECOVERY_MS = 2_000;

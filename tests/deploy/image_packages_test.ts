@@ -14,16 +14,16 @@ const OF_TESTS = [
 ];
 const OF_THE_CONSOLE = ["@node-rs/argon2", "openid-client", "hono"];
 const IMAGES: { [service: string]: string[] } = {
-  "edge-auth": ["@fastify/busboy", "@nats-io/transport-node", "zod"],
+  "edge-auth": ["@redis/client", "zod"],
   "chat-worker": ["@nats-io/transport-node", "zod"],
   "media-worker": ["@nats-io/transport-node", "zod"],
-  "key-admin": ["@nats-io/transport-node", "zod", ...OF_THE_CONSOLE],
+  "key-admin": ["@redis/client", "zod", ...OF_THE_CONSOLE],
 };
 
 /** Images with `gateway check`, which needs no packages of its own. */
 const WITH_CHECK = ["chat-worker", "media-worker", "key-admin"];
 
-/** `@fastify/busboy` of `npm:/@fastify/busboy@3.2.6/`. */
+/** `@redis/client` of `npm:/@redis/client@6.3.1/`. */
 const nameOf = (specifier: string) =>
   specifier.replace(/^npm:\/?/, "").replace(/@[\d.]+\/?$/, "");
 

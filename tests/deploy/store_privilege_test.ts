@@ -4,8 +4,11 @@
 import assert from "node:assert/strict";
 import * as z from "zod";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
-import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
-import type { RedisReply } from "@gateway/shared/redis/resp";
+import {
+  defineScript,
+  type RedisLink,
+  type RedisReply,
+} from "@gateway/shared/redis/link";
 import { askPort } from "../support/servers/ask_port.ts";
 import {
   aclRules,

@@ -24,7 +24,7 @@ import {
   UNIT_OF_KIND,
 } from "@gateway/shared/models/kinds";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisReply } from "@gateway/shared/redis/resp";
+import type { RedisReply } from "@gateway/shared/redis/link";
 import { ToldCalendar } from "./clock/told_calendar.ts";
 import { type Caller, CallerAddresses } from "./caller.ts";
 import type { Cost, Units } from "./cost.ts";

@@ -1,7 +1,6 @@
 /** How a change is known to survive a loss of power before it is acknowledged. */
 import { RedisReplyError } from "@gateway/shared/redis/errors";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import type { RedisReply } from "@gateway/shared/redis/resp";
+import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import { asFields, asList, asNumber } from "./redis.ts";
 
 /**
