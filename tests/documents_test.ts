@@ -92,7 +92,7 @@ Deno.test("links lead to files and headings that exist", () => {
       found(text, /\b(docs\/[\w/]+\.md(?:#[\w-]+)?)/g)
         .map((to) => faultOf("README.md", to) && `${path}: ${to}`)
     );
-  assert.ok(Math.min(links.length, mentions.length) > 60);
+  assert.ok(Math.min(links.length, mentions.length) > 30);
   assert.deepEqual([...links, ...mentions].filter((fault) => fault), []);
 });
 

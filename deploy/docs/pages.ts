@@ -75,12 +75,13 @@ export const METRIC_TABLES: readonly {
  * text.
  */
 const GENERATORS: {
-  [path: string]: (present: string) => string;
+  [path: string]: (present: string) => string | Promise<string>;
 } = {
   "docs/reference/variables.md": variablesPage,
   "docs/reference/metrics.md": (present) => withTable(present, metricRows()),
   "docs/errors.md": errorsPage,
   "docs/models.md": dialectsPage,
+  "services/key-admin/web/pages/runbooks.json": runbooks,
   "deploy/models.schema.json": () => JSON.stringify(catalogJsonSchema()),
   "shared/openai/openapi.json": apiDescription,
 };
@@ -94,13 +95,23 @@ Writes from the code: ${Object.keys(GENERATORS).join(", ")}
 export async function generatedFiles(): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   for (const [path, generate] of Object.entries(GENERATORS)) {
-    const text = generate(await read(path));
+    const text = await generate(await read(path));
     files.set(path, formatted(text, path));
   }
   return files;
 }
 
 const read = (path: string) => Deno.readTextFile(new URL(path, ROOT));
+
+/** The sections of alerts, for the console. */
+async function runbooks(): Promise<string> {
+  const [, ...sections] = (await read("docs/troubleshooting.md"))
+    .split(/^### /m);
+  return JSON.stringify(sections.map((section) => {
+    const [alert = "", ...lines] = section.split("\n");
+    return { alert, text: lines.join("\n").trim() };
+  }));
+}
 
 /** The text around the tables is kept. Cells are too wide to be aligned. */
 function variablesPage(present: string): string {

@@ -40,6 +40,7 @@ import {
 } from "./web/request/session.ts";
 import { signInRoutes } from "./web/pages/account/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
+import { runbookRoutes } from "./web/pages/runbooks_page.tsx";
 import { tryRoutes } from "./web/pages/try/try_page.tsx";
 import { peopleRoutes } from "./web/pages/people/people_page.tsx";
 import {
@@ -70,6 +71,7 @@ const PUBLIC_ROUTES: Routes = {
   "/": { GET: (c) => c.redirect("/keys", 302) },
   "/assets/:version/:name": { GET: asset },
   ...referenceRoutes,
+  ...runbookRoutes,
   ...signInRoutes,
 };
 

@@ -25,7 +25,7 @@ const ALERTS = readSource("deploy/observability/alerts.yml")
     name: rule.split("\n")[0] ?? "",
     expression: scalar(rule, "expr"),
     severity: /severity: (\w+)/.exec(rule)?.[1] ?? "",
-    runbook: scalar(rule, "runbook"),
+    runbook: scalar(rule, "runbook_url"),
   }));
 
 /** The value in a line `name: value`, as the formatter leaves it. */
@@ -137,7 +137,8 @@ Deno.test("each alert links to its section, which has its severity and says what
     .split(/^### /m);
   assert.equal(sections.length, ALERTS.length);
   for (const { name, runbook, severity } of ALERTS) {
-    assert.equal(runbook, `docs/troubleshooting.md#${name.toLowerCase()}`);
+    const place = `/runbooks#${name.toLowerCase()}`;
+    assert.equal(runbook, `{{ $externalLabels.console }}${place}`);
     const section = sections.find((text) => text.startsWith(`${name}\n`));
     assert.match(section ?? "", new RegExp(`\n\n_${severity}_ · [^]*\n- `));
   }

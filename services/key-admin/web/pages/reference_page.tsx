@@ -7,6 +7,7 @@ import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { Handler, Routes } from "../context.ts";
 import { Page } from "../view/layout.tsx";
+import { Prose } from "../view/prose.tsx";
 import { Copyable, Facts, Noted, Table } from "../view/parts.tsx";
 import { labelOf } from "../view/texts.tsx";
 import { recognize } from "../request/session.ts";
@@ -190,33 +191,6 @@ const BOUND =
 
 const listed = (items: Child[]) =>
   items.flatMap((item, at) => at === 0 ? [item] : [" or ", item]);
-
-/**
- * Renders the Markdown that the document uses: paragraphs, lists, `code` and **names**.
- */
-const Prose = ({ text = "" }: { text?: string | undefined }) => (
-  <>
-    {text.split("\n\n").filter(Boolean).map((part) =>
-      part.startsWith("- ")
-        ? (
-          <ul>
-            {part.slice(2).split("\n- ").map((item) => (
-              <li key={item}>{inline(item)}</li>
-            ))}
-          </ul>
-        )
-        : <p key={part}>{inline(part)}</p>
-    )}
-  </>
-);
-const inline = (text: string): Child =>
-  text.split(/(`[^`]+`|\*\*[^*]+\*\*)/).map((piece) =>
-    piece.startsWith("`")
-      ? <code key={piece}>{piece.slice(1, -1)}</code>
-      : piece.startsWith("**")
-      ? <strong key={piece}>{piece.slice(2, -2)}</strong>
-      : piece
-  );
 
 /** The operations with the schemas that no earlier one uses, errors and headers. */
 function reference() {

@@ -1,4 +1,5 @@
 /** The reference of the API in the console. */
+import runbooks from "./runbooks.json" with { type: "json" };
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import assert from "node:assert/strict";
 import { startConsole } from "../../console_fixture.ts";
@@ -34,4 +35,17 @@ Deno.test("the reference has all that the description of the API has, for everyo
   assert.ok(owner.text.includes('action="/sign-out"'));
   assert.ok(!stranger.text.includes('action="/sign-out"'));
   assert.ok(stranger.text.includes('href="/sign-in"'));
+});
+
+Deno.test("the link of an alert leads to what to do, for everyone and without a script", async () => {
+  await using site = await startConsole();
+  const { status, text } = await site.client().get("/runbooks");
+  assert.equal(status, 200);
+  assert.ok(runbooks.length > 20);
+  for (const { alert } of runbooks) {
+    assert.ok(text.includes(`<h2 id="${alert.toLowerCase()}">${alert}</h2>`));
+  }
+  assert.match(text, /<em>page<\/em> · Prometheus cannot reach/);
+  assert.match(text, /<code>start_failed<\/code> line names the reason/);
+  assert.doesNotMatch(text, /\]\(|\*\*|`/);
 });
