@@ -128,9 +128,13 @@ export const EDGE_METRICS = {
   }),
   refusals: counter("gateway_refusals_total", {
     help:
-      "Refused requests to models. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`, `images_per_day`, `characters_per_day`, `audio_seconds_per_day`, `video_seconds_per_day`, `video_jobs`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key` or `owner`.",
+      "Refused requests to models. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`, `images_per_day`, `characters_per_day`, `audio_seconds_per_day`, `video_seconds_per_day`, `video_jobs`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key`, `owner` or `user` (an end user of a key).",
     labels: ["reason", "of"],
-    zeros: LIMIT_NAMES.flatMap((limit) => [[limit, "key"], [limit, "owner"]]),
+    zeros: [
+      ...LIMIT_NAMES.flatMap((limit) => [[limit, "key"], [limit, "owner"]]),
+      ...["requests", "tokens", "budget_day", "budget_held"]
+        .map((limit) => [limit, "user"]),
+    ],
   }),
   failedRequestsLost: counter("gateway_failed_requests_lost_total", {
     help:

@@ -287,6 +287,7 @@ export async function storedKey(
       scopes: ["chat", "models"],
       models: [],
       networks: [],
+      endUsers: null,
       limits: UNLIMITED,
       expiresAtMs: null,
       ...settings,

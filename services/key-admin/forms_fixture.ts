@@ -35,6 +35,7 @@ export const keyForm = (description: string, more: Form = {}): Form => ({
   which_models: "all",
   models: [],
   allowedCidrs: "",
+  endUsers: "",
   ...limitsOf(() => ""),
   ...more,
 });

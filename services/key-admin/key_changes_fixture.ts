@@ -22,6 +22,7 @@ export const SETTINGS: KeySettings = {
   scopes: ["chat", "models"],
   models: [],
   networks: [],
+  endUsers: null,
   limits: { ...UNLIMITED, requestsPerMinute: 60 },
   expiresAtMs: null,
 };

@@ -195,6 +195,14 @@ const LIMIT_REASONS = [
   "budget_held",
 ] as const;
 
+/** Limits of each end user of a key. */
+export const END_USER_REASONS = [
+  "requests_per_minute.user",
+  "tokens_per_minute.user",
+  "budget_day.user",
+  "budget_held.user",
+] as const;
+
 /** Reasons that have no limit, in the order of lists and columns. */
 const OTHER_REASONS = [
   "model_server_limit",
@@ -222,6 +230,7 @@ const OTHER_REASONS = [
 export const FAILURE_REASONS = [
   ...LIMIT_REASONS,
   ...LIMIT_REASONS.map((limit) => `${limit}.owner` as const),
+  ...END_USER_REASONS,
   ...OTHER_REASONS,
 ];
 /** A member of {@link FAILURE_REASONS}. */

@@ -27,6 +27,10 @@
  * and held of a budget, see `lua/budget.lua` of the edge; a window is `d20261128`,
  * `m202611` or `total`, see `budget_calendar.ts` |
  * | `hold:{owner}:<key id>` | hash | what running requests hold of budgets |
+ * | `lim:{owner}:<key id>:<end user>`, `spend:{owner}:<key id>:<end user>:<window>` |
+ * hash | the same of an end user of a key, whose id is a digest |
+ * | `users:{owner}:<key id>` | zset | the end users of a key, by their last admission,
+ * see `end_user.ts` |
  * | `requests:{owner}` | stream | the request log: what was refused, failed or slow,
  * see `request_row.ts` |
  * | `logged:accounts` | zset | owner ids with a request log, by its last row in ms |
@@ -45,6 +49,8 @@
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
  */
+
+import type { EndUsers } from "./end_user.ts";
 
 /** A deleted key has no record, so there is no third state. */
 export type KeyState = "enabled" | "disabled";
@@ -106,6 +112,8 @@ export interface KeyRecord {
   /** Networks from which it may be used, see `networks.ts`; if empty, from anywhere. */
   networks: readonly string[];
   limits: Limits;
+  /** What each of its end users may use; null: they are not told apart. */
+  endUsers: EndUsers | null;
   createdAtMs: number;
   expiresAtMs: number | null;
   /**
@@ -132,6 +140,7 @@ export const KEY_FIELDS = {
   scopes: "scopes",
   models: "models",
   networks: "networks",
+  endUsers: "end_user",
   createdAtMs: "created_at",
   expiresAtMs: "expires_at",
   createdBy: "created_by",

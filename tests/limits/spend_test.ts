@@ -90,6 +90,7 @@ Deno.test("the answer, the log and the usage say what a request costs, and refus
   }
   assert.match(formatAmount(total), /^0\.\d{1,9}$/);
   await checkRefusals(gateway);
+  await checkEndUsers(gateway);
   keepsWaiting = true;
   await checkHeldRefusal(gateway, waiting);
 });
@@ -156,6 +157,73 @@ async function checkRefusals(gateway: LimitedGateway): Promise<void> {
   assert.match(body.error.message, /It is not reset/);
   assert.equal(retryOf(messages).shouldRetry, "false");
   assert.equal(messages.headers.get("retry-after"), null);
+}
+
+const SESSION_ID = "0f8fad5b-d9cb-469f-a165-70867728950e";
+/** Two end users of each source, as clients name them. */
+const END_USERS: readonly {
+  from: string;
+  path: string;
+  who: readonly { headers?: Record<string, string>; body?: object }[];
+}[] = [
+  {
+    from: "header:x-user-id",
+    path: "chat/completions",
+    who: [{ headers: { "X-User-Id": "ada" } }, {
+      headers: { "x-user-id": "" },
+    }],
+  },
+  {
+    from: "user",
+    path: "chat/completions",
+    who: [{ body: { user: "ada" } }, { body: { user: "bob" } }],
+  },
+  {
+    from: "session",
+    path: "messages",
+    who: [
+      { headers: { "x-claude-code-session-id": "a" } },
+      {
+        body: {
+          metadata: { user_id: `user_1_account__session_${SESSION_ID}` },
+        },
+      },
+    ],
+  },
+  {
+    from: "session",
+    path: "chat/completions",
+    who: [{ headers: { session_id: "a" } }, {
+      body: { prompt_cache_key: "b" },
+    }],
+  },
+];
+
+/** Each of them has one request a minute, and one that is refused takes nothing. */
+async function checkEndUsers(gateway: LimitedGateway): Promise<void> {
+  for (const { from, path, who } of END_USERS) {
+    const key = await gateway.addKey({ endUsers: `${from} 1 0 0` });
+    for (const [n, { headers = {}, body = {} }] of who.entries()) {
+      const messages = [{ role: "user", content: "ping" }];
+      const asked = { model: DEFAULT_MODEL_ID, max_tokens: 5, messages };
+      const ask = (edge: number) =>
+        callApi(`${gateway.baseUrl(edge)}/${path}`, key.value, {
+          headers,
+          body: { ...asked, ...body },
+        });
+      const first = await ask(0);
+      const said = await first.text();
+      // The scripted server speaks no messages, but the request was admitted.
+      assert.ok(first.status !== 429, `${from} ${n}: ${said}`);
+      const second = await ask(1);
+      const { error } = await second.json();
+      assert.equal(second.status, 429, `${from} ${n}`);
+      assert.match(
+        error.message,
+        /^Limit of requests per minute reached for this end user\./,
+      );
+    }
+  }
 }
 
 async function checkHeldRefusal(

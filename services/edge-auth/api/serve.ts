@@ -5,7 +5,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { allowOrigins, BYTES_HEADERS, sendBytes } from "../http/responses.ts";
 import { authenticate } from "../keys/authenticate.ts";
 import { credentialOf, isAnthropic } from "../keys/credential.ts";
-import type { Caller } from "../limits/caller.ts";
+import type { Caller } from "../limits/callers/caller.ts";
 import {
   type AuthenticatedCall,
   type Call,

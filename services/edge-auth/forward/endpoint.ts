@@ -104,6 +104,8 @@ export function forwardTo(
         choices: options.choices * promptsIn(name, body),
       };
     },
+    members: (decoded: unknown) =>
+      decoded instanceof DecodedBody ? decoded.body.value : undefined,
     ...kind === "chat" && {
       conversation: (decoded: unknown) =>
         decoded instanceof DecodedBody ? decoded.body.value : undefined,

@@ -15,7 +15,8 @@ import type { HeaderFields } from "../http/exchange.ts";
 import { remember } from "@gateway/shared/process/maps";
 import type { AnswerLengths } from "./budgets/answer_lengths.ts";
 import type { HoldSteps } from "./hold_steps.ts";
-import type { Caller } from "./caller.ts";
+import type { EndUserNames } from "./callers/end_users.ts";
+import type { Caller } from "./callers/caller.ts";
 import { type Cost, costOf, type Estimate, tokensOf } from "./cost.ts";
 import type { Grant, Limiter } from "./limiter.ts";
 import { type Charge, nanosToHold, priced, type Rate, rateOf } from "./rate.ts";
@@ -56,6 +57,8 @@ export interface AdmissionAsk {
   /** The endpoint by which usage is counted; absent: it is not known. */
   readonly endpoint?: UsageEndpoint | null;
   readonly estimate: Estimate;
+  /** For which end user of its key it is; absent: it names none. */
+  readonly endUser?: EndUserNames | undefined;
 }
 
 /**
@@ -152,7 +155,7 @@ export class LimitedAdmission implements Admission {
 
   async admit(
     principal: Caller,
-    { scope, model, endpoint = null, estimate }: AdmissionAsk,
+    { scope, model, endpoint = null, estimate, endUser }: AdmissionAsk,
   ): Promise<RunLease> {
     const { limiter, onCharged, catalog, showsCost = false } = this.#options;
     const { answerLengths, holdSteps } = this.#options;
@@ -165,7 +168,7 @@ export class LimitedAdmission implements Admission {
       : answerLengths?.expected(model) ?? null;
     const wantNanos = model === null ? 1 : nanosToHold(estimate, rate, learned);
     const amounts = { wantTokens, promptTokens, wantUnits, wantNanos };
-    const ask = { scope, model, endpoint, ...amounts, rate };
+    const ask = { scope, model, endpoint, ...amounts, rate, endUser };
     const grant = await this.#decide(
       principal,
       () => limiter.admit(principal, ask),
@@ -230,7 +233,8 @@ export class LimitedAdmission implements Admission {
   #refuse(principal: Principal, refusal: Refusal): never {
     const { now, onUnknown, catalog } = this.#options;
     if (refusal.reason === "unknown") onUnknown(principal);
-    if (refusal.reason === "limited") {
+    // Other end users of the key may be served.
+    if (refusal.reason === "limited" && refusal.holder !== "user") {
       remember(this.#refusedUntilMs, {
         key: principal.keyId,
         // A budget may be raised at any time, which the next look finds.

@@ -14,6 +14,15 @@ export function modelsIn(reply: RedisReply): readonly string[] {
   return models === "" ? [] : models.split(",");
 }
 
+/**
+ * By what the end users of the key are told apart, where the script was asked for those
+ * of another source; empty: the key does not tell them apart. Null: it was not.
+ */
+export function endUserSourceIn(reply: RedisReply): string | null {
+  const [status, source] = Array.isArray(reply) ? reply : [];
+  return status === "end_user" && typeof source === "string" ? source : null;
+}
+
 /** What the script says of an admission. */
 export interface Admitted {
   readonly isAdmitted: true;
@@ -44,7 +53,7 @@ export function grantIn(
   }
   const [holder, limit] = String(word).split(":");
   const isKnown = refusal.isLimitName(limit) &&
-    (holder === "key" || holder === "owner");
+    refusal.isHolder(holder);
   const waitMs = fields[FIRST_WORD + 1];
   if (status !== "limited" || !isKnown || typeof waitMs !== "number") {
     throw malformed(reply);

@@ -1,10 +1,7 @@
 /** How refused, failed and slow requests are counted and logged. */
 import assert from "node:assert/strict";
 import { isBudgetName } from "@gateway/shared/keys/budget_state";
-import {
-  FAILURE_REASONS,
-  type FailureReason,
-} from "@gateway/shared/keys/limiter_state";
+import { FAILURE_REASONS } from "@gateway/shared/keys/limiter_state";
 import {
   ownerUsageKey,
   type Principal,
@@ -22,16 +19,10 @@ import {
   type RedisWorld,
   startRedisWorld,
 } from "../../../tests/support/limits/admission_fixture.ts";
+import { REASONS } from "../../../tests/support/limits/failure_reasons.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { FailedRequests, type Failure } from "./failed_requests.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
-import {
-  isLimitName,
-  type KeyRefusal,
-  LIMIT_NAMES,
-  type LimitName,
-  refusalError,
-} from "./refusal.ts";
 
 const { rowsPerWrite, heldMax } = FAILED_REQUESTS;
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
@@ -132,74 +123,6 @@ async function logged(world: RedisWorld, { ownerId }: Principal) {
   assert.ok(Array.isArray(entries));
   return entries.map(([, fields]) => decodeRow(String(fields[1])));
 }
-
-/** Budgets of an owner tell nothing here, as those of earlier edges did. */
-const limited = (limit: LimitName, holder: "key" | "owner") =>
-  refusalError({
-    isAdmitted: false,
-    reason: "limited",
-    limit,
-    holder,
-    waitMs: 1,
-    rates: { requests: null, tokens: null },
-    ...holder === "key" && isBudgetName(limit) && {
-      budget: { name: limit, limit: 5, spent: 6, held: 1, resetMs: null },
-    },
-  });
-const refused = (reason: KeyRefusal): ApiError =>
-  refusalError({ isAdmitted: false, reason });
-
-interface Reason {
-  error: ApiError;
-  reason: FailureReason;
-  how?: Failure["how"];
-}
-const REASONS: Reason[] = [
-  ...LIMIT_NAMES.filter(isLimitName).flatMap((limit, at): Reason[] => {
-    const reason = FAILURE_REASONS[at] ?? assert.fail();
-    const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ??
-      assert.fail();
-    assert.equal(owners, `${reason}.owner`);
-    return [
-      { error: limited(limit, "key"), reason },
-      { error: limited(limit, "owner"), reason: owners },
-    ];
-  }),
-  { error: refused("expired"), reason: "key_expired" },
-  { error: refused("disabled"), reason: "key_disabled" },
-  { error: refused("scope"), reason: "endpoint_forbidden" },
-  { error: refused("model"), reason: "model_forbidden" },
-  { error: refused("address"), reason: "address_forbidden" },
-  { error: refused("unpriced"), reason: "model_unpriced" },
-  {
-    error: new ApiError("rate_limit_exceeded", "No.", {
-      reason: "request_bodies",
-    }),
-    reason: "request_bodies",
-  },
-  { error: errorOf("key_revoked"), reason: "key_disabled", how: "cut" },
-  { error: errorOf("model_not_found"), reason: "unknown_model" },
-  {
-    error: errorOf("upstream_rate_limited"),
-    reason: "model_server_limit",
-    how: "failed",
-  },
-  { error: errorOf("invalid_type"), reason: "invalid_request" },
-  {
-    error: errorOf("request_stopped"),
-    reason: "request_stopped",
-    how: "failed",
-  },
-  { error: errorOf("request_too_large"), reason: "invalid_request" },
-  {
-    error: errorOf("context_length_exceeded"),
-    reason: "invalid_request",
-    how: "failed",
-  },
-  { error: errorOf("service_unavailable"), reason: "server" },
-  { error: errorOf("overloaded"), reason: "server", how: "failed" },
-  { error: errorOf("upstream_truncated"), reason: "cut", how: "cut" },
-];
 
 Deno.test("ASVS 16.2.5: each reason is counted for key and owner, and logged without content", async () => {
   await using world = await startRedisWorld();

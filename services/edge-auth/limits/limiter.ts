@@ -7,14 +7,9 @@ import {
   type WallNow,
   wallNow as systemNow,
 } from "@gateway/shared/process/clock";
-import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
 import {
   dayLimitField,
-  usageDay,
-  type UsageEndpoint,
-  usageHour,
-  usageSuffix,
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
@@ -26,16 +21,21 @@ import {
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisReply } from "@gateway/shared/redis/link";
 import { ToldCalendar } from "./clock/told_calendar.ts";
-import { type Caller, CallerAddresses } from "./caller.ts";
-import type { Cost, Units } from "./cost.ts";
-import { grantIn, modelsIn } from "./admit_reply.ts";
+import {
+  endUserId,
+  type EndUserNames,
+  EndUserSources,
+} from "./callers/end_users.ts";
+import { type Caller, CallerAddresses } from "./callers/caller.ts";
+import type { Cost } from "./cost.ts";
+import { endUserSourceIn, grantIn, modelsIn } from "./admit_reply.ts";
+import { type LeaseAsk, LeaseIds } from "./lease_ids.ts";
 import { Leases, type LeasesOptions } from "./leases.ts";
-import { leaseId, nanosReserved, priced, type Rate } from "./rate.ts";
+import { priced } from "./rate.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 import { ServerClock } from "./clock/server_clock.ts";
 import {
-  HOUR_MS,
   type Reservation,
   settleCall,
   type Settlement,
@@ -43,21 +43,12 @@ import {
 } from "./settlement.ts";
 
 /** What a request asks to be admitted to, and what it may cost. */
-export interface Ask {
+export interface Ask extends LeaseAsk {
   scope: record.KeyScope;
-  /** A model id of the catalog, or null where none is involved. */
-  model: string | null;
-  /** The endpoint by which usage is counted. */
-  endpoint?: UsageEndpoint | null;
-  /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
-  wantTokens: number;
-  /** How many of these tokens the prompt has. Default: all. */
-  promptTokens?: number;
-  wantUnits?: Units | null;
-  /** The prices of the model; absent: none are in force. */
-  rate?: Rate | null;
   /** What it may cost, to be held of budgets, in billionths; absent: it has no price. */
   wantNanos?: number | null;
+  /** For which end user of its key it is; absent: it names none. */
+  endUser?: EndUserNames | undefined;
 }
 
 /** What the admission script is asked about one request. */
@@ -67,6 +58,8 @@ interface Question {
   readonly unit: UsageUnit | null;
   /** Model, tokens, units, lease id, billionths and address, for the script. */
   readonly terms: readonly string[];
+  /** By what end users of the key are told apart; empty: it is not known. */
+  readonly source?: string;
   /** Undoes an admission whose reply was malformed, late or lost. */
   readonly release?: () => void;
 }
@@ -108,6 +101,8 @@ export interface LimiterOptions extends Omit<LeasesOptions, "unsettledMax"> {
   budgetZone?: string;
 }
 
+/** How often an admission is asked for until the source of end users is known. */
+const SOURCES_MAX = 3;
 /** A clock that jumps may be seen once more while a call is under way. */
 const CALENDARS_MAX = 3;
 /** What the smallest request of a priced model costs. */
@@ -124,14 +119,11 @@ export class Limiter {
   readonly #deadlineMs: number;
   readonly #serverClock: ServerClock;
   readonly #wallNow: WallNow;
-  /** The hour of the last lease. */
-  #hour = { number: NaN, text: "" };
   readonly #onLease: LimiterOptions["onLease"];
   readonly #calendar: ToldCalendar;
   readonly #addresses = new CallerAddresses();
-  /** Random, so that the lease ids of different processes never collide. */
-  readonly #leasePrefix = newRequestId();
-  #leaseCount = 0;
+  readonly #leaseIds = new LeaseIds(() => this.expectedMs);
+  readonly #endUsers = new EndUserSources();
   /** Requests of this turn of the event loop with the same key, scope and unit. */
   readonly #asking = createBatches<Waiting>((waiting) => this.#send(waiting));
 
@@ -158,10 +150,24 @@ export class Limiter {
     principal: Caller,
     ask: Ask,
   ): Promise<Grant | refusal.Refusal> {
+    for (let round = 0; round < SOURCES_MAX; round += 1) {
+      const decision = await this.#admitOnce(principal, ask);
+      if (typeof decision !== "string") return decision;
+      this.#endUsers.keep(principal, decision);
+    }
+    throw new Error(`The end users of ${principal.keyId} change all the time`);
+  }
+
+  /** Returns the source of the key's end users if the request was asked for another. */
+  async #admitOnce(
+    principal: Caller,
+    ask: Ask,
+  ): Promise<Grant | refusal.Refusal | string> {
     const { scope, model, endpoint = null, wantTokens } = ask;
     const { wantUnits = null, rate = null, wantNanos = null } = ask;
     const amounts = { reservedTokens: wantTokens, reservedUnits: wantUnits };
-    const id = this.#newLease(ask);
+    const source = this.#endUsers.of(principal);
+    const id = this.#leaseIds.next(ask, endUserId(source, ask.endUser));
     const lease = { id, principal, model, endpoint, ...amounts, rate };
     const atMs = this.expectedMs;
     const reversal = { reservation: { ...lease, atMs }, cost: null };
@@ -170,6 +176,7 @@ export class Limiter {
       principal,
       scope,
       unit,
+      source,
       terms: [
         model ?? "",
         String(wantTokens),
@@ -180,45 +187,15 @@ export class Limiter {
       ],
       release: () => void this.leases.settle(reversal),
     };
-    const grant = await this.#ask(question, grantIn);
-    if (!grant.isAdmitted) return grant;
+    const grant = await this.#ask(
+      question,
+      (reply) => endUserSourceIn(reply) ?? grantIn(reply),
+    );
+    if (typeof grant === "string" || !grant.isAdmitted) return grant;
     this.#serverClock.saw(grant.atMs);
     this.leases.hold(lease);
     this.#onLease?.(principal);
     return { ...grant, ...lease };
-  }
-
-  /** The hour of a time as leases have it: `2026112809`. */
-  #hourOf(timeMs: number): string {
-    const number = Math.floor(timeMs / HOUR_MS);
-    if (number !== this.#hour.number) {
-      const text = usageDay(timeMs) + usageHour(timeMs);
-      this.#hour = { number, text };
-    }
-    return this.#hour.text;
-  }
-
-  /** The id of a lease, which says what its request reserves. */
-  #newLease(
-    { model, endpoint, wantTokens, promptTokens, wantUnits, rate = null }: Ask,
-  ): string {
-    const count = this.#leaseCount;
-    this.#leaseCount += 1;
-    // A video is settled at its end, whatever becomes of this edge.
-    const units = wantUnits?.unit === "videoSeconds" ? null : wantUnits ?? null;
-    const prompt = promptTokens ?? wantTokens;
-    const size = { promptTokens: prompt, totalTokens: wantTokens, units };
-    const timeMs = this.expectedMs;
-    return leaseId(`${this.#leasePrefix}.${count.toString(36)}`, {
-      hour: this.#hourOf(timeMs),
-      promptTokens: prompt,
-      completionTokens: wantTokens - prompt,
-      unit: units?.unit ?? null,
-      count: units?.count ?? 0,
-      nanos: units === wantUnits || !wantUnits ? nanosReserved(size, rate) : 0,
-      isUnpriced: rate !== null && rate.prices === null,
-      suffix: usageSuffix({ model: model ?? "", endpoint }),
-    });
   }
 
   /**
@@ -293,10 +270,10 @@ export class Limiter {
     question: Question,
     parse: (reply: RedisReply) => T,
   ): Promise<T | refusal.Refusal> {
-    const { principal, scope, unit, release } = question;
+    const { principal, scope, unit, source = "", release } = question;
     try {
       const reply = await new Promise<RedisReply>((resolve, reject) => {
-        const sharing = `${principal.keyId} ${scope} ${unit}`;
+        const sharing = `${principal.keyId} ${scope} ${unit} ${source}`;
         this.#asking.add(sharing, { ...question, resolve, reject });
       });
       const [status] = Array.isArray(reply) ? reply : [];
@@ -339,6 +316,7 @@ export class Limiter {
         first.unit === null ? "" : dayLimitField(first.unit),
         String(this.#serverClock.expectedMs ?? ""),
         calendar,
+        first.source ?? "",
         ...waiting.flatMap(({ terms }) => terms),
       ],
     };

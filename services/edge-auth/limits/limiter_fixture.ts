@@ -20,7 +20,7 @@ import {
   startRedisWorld,
   writeState,
 } from "../../../tests/support/limits/admission_fixture.ts";
-import type { Caller } from "./caller.ts";
+import type { Caller } from "./callers/caller.ts";
 import type { Ask, Grant, Limiter } from "./limiter.ts";
 import type { Refusal } from "./refusal.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";

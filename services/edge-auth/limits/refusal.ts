@@ -5,7 +5,10 @@ import {
   BUDGET_WINDOWS,
   type BudgetState,
 } from "@gateway/shared/keys/budget_state";
-import type { FailureReason } from "@gateway/shared/keys/limiter_state";
+import {
+  END_USER_REASONS,
+  type FailureReason,
+} from "@gateway/shared/keys/limiter_state";
 import type { Principal } from "@gateway/shared/keys/record";
 import { formatAmount } from "@gateway/shared/money/amount";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
@@ -99,11 +102,32 @@ export type Refusal =
   & { readonly isAdmitted: false }
   & ({ reason: KeyRefusal } | LimitRefusal);
 
+/** Whose limits there are, as callers read it. */
+const HOLDERS = {
+  key: "this API key",
+  owner: "your account",
+  user: "this end user",
+} as const;
+/** Whose a limit is: of a key, of its owner, or of an end user of the key. */
+export type Holder = keyof typeof HOLDERS;
+
+/** Whether a word of the script says whose a limit is. */
+export const isHolder = (word: string | undefined): word is Holder =>
+  word !== undefined && Object.hasOwn(HOLDERS, word);
+
+/** The reason under which a refusal is counted. */
+function countedReason({ limit, holder }: LimitRefusal): FailureReason {
+  const [, reason] = LIMIT_ERRORS[limit];
+  if (holder === "key") return reason;
+  if (holder === "owner") return `${reason}.owner`;
+  return END_USER_REASONS.find((each) => each === `${reason}.user`) ?? reason;
+}
+
 /** A limit that refuses a request. */
 interface LimitRefusal {
   reason: "limited";
   limit: LimitName;
-  holder: "key" | "owner";
+  holder: Holder;
   /**
    * The same request is admitted after this long, unless others come first; Infinity
    * where a budget must be raised first.
@@ -175,7 +199,7 @@ export function refusalError(refusal: Refusal, currency = ""): ApiError {
   }
   const [code, reason] = LIMIT_ERRORS[refusal.limit];
   const name = NAMES[refusal.limit] ?? reason.replaceAll("_", " ");
-  const whose = refusal.holder === "key" ? "this API key" : "your account";
+  const whose = HOLDERS[refusal.holder];
   if (refusal.budget) return budgetError(refusal, refusal.budget, currency);
   const isOfDay = reason.endsWith("_per_day");
   const when = `in ${waitText(refusal.waitMs)}${isOfDay ? DAY_END : ""}`;
@@ -184,7 +208,7 @@ export function refusalError(refusal: Refusal, currency = ""): ApiError {
     `Limit of ${name} reached for ${whose}. Please try again ${when}.`,
     {
       retryAfterMs: Math.max(1, refusal.waitMs),
-      reason: refusal.holder === "key" ? reason : `${reason}.owner`,
+      reason: countedReason(refusal),
       headers: rateLimitHeaders(refusal.rates),
     },
   );
@@ -192,13 +216,14 @@ export function refusalError(refusal: Refusal, currency = ""): ApiError {
 
 /** Names whose budget it is, what is spent, held and allowed, and when it is reset. */
 function budgetError(
-  { holder, limit, waitMs, rates }: LimitRefusal,
+  refusal: LimitRefusal,
   budget: BudgetState,
   currency: string,
 ): ApiError {
   const { name, limit: allowed, spent, held, resetMs } = budget;
-  const [code, reason] = LIMIT_ERRORS[limit];
-  const whose = holder === "key" ? "this API key" : "your account";
+  const { holder, limit, waitMs, rates } = refusal;
+  const [code] = LIMIT_ERRORS[limit];
+  const whose = HOLDERS[holder];
   const isHeld = limit === "budget_held";
   const amounts = `${formatAmount(spent)} of ${formatAmount(allowed)}` +
     `${currency && ` ${currency}`} spent, ${formatAmount(held)} held by ` +
@@ -215,7 +240,7 @@ function budgetError(
       `request: ${amounts}. ${reset}. ${advice}.`,
     {
       ...waitMs < Infinity && { retryAfterMs: Math.max(1, waitMs) },
-      reason: holder === "key" ? reason : `${reason}.owner`,
+      reason: countedReason(refusal),
       headers: rateLimitHeaders(rates),
       budget,
     },

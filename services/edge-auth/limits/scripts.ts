@@ -3,6 +3,10 @@
  * takes and returns is described in its file; they use only Redis' clock.
  */
 import {
+  END_USER_DAYS_KEPT,
+  END_USERS_MAX,
+} from "@gateway/shared/keys/end_user";
+import {
   LAST_USE_DAYS_KEPT,
   LIMITER_EPOCH_MS,
   USAGE_DAYS_KEPT,
@@ -13,9 +17,11 @@ import { defineScript } from "@gateway/shared/redis/link";
 import budgetLua from "./lua/budget.lua" with { type: "text" };
 import recordLua from "./lua/record.lua" with { type: "text" };
 import admitLua from "./lua/admit.lua" with { type: "text" };
+import endUserLua from "./lua/end_user.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };
 import recordFailedLua from "./lua/record_failed.lua" with { type: "text" };
 import raiseHoldLua from "./lua/raise_hold.lua" with { type: "text" };
+import replyLua from "./lua/reply.lua" with { type: "text" };
 import renewLua from "./lua/renew.lua" with { type: "text" };
 import settleLua from "./lua/settle.lua" with { type: "text" };
 
@@ -44,10 +50,19 @@ const DEAD_VIDEO_MS = 7 * DAY_MS;
 /** What `budget.lua` needs. */
 const BUDGET_CONSTANTS = {
   DAY_SPEND_TTL_S: USAGE_DAYS_KEPT * DAY_S,
+  USER_SPEND_TTL_S: END_USER_DAYS_KEPT * DAY_S,
   // The ledger can be checked for more than a year.
   MONTH_SPEND_TTL_S: 400 * DAY_S,
   HOLDS_TTL_MS: VIDEO_JOB_MS + DEAD_VIDEO_MS,
   LOST_HOLD_MS: VIDEO_JOB_MS + DEAD_LEASE_MS,
+};
+
+/** Stands before the scripts that admit and settle, and what it needs. */
+const SHARED = budgetLua + endUserLua;
+const SHARED_CONSTANTS = {
+  ...BUDGET_CONSTANTS,
+  END_USERS_MAX,
+  END_USER_TTL_MS: END_USER_DAYS_KEPT * DAY_MS,
 };
 
 const USAGE_TTL_S = USAGE_DAYS_KEPT * DAY_S;
@@ -56,21 +71,25 @@ const USAGE_TTL_S = USAGE_DAYS_KEPT * DAY_S;
 export const FIND = defineScript("find", findLua, { STORE_KEY });
 
 /** Decides on requests of one key: its rights, and its limits and its owner's. */
-export const ADMIT = defineScript("admit", budgetLua + recordLua + admitLua, {
-  ...BUDGET_CONSTANTS,
-  STORE_KEY,
-  LIMITER_EPOCH_MS,
-  LEASE_MS,
-  LEASES_TTL_MS,
-  DEAD_LEASE_MS,
-  STATE_TTL_MS: LAST_USE_DAYS_KEPT * DAY_MS,
-  VIDEO_START_MS,
-  DEAD_VIDEO_MS,
-  VIDEO_LEASES_TTL_MS: VIDEO_JOB_MS + DEAD_VIDEO_MS,
-  // It is not known when one of the running requests will end, and videos take minutes.
-  CONCURRENCY_WAIT_MS: 1_000,
-  VIDEO_WAIT_MS: 10_000,
-});
+export const ADMIT = defineScript(
+  "admit",
+  SHARED + recordLua + replyLua + admitLua,
+  {
+    ...SHARED_CONSTANTS,
+    STORE_KEY,
+    LIMITER_EPOCH_MS,
+    LEASE_MS,
+    LEASES_TTL_MS,
+    DEAD_LEASE_MS,
+    STATE_TTL_MS: LAST_USE_DAYS_KEPT * DAY_MS,
+    VIDEO_START_MS,
+    DEAD_VIDEO_MS,
+    VIDEO_LEASES_TTL_MS: VIDEO_JOB_MS + DEAD_VIDEO_MS,
+    // It is not known when one of the running requests will end; videos take minutes.
+    CONCURRENCY_WAIT_MS: 1_000,
+    VIDEO_WAIT_MS: 10_000,
+  },
+);
 
 /** Renews the leases of running requests of one key. */
 export const RENEW = defineScript("renew", renewLua, {
@@ -81,13 +100,13 @@ export const RENEW = defineScript("renew", renewLua, {
 });
 
 /** Lets a running request hold more of budgets. */
-export const RAISE_HOLD = defineScript("raise_hold", budgetLua + raiseHoldLua, {
-  ...BUDGET_CONSTANTS,
+export const RAISE_HOLD = defineScript("raise_hold", SHARED + raiseHoldLua, {
+  ...SHARED_CONSTANTS,
 });
 
 /** Ends admitted requests of one key, and counts what they used. */
-export const SETTLE = defineScript("settle", budgetLua + settleLua, {
-  ...BUDGET_CONSTANTS,
+export const SETTLE = defineScript("settle", SHARED + settleLua, {
+  ...SHARED_CONSTANTS,
   LIMITER_EPOCH_MS,
   LEASE_MS,
   LEASES_TTL_MS,

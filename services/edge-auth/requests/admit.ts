@@ -2,7 +2,7 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { keyRevoked } from "../dispatch/run_errors.ts";
 import type { Admission, AdmissionAsk, RunLease } from "../limits/admission.ts";
-import type { Caller } from "../limits/caller.ts";
+import type { Caller } from "../limits/callers/caller.ts";
 import type { RunStarter } from "./run_record.ts";
 
 /** What a request asks of the admission, and what becomes of its count. */

@@ -19,7 +19,7 @@ export interface ConversationRequest {
 }
 
 /** The headers that may name a session; the first one that is there counts. */
-const SESSION_HEADERS = [
+export const SESSION_HEADERS = [
   "x-claude-code-session-id",
   "session-id",
   "session_id",

@@ -1,7 +1,7 @@
 /** A request of a client, from its arrival to the end of its handler. */
 import type { UsageEndpoint } from "@gateway/shared/keys/limiter_state";
 import type { Exchange } from "../http/exchange.ts";
-import type { Caller } from "../limits/caller.ts";
+import type { Caller } from "../limits/callers/caller.ts";
 
 /** A request that has arrived. */
 export interface Call {

@@ -36,6 +36,8 @@ export interface Endpoint<Request extends JobRequest> {
    * belongs to. Absent: it belongs to none.
    */
   conversation?(body: unknown): unknown;
+  /** Returns the members of a decoded body. Absent: it is what was decoded. */
+  members?(body: unknown): unknown;
   /** What a request may cost. */
   estimate(request: Request, catalog: Catalog): Estimate;
   /**

@@ -2,7 +2,7 @@
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
 import type { Admission } from "../limits/admission.ts";
-import type { Caller } from "../limits/caller.ts";
+import type { Caller } from "../limits/callers/caller.ts";
 import { refusalError } from "../limits/refusal.ts";
 
 /** The rights that a request needs. */

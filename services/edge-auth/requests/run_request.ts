@@ -20,9 +20,11 @@ import {
 import { abandon } from "../http/responses.ts";
 import { BODY_TURNS } from "../http/turns.ts";
 import type { Admission, RunLease } from "../limits/admission.ts";
+import type { EndUserNames } from "../limits/callers/end_users.ts";
 import type { Estimate } from "../limits/cost.ts";
 import { admit } from "./admit.ts";
 import type { AnswerOptions } from "./answer.ts";
+import { endUserNames } from "./end_user.ts";
 import { conversationOf } from "./affinity.ts";
 import { requireRights } from "./rights.ts";
 import {
@@ -56,6 +58,7 @@ interface CheckedRequest extends RunFacts {
   readonly estimate: Estimate;
   readonly createAnswer: AnswerMaker;
   readonly session: string | undefined;
+  readonly endUser: EndUserNames;
   readonly body: WholeBody;
   /** How long parsing and checking took. */
   readonly parseMs: number;
@@ -144,6 +147,10 @@ async function readRequest<Request extends JobRequest>(
       session: keepsSessions(catalog, request.model)
         ? sessionOf(call, endpoint.conversation?.(body))
         : undefined,
+      endUser: endUserNames({
+        headers: call.exchange.headers,
+        body: endpoint.members === undefined ? body : endpoint.members(body),
+      }),
       body: WholeBody.encode(request, share),
       parseMs: now() - startedAtMs,
       isFree: endpoint.isFree ?? false,
@@ -177,7 +184,7 @@ async function runChecked(
   checked: CheckedRequest,
   deps: RunRequestDependencies,
 ): Promise<CallEnd> {
-  const { kind, model, estimate } = checked;
+  const { kind, model, estimate, endUser } = checked;
   try {
     if (checked.isFree) {
       const release = await takeCount(call, checked, deps);
@@ -188,7 +195,7 @@ async function runChecked(
       return left(call);
     }
     const { endpoint } = call;
-    const ask = { scope: scopeOf(kind), model, endpoint, estimate };
+    const ask = { scope: scopeOf(kind), model, endpoint, estimate, endUser };
     const lease = await admit(call, ask, deps);
     if (lease !== null) {
       return startRun(call, { ...checked, lease, release: null }, deps);

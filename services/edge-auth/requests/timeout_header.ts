@@ -5,7 +5,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { clip } from "@gateway/shared/process/error_text";
 import type { Exchange } from "../http/exchange.ts";
 import type { Admission } from "../limits/admission.ts";
-import type { Caller } from "../limits/caller.ts";
+import type { Caller } from "../limits/callers/caller.ts";
 import type { Call } from "./call.ts";
 
 /** The name of the header, as Node writes those that it has received. */

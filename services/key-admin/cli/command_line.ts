@@ -13,6 +13,7 @@ import {
   PAGE_ROWS,
   PAGE_ROWS_MAX,
 } from "../domain/keys/key_page.ts";
+import { END_USERS_EXAMPLE } from "../domain/keys/end_users.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
@@ -149,6 +150,11 @@ const OPTIONS = z.object({
     "<a,b>",
     'networks that it may be used from, "" for all',
     setting.allowedCidrs,
+  ),
+  endUsers: option(
+    "<text>",
+    `limits of each end user, as in "${END_USERS_EXAMPLE}"; "" for none`,
+    setting.endUsers,
   ),
   search: option(
     "<words>",

@@ -1,6 +1,7 @@
 /** A key as commands print it. */
 import { networkText } from "@gateway/shared/keys/networks";
 import type { KeyRecord } from "@gateway/shared/keys/record";
+import { endUsersWords } from "../domain/keys/end_users.ts";
 import { isExpired } from "../domain/keys/key_record.ts";
 import * as settings from "../domain/keys/settings.ts";
 import { isoTime } from "./command_line.ts";
@@ -18,6 +19,8 @@ export type KeyJson = {
   scopes: KeyRecord["scopes"];
   models: readonly string[];
   allowed_cidrs: readonly string[];
+  /** Limits of each end user, as the option takes them; empty: none. */
+  end_users: string;
   /**
    * By the words of their names, `tokens_per_day`; 0 means no limit. Budgets are
    * decimals.
@@ -45,6 +48,7 @@ export function toJson(key: KeyRecord, nowMs: number): KeyJson {
     scopes: key.scopes,
     models: key.models,
     allowed_cidrs: key.networks.map(networkText),
+    end_users: endUsersWords(key.endUsers),
     limits: settings.namedLimits(key.limits, "_"),
     created_at: isoTime(key.createdAtMs),
     expires_at: isoTime(key.expiresAtMs),

@@ -30,6 +30,7 @@ const SETTING_OPTIONS = [
   "models",
   "scopes",
   "allowedCidrs",
+  "endUsers",
   ...LIMIT_NAMES,
 ] as const;
 const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
@@ -203,7 +204,7 @@ function changedSettings(
 ): Partial<KeySettings> {
   const { options, now, models: existing, warn } = invocation;
   const { description, scopes, expires: expiresAtMs } = options;
-  const { allowedCidrs: networks } = options;
+  const { allowedCidrs: networks, endUsers } = options;
   const models = options.models && idsOf(options.models, invocation);
   if (expiresAtMs && expiresAtMs <= now()) {
     throw new UsageError(
@@ -219,7 +220,14 @@ function changedSettings(
     );
   }
   const limits = limitsFrom(options, before.limits);
-  const chosen = { description, scopes, models, networks, expiresAtMs };
+  const chosen = {
+    description,
+    scopes,
+    models,
+    networks,
+    endUsers,
+    expiresAtMs,
+  };
   return { ...defined(chosen), limits };
 }
 

@@ -42,6 +42,7 @@ Deno.test("ledger check finds a billionth that a key or its account lacks, and w
       scopes: ["chat"],
       models: [],
       networks: [],
+      endUsers: null,
       limits: site.deps.defaultLimits.key,
       expiresAtMs: null,
     },

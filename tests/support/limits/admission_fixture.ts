@@ -36,6 +36,7 @@ export interface KeyOptions {
   models?: string;
   /** As the record has them. */
   networks?: string;
+  endUsers?: string;
   expiresAtMs?: number;
 }
 
@@ -105,6 +106,7 @@ export class RedisWorld implements AsyncDisposable {
       [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
       [KEY_FIELDS.models]: key.models ?? "",
       [KEY_FIELDS.networks]: key.networks ?? "",
+      [KEY_FIELDS.endUsers]: key.endUsers ?? "",
       [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
       ...limitFields(key.limits),
     });

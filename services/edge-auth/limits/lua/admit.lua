@@ -12,11 +12,14 @@
 --       5 expected time       Unix ms by the edge's own clock, or empty; earlier than
 --                             this server's where its clock has jumped forward
 --       6 calendar            the day and the month of budgets: `budget.lua`
+--       7 source              by what end users of the key are told apart, as the edge
+--                             knows; empty: it knows of none
 --       then of each request
 --       model, or empty
 --       tokens to reserve     empty: only the key and its rights are checked
 --       units to reserve      0: not known before it has run
---       lease id              empty: nothing is taken, the script only decides
+--       lease id              empty: nothing is taken, the script only decides, for no
+--                             end user
 --       billionths to hold    of budgets of money; empty: the request has no price
 --       client's address      32 hexadecimal digits; empty: it is not known
 --
@@ -25,15 +28,16 @@
 --   {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"} {"address"}
 --   {"unpriced"}   there is a budget, which would not count a model without a price
 --   {"calendar", now}  budgets are set, and the time is not in the calendar
+--   {"end_user", source}  the edge has another source than the record of the key
 --   {"empty"}      Redis holds no keys at all: its data was lost
 --   {"ok", models} without tokens to reserve: comma-separated ids, empty: all
 --   {"ok" | "limited", now, then for requests per minute and for tokens per minute:
 --     limit (0: none), remaining, ms until nothing of it is used}
 --     now          Unix ms of the server
 --   "limited" is followed by which limit and a wait:
---     which        "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
---                  "video_jobs", the limit of the unit, "budget_day" "budget_month"
---                  "budget_total", or "budget_held": running requests hold the rest
+--     which        "key", "owner" or "user", a colon, "requests" "tokens" "day"
+--                  "concurrency" "video_jobs", the limit of the unit, "budget_day"
+--                  "budget_month" "budget_total", or "budget_held": the rest is held
 --     wait         ms until all of the violated limits admit this request; -1: for ever
 --   and, of a budget, by its name, the budget, what is spent, what is held, and when it
 --   is reset, in Unix ms (0: never). "ok" is followed by what is held of budgets, if
@@ -55,9 +59,9 @@
 --
 -- Constants: STORE_KEY LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS DEAD_LEASE_MS
 -- CONCURRENCY_WAIT_MS STATE_TTL_MS VIDEO_START_MS VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS
--- VIDEO_WAIT_MS BUDGET RECORD
+-- VIDEO_WAIT_MS BUDGET RECORD END_USER REPLY
 
-local call, ceil, floor = redis.call, math.ceil, math.floor
+local call, floor = redis.call, math.floor
 local max, min = math.max, math.min
 
 local MINUTE_MS = 60000
@@ -65,7 +69,7 @@ local DAY_MS = 86400000
 -- Sums of fractions are not exact, so this part of an interval is tolerated.
 local TOLERANCE = 0.01
 
-local FIRST_REQUEST = 7
+local FIRST_REQUEST = 8
 local ARGS_PER_REQUEST = 6
 
 local record_key, owner_key, scope, unit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -93,7 +97,7 @@ end
 -- The day and the month of budgets; nil where none is set.
 local calendar
 
--- Reads what the key or the owner has used. `who` is "key" or "owner".
+-- Reads what has been used. `who` is "key", "owner" or "user".
 local function load_side(who, limits, state_key, lease_key, video_key)
   local last, requests_full, tokens_full, day, used = 0, 0, 0, today, 0
   local state = call('HGET', state_key, 's')
@@ -119,7 +123,7 @@ local function load_side(who, limits, state_key, lease_key, video_key)
     leases_taken = {},
     leases_stored = 0,
     videos_running = 0,
-    budgets = calendar and BUDGET.load(state_key, limits, calendar) or {},
+    budgets = calendar and BUDGET.load(state_key, limits, calendar, who) or {},
   }
   if side.lease_key then side.leases_stored = call('ZCARD', side.lease_key) end
   if video_key and limits.video_jobs > 0 then
@@ -240,36 +244,6 @@ local function check(sides, tokens, units, nanos)
   return verdict
 end
 
-local function spend(rate, cost)
-  if rate.limit == 0 then return end
-  rate.remaining = max(0, rate.remaining - cost)
-  rate.reset = rate.reset + cost * MINUTE_MS / rate.limit
-end
-
--- What an admitted request takes shows in the rates of its own reply.
-local function reply_of(verdict, tokens)
-  if not verdict.refused_by then
-    spend(verdict.requests, 1)
-    spend(verdict.tokens, tokens)
-  end
-  local by_request, by_token, budget = verdict.requests, verdict.tokens, verdict.budget
-  local reply = {
-    verdict.refused_by and 'limited' or 'ok', now_unix,
-    by_request.limit, by_request.remaining, ceil(by_request.reset),
-    by_token.limit, by_token.remaining, ceil(by_token.reset),
-    verdict.refused_by or verdict.hold,
-  }
-  if not verdict.refused_by then return reply end
-  table.insert(reply, verdict.wait == math.huge and -1 or ceil(verdict.wait))
-  if budget then
-    for _, word in ipairs({ budget.name, budget.limit, budget.spent, budget.held,
-      budget.ends_at or 0 }) do
-      table.insert(reply, word)
-    end
-  end
-  return reply
-end
-
 ---------------------------------------------------------------- 3. Commit
 
 local function take_budget(budget)
@@ -289,7 +263,7 @@ local function commit_side(side)
   if #side.leases_taken == 0 then return end
   save_state(side)
   BUDGET.commit(side.budgets)
-  if unit ~= '' then
+  if unit ~= '' and side.who ~= 'user' then
     local budget = side.units_today
     call('HSET', side.state_key, unit, struct.pack('<dd', budget.day, budget.used))
   end
@@ -305,8 +279,8 @@ local function commit_side(side)
   end
   if not is_new_minute then return end
   -- The rest is needed only once a minute.
-  call('HSET', side.state_key, 'lu', now_unix)
-  call('PEXPIRE', side.state_key, STATE_TTL_MS)
+  if side.who ~= 'user' then call('HSET', side.state_key, 'lu', now_unix) end
+  call('PEXPIRE', side.state_key, side.who == 'user' and END_USER.TTL_MS or STATE_TTL_MS)
   if lease_key then
     call('ZREMRANGEBYSCORE', lease_key, '-inf', now - DEAD_LEASE_MS)
   end
@@ -323,7 +297,8 @@ end
 
 ---------------------------------------------------------------- All of them
 
-local record = RECORD.read(record_key, unit, 'expires_at', 'scopes', 'models', 'networks')
+local record = RECORD.read(record_key, unit, 'expires_at', 'scopes', 'models',
+  'networks', 'end_user')
 local state, expires_at = record[RECORD.STATE], record[RECORD.MORE]
 local scopes, models = record[RECORD.MORE + 1] or '', record[RECORD.MORE + 2] or ''
 local networks = record[RECORD.MORE + 3] or ''
@@ -340,7 +315,9 @@ if state ~= 'enabled' or owner[RECORD.STATE] == 'disabled' then
 end
 if scope ~= '' and not RECORD.list_has(scopes, scope) then return refuse_all('scope') end
 
-local has_budget = BUDGET.any(record, RECORD.BUDGETS) or BUDGET.any(owner, RECORD.BUDGETS)
+local end_user = END_USER.read(record[RECORD.MORE + 4])
+local has_budget = end_user.budget_day > 0
+  or BUDGET.any(record, RECORD.BUDGETS) or BUDGET.any(owner, RECORD.BUDGETS)
 if has_budget then
   calendar = BUDGET.calendar(ARGV[6], now_unix)
   if not calendar then return refuse_all('calendar', now_unix) end
@@ -357,11 +334,25 @@ local function load()
   for _, side in ipairs(sides) do follow_clock(side) end
 end
 
+local users = {}
+
+-- Those, and the end user of the request.
+local function sides_of(lease)
+  local id = end_user.from ~= '' and END_USER.id_in(lease)
+  if not id then return sides end
+  if not users[id] then
+    local state_key = END_USER.state_key(KEYS[1], id)
+    users[id] = load_side('user', end_user, state_key)
+    follow_clock(users[id])
+  end
+  return { sides[1], users[id], sides[2] }
+end
+
 local admitted, holds = {}, {}
 
-local function take_budgets(lease, nanos)
+local function take_budgets(taken_by, lease, nanos)
   local words = { string.format('%.0f', nanos) }
-  for _, side in ipairs(sides) do
+  for _, side in ipairs(taken_by) do
     table.insert(words, BUDGET.take(side.budgets, side.who, nanos))
   end
   table.insert(holds, { lease = lease, text = table.concat(words) })
@@ -374,15 +365,17 @@ local function decide(model, tokens, units, lease, nanos, address)
   end
   if tokens == '' then return { 'ok', models } end
   if has_budget and nanos == '' then return { 'unpriced' } end
+  if lease ~= '' and end_user.from ~= ARGV[7] then return { 'end_user', end_user.from } end
   if not sides then load() end
+  local asked = sides_of(lease)
   tokens = tonumber(tokens)
-  local verdict = check(sides, tokens, tonumber(units), tonumber(nanos) or 0)
+  local verdict = check(asked, tokens, tonumber(units), tonumber(nanos) or 0)
   if not verdict.refused_by and lease ~= '' then
     table.insert(admitted, lease)
-    for _, side in ipairs(sides) do take(side, lease) end
-    if verdict.hold then take_budgets(lease, verdict.hold) end
+    for _, side in ipairs(asked) do take(side, lease) end
+    if verdict.hold then take_budgets(asked, lease, verdict.hold) end
   end
-  return reply_of(verdict, tokens)
+  return REPLY.of(verdict, tokens, now_unix)
 end
 
 local replies = {}
@@ -392,6 +385,10 @@ for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
 end
 if #admitted > 0 then
   for _, side in ipairs(sides) do commit_side(side) end
+  for _, side in pairs(users) do commit_side(side) end
+  if end_user.from ~= '' then
+    END_USER.touch(KEYS[1], users, now, calendar and calendar[1].window)
+  end
   for at = 5, #KEYS do commit_videos(KEYS[at], admitted) end
   for _, hold in ipairs(holds) do BUDGET.keep_hold(KEYS[1], hold.lease, hold.text) end
 end

@@ -4,11 +4,12 @@
 -- job resets it: the next window has another name, and a clock that is set back finds
 -- the earlier one again.
 --
---   spend:{owner}:<key>:<window>, spend:{owner}:<window>
+--   spend:{owner}:<key>:<window>, spend:{owner}:<window>, and of end users of a key
 --     s  spent     h  held by running requests
 --   hold:{owner}:<key>
 --     <lease>    what a running request holds: "1500 key:m202611:5000000000 …", the
---                amount, then whose window, its name and the budget
+--                amount, then whose window (of the "key", "owner" or
+--                "user"), its name and the budget
 --     !<lease>   the same of one that was charged as lost, and "@" with the time, in ms
 --                since LIMITER_EPOCH_MS
 --
@@ -19,7 +20,8 @@
 -- to hold all integers; counters have 64 bits, and one that has passed 2^53 is above
 -- every budget, whatever its last digits are. What is held is never more than a budget.
 --
--- Constants: DAY_SPEND_TTL_S MONTH_SPEND_TTL_S HOLDS_TTL_MS LOST_HOLD_MS
+-- Constants: DAY_SPEND_TTL_S USER_SPEND_TTL_S MONTH_SPEND_TTL_S HOLDS_TTL_MS
+-- LOST_HOLD_MS
 
 local BUDGET = { NAMES = { 'budget_day', 'budget_month', 'budget_total' } }
 
@@ -66,8 +68,8 @@ function BUDGET.calendar(text, now_unix)
 end
 
 -- Reads the budgets that are set, and what is spent and held of each. `limits` has them
--- by their names.
-function BUDGET.load(limiter_key, limits, calendar)
+-- by their names; `who` is "key", "owner" or "user", whose counters are kept for less.
+function BUDGET.load(limiter_key, limits, calendar, who)
   local budgets = {}
   for nth, name in ipairs(BUDGET.NAMES) do
     if limits[name] > 0 then
@@ -75,6 +77,7 @@ function BUDGET.load(limiter_key, limits, calendar)
       local amounts = redis.call('HMGET', key, 's', 'h')
       table.insert(budgets, {
         name = name,
+        who = who,
         key = key,
         limit = limits[name],
         window = calendar[nth].window,
@@ -111,9 +114,10 @@ function BUDGET.take(budgets, who, nanos)
   return table.concat(parts)
 end
 
-local function keep(key, window)
+local function keep(key, window, who)
   local kind = string.sub(window, 1, 1)
-  if kind == 'd' then redis.call('EXPIRE', key, DAY_SPEND_TTL_S) end
+  local day_ttl_s = who == 'user' and USER_SPEND_TTL_S or DAY_SPEND_TTL_S
+  if kind == 'd' then redis.call('EXPIRE', key, day_ttl_s) end
   if kind == 'm' then redis.call('EXPIRE', key, MONTH_SPEND_TTL_S) end
 end
 
@@ -121,7 +125,9 @@ end
 function BUDGET.commit(budgets)
   for _, budget in ipairs(budgets) do
     local held = redis.call('HINCRBY', budget.key, 'h', budget.taken)
-    if held == budget.taken and budget.spent == 0 then keep(budget.key, budget.window) end
+    if held == budget.taken and budget.spent == 0 then
+      keep(budget.key, budget.window, budget.who)
+    end
   end
 end
 
@@ -186,11 +192,18 @@ end
 function BUDGET.change(limiter_keys, text, amounts)
   for who, window, limit in string.gmatch(text, ' (%a+):(%w+):(%d+)') do
     local key = BUDGET.spend_key(limiter_keys[who], window)
-    if amounts.held ~= 0 then redis.call('HINCRBY', key, 'h', amounts.held) end
-    if amounts.spent ~= 0 then
+    -- An end user who was forgotten meanwhile begins anew.
+    local is_gone = who == 'user' and not redis.call('HMGET', key, 'h')[1]
+    if amounts.held ~= 0 and not is_gone then
+      redis.call('HINCRBY', key, 'h', amounts.held)
+    end
+    if amounts.spent ~= 0 and not is_gone then
       local spent = redis.call('HINCRBY', key, 's', amounts.spent)
-      if spent == amounts.spent then keep(key, window) end
-      tell(limiter_keys[who], window, limit, spent - amounts.spent, spent)
+      if spent == amounts.spent then keep(key, window, who) end
+      -- Nobody is told of end users, who may be ten thousand.
+      if who ~= 'user' then
+        tell(limiter_keys[who], window, limit, spent - amounts.spent, spent)
+      end
     end
   end
 end

@@ -6,6 +6,7 @@
 --
 -- Returns the billionths that it holds; nil: it has ended, or was charged as lost.
 --
--- Constants: BUDGET
+-- Constants: BUDGET END_USER
 
-return BUDGET.raise({ key = KEYS[1], owner = KEYS[2] }, ARGV[1], tonumber(ARGV[2]))
+local limiter_keys = END_USER.limiter_keys(KEYS[1], KEYS[2], ARGV[1])
+return BUDGET.raise(limiter_keys, ARGV[1], tonumber(ARGV[2]))

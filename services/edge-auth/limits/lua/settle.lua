@@ -46,7 +46,7 @@
 --
 -- Constants: LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS
 -- PROMPT_TOKENS COMPLETION_TOKENS CACHED_TOKENS CACHE_WRITE_TOKENS ERRORS COST UNPRICED
--- LOST_REQUESTS LOST_COST BUDGET
+-- LOST_REQUESTS LOST_COST BUDGET END_USER
 
 local call, floor, max = redis.call, math.floor, math.max
 
@@ -69,14 +69,16 @@ local sum = {
   units_over = 0, cost = 0, unpriced = 0, lost = 0, lost_cost = 0,
 }
 
-local function mark_of(lease) return '!' .. lease end
+-- What the requests of each end user give back, by their ids.
+local users = {}
 
-local limiter_keys = { key = KEYS[1], owner = KEYS[3] }
+local function mark_of(lease) return '!' .. lease end
 
 -- Settles what a request held of budgets. Returns its cost, which is what it held if
 -- its edge is lost.
 local function settle_hold(lease, cost, is_lost)
   local hold_key = BUDGET.hold_key(KEYS[1])
+  local limiter_keys = END_USER.limiter_keys(KEYS[1], KEYS[3], lease)
   local hold = call('HGET', hold_key, lease)
   if hold then
     local held = BUDGET.amount(hold)
@@ -122,7 +124,17 @@ local function remove_lease(lease, may_lack, is_lost)
   return may_lack and 2 or 0
 end
 
+local function add_to_user(at)
+  local id = END_USER.id_in(ARGV[at])
+  if not id then return end
+  local user = users[id] or { tokens_over = 0, requests_returned = 0 }
+  user.tokens_over = user.tokens_over + ARGV[at + 2]
+  user.requests_returned = user.requests_returned + ARGV[at + 3]
+  users[id] = user
+end
+
 local function add_amounts(at, is_lost)
+  add_to_user(at)
   sum.tokens_over = sum.tokens_over + ARGV[at + 2]
   sum.requests_returned = sum.requests_returned + ARGV[at + 3]
   sum.requests = sum.requests + ARGV[at + 4]
@@ -171,18 +183,19 @@ local function settle_video(video_key, leases)
   end
 end
 
-local function correct_state(state_key)
+local function correct_state(state_key, over)
+  if over.tokens_over == 0 and over.requests_returned == 0 then return end
   local state = call('HGET', state_key, 's')
   if not state or #state ~= STATE_BYTES then return end
   local last, requests_full, tokens_full, day, used, per_minute, tokens_per_minute =
     struct.unpack('<ddddddd', state)
   if per_minute > 0 then
-    requests_full = requests_full - sum.requests_returned * MINUTE_MS / per_minute
+    requests_full = requests_full - over.requests_returned * MINUTE_MS / per_minute
   end
   if tokens_per_minute > 0 then
-    tokens_full = tokens_full + sum.tokens_over * MINUTE_MS / tokens_per_minute
+    tokens_full = tokens_full + over.tokens_over * MINUTE_MS / tokens_per_minute
   end
-  if not admitted_on or admitted_on == day then used = max(0, used + sum.tokens_over) end
+  if not admitted_on or admitted_on == day then used = max(0, used + over.tokens_over) end
   call('HSET', state_key, 's', struct.pack('<ddddddd', last, requests_full, tokens_full,
     day, used, per_minute, tokens_per_minute))
 end
@@ -219,8 +232,11 @@ if #leases == 0 then return replies end
 call('ZREM', KEYS[4], unpack(leases))
 for at = 7, #KEYS do settle_video(KEYS[at], leases) end
 for _, state_key in ipairs({ KEYS[1], KEYS[3] }) do
-  if sum.tokens_over ~= 0 or sum.requests_returned ~= 0 then correct_state(state_key) end
+  correct_state(state_key, sum)
   if sum.units_over ~= 0 then correct_units(state_key) end
+end
+for id, over in pairs(users) do
+  correct_state(END_USER.state_key(KEYS[1], id), over)
 end
 if hour ~= '' then
   count_usage(KEYS[5])

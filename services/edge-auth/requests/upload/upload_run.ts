@@ -18,6 +18,7 @@ import { type AuthenticatedCall, type CallEnd, RUNNING } from "../call.ts";
 import type { UploadEndpoint } from "../endpoint.ts";
 import { recordRun, type RunFacts, startTracedRun } from "../run_record.ts";
 import { admit } from "../admit.ts";
+import { endUserNames } from "../end_user.ts";
 import { left, type RunRequestDependencies } from "../run_request.ts";
 
 /**
@@ -78,6 +79,11 @@ export class UploadRun<Request extends JobRequest>
       model: form.fields.model === undefined ? null : model,
       endpoint: call.endpoint,
       estimate: least,
+      // A form may name its end user only after its files.
+      endUser: (source) =>
+        endUserNames({ headers: call.exchange.headers, body: form.fields })(
+          source,
+        ),
     };
   }
 
@@ -212,6 +218,7 @@ export class UploadRun<Request extends JobRequest>
       model,
       endpoint: this.#call.endpoint,
       estimate,
+      endUser: this.#ask.endUser,
     });
     if (lease === null) return;
     const { response: out } = this.#call.exchange;

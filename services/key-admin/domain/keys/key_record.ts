@@ -6,9 +6,11 @@ import {
   type Limits,
   type Principal,
 } from "@gateway/shared/keys/record";
+import { endUsersText, parseEndUsers } from "@gateway/shared/keys/end_user";
 import { networkText } from "@gateway/shared/keys/networks";
 import { z } from "zod";
 import type { Fields } from "../store/redis.ts";
+import { endUsersWords } from "./end_users.ts";
 import { limitsOf, namedLimits } from "./settings.ts";
 
 /** Whether every edge refuses the key, whatever its state. */
@@ -17,7 +19,11 @@ export const isExpired = ({ expiresAtMs }: KeyRecord, nowMs: number) =>
 
 /** These members as fields of `key:{owner}:<key id>`, flat as HSET takes them. */
 export function encodeKey(key: Partial<KeyRecord>): string[] {
-  const values: Record<string, unknown> = { ...key, ...key.limits };
+  const values: Record<string, unknown> = {
+    ...key,
+    ...key.limits,
+    ...key.endUsers !== undefined && { endUsers: endUsersText(key.endUsers) },
+  };
   // The text of a list is its items, joined by commas.
   return Object.entries(KEY_FIELDS).flatMap(([member, field]) =>
     values[member] === undefined ? [] : [field, String(values[member] ?? 0)]
@@ -41,6 +47,7 @@ const members = z.object({
   models: list,
   // Records of earlier versions have none.
   networks: z.string().default("").pipe(list),
+  endUsers: z.string().default("").transform(parseEndUsers),
   createdAtMs: whole,
   expiresAtMs: whole.transform((ms) => ms === 0 ? null : ms),
   createdBy: z.string().default("0")
@@ -85,12 +92,14 @@ const differences = (before: Texts, after: Texts): string =>
     .map(([name, to]) => `${name} ${before[name]} → ${to}`).join(", ");
 
 const settingTexts = (
-  { description, scopes, models, networks, limits, expiresAtMs }: KeyRecord,
+  { description, scopes, models, networks, endUsers, limits, expiresAtMs }:
+    KeyRecord,
 ): Texts => ({
   description: JSON.stringify(description),
   scopes: scopes.join("+"),
   models: models.join("+") || "all",
   "allowed networks": networks.map(networkText).join("+") || "all",
+  "end users": endUsersWords(endUsers) || "none",
   ...namedLimits(limits, " "),
   expires: expiresAtMs === null ? "never" : minuteText(expiresAtMs),
 });

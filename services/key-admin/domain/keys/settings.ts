@@ -16,11 +16,18 @@ import {
 import { integer, keysOf, variable } from "@gateway/shared/process/env";
 import { clip, didYouMean } from "@gateway/shared/process/error_text";
 import { z } from "zod";
+import { endUsersSetting } from "./end_users.ts";
 
 /** The settings of a key that an owner chooses. The system sets the rest. */
 export type KeySettings = Pick<
   KeyRecord,
-  "description" | "scopes" | "models" | "networks" | "limits" | "expiresAtMs"
+  | "description"
+  | "scopes"
+  | "models"
+  | "networks"
+  | "endUsers"
+  | "limits"
+  | "expiresAtMs"
 >;
 
 const FEW_MAX = 1_000_000;
@@ -220,6 +227,7 @@ export const SETTING_TEXTS = z.object({
   models,
   expires,
   allowedCidrs,
+  endUsers: endUsersSetting,
   ...limitsOf(limit),
 });
 
@@ -229,6 +237,7 @@ export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
   scopes: KEY_SCOPES,
   models: [],
   networks: [],
+  endUsers: null,
   limits,
   expiresAtMs: null,
 });

@@ -49,6 +49,7 @@ const SETTINGS = {
   description: "Try it",
   models: [],
   networks: [],
+  endUsers: null,
   expiresAtMs: null,
   scopes: SCOPES,
   limits: TRY_LIMITS.key,

@@ -15,6 +15,10 @@ import {
   SETTING_TEXTS,
   unknownModel,
 } from "../../../domain/keys/settings.ts";
+import {
+  END_USERS_EXAMPLE,
+  endUsersWords,
+} from "../../../domain/keys/end_users.ts";
 import { mintSecret } from "../../../domain/store/secret.ts";
 import {
   actorOf,
@@ -63,6 +67,7 @@ const KEY_FORM = z.strictObject({
   which_models: z.enum(["all", "these"]),
   models: list(200, 1_000),
   allowedCidrs: text(CIDRS_CHARS_MAX),
+  endUsers: text(300),
 });
 /**
  * The nonce keeps a form from creating two keys; the version, from overwriting another
@@ -146,11 +151,13 @@ const dayOf = (ms: number | null): string =>
   ms === null ? "" : new Date(ms).toISOString().slice(0, 10);
 
 function valuesOf(
-  { description, scopes, models, networks, limits, expiresAtMs }: KeySettings,
+  { description, scopes, models, networks, limits, expiresAtMs, endUsers }:
+    KeySettings,
 ): Values {
   return {
     description,
     allowedCidrs: networks.map(networkText).join("\n"),
+    endUsers: endUsersWords(endUsers),
     scopes: [...scopes],
     which_models: models.length === 0 ? "all" : "these",
     models: [...models],
@@ -194,8 +201,9 @@ export function parse(
   if (unknown !== undefined) errors.set("models", unknown);
   if (data === undefined || errors.size > 0) return { errors };
   const { description, scopes, models, allowedCidrs, ...rest } = data;
-  const { expires: _, ...limits } = rest;
-  const chosen = { description, scopes, models, networks: allowedCidrs };
+  const { expires: _, endUsers, ...limits } = rest;
+  const networks = allowedCidrs;
+  const chosen = { description, scopes, models, networks, endUsers };
   return { settings: { ...chosen, limits, expiresAtMs }, errors };
 }
 
@@ -310,11 +318,21 @@ async function showForm(
           rows={2}
           spellcheck={false}
         />
+        <Field
+          {...common("endUsers")}
+          label="End users"
+          help={END_USERS_HELP}
+          placeholder={END_USERS_EXAMPLE}
+          spellcheck={false}
+        />
         {other !== null && <ReasonField name={other.name} />}
       </PostForm>
     </Page>
   );
 }
+
+const END_USERS_HELP =
+  "Limits for each of those that an application serves with this key: rpm (requests), tpm (tokens) per minute, budget-day. They are told apart by header:<name>, user (of the body) or session (of Claude Code and Codex). Leave empty for none.";
 
 /**
  * All models, or those that are ticked, by kind. The style sheet shows the boxes when

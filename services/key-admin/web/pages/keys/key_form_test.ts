@@ -19,6 +19,7 @@ const valuesOf = (more: Partial<FormValues>): FormValues => ({
   scopes: ["chat"],
   models: [],
   allowedCidrs: "",
+  endUsers: "",
   expires: "",
   which_models: more.models === undefined ? "all" : "these",
   ...limitsOf(() => ""),
@@ -167,6 +168,33 @@ const MISTAKES: readonly Mistake[] = [
     values: [Array.from({ length: 51 }, (_, n) => `192.0.2.${n}`).join("\n")],
   },
   {
+    field: "endUsers",
+    says: /^(name|header:|header:a\/b): Begin with what tells end users apart/,
+    values: ["name rpm=1", "header: rpm=1", "header:a/b rpm=1"],
+  },
+  {
+    field: "endUsers",
+    says: /^Name a limit, as in header:x-user-id rpm=60/,
+    values: ["user", "session rpm=0"],
+  },
+  {
+    field: "endUsers",
+    says:
+      /^(rmp=1: There is no such limit.*rpm|rpm(=|=-1|=1\.5|=1000001): Must be)/,
+    values: ["user rmp=1", "user rpm=", "user rpm=-1", "user rpm=1.5"],
+  },
+  {
+    field: "endUsers",
+    says:
+      /^budget-day=.*: Expected (an amount that is not negative|at most 9|a decimal)/,
+    values: [
+      "user budget-day=-1",
+      "user budget-day=0.0000000001",
+      "user budget-day=9007199.3",
+      "user budget-day=1e3",
+    ],
+  },
+  {
     field: "expires",
     says: /today or a later day/,
     values: ["2026-11-19", "soon", "2027-02-30"],
@@ -200,6 +228,7 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
       budgetDay: " 2.50 ",
       budgetTotal: "9007199.254740991",
       models: ["small-1", "gone-1"],
+      endUsers: " header:X-User-Id  tpm=10000 budget-day=2.50 ",
       allowedCidrs: "10.0.0.0/8,::ffff:10.0.0.0/104\r\n 2001:DB8::/32 ",
       expires: "2026-11-20",
     }),
@@ -217,6 +246,12 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
     budgetTotal: Number.MAX_SAFE_INTEGER,
   });
   assert.deepEqual(settings?.models, ["small-1", "gone-1"]);
+  assert.deepEqual(settings?.endUsers, {
+    from: "header:x-user-id",
+    requestsPerMinute: 0,
+    tokensPerMinute: 10_000,
+    budgetDay: 2_500_000_000,
+  });
   const cidrs = settings?.networks.map(networkText);
   assert.deepEqual(cidrs, ["10.0.0.0/8", "2001:db8::/32"]);
   assert.equal(settings?.expiresAtMs, Date.UTC(2026, 10, 20, 23, 59, 59));

@@ -3,6 +3,7 @@
 import { isKeyId } from "@gateway/shared/keys/key";
 import { networkText } from "@gateway/shared/keys/networks";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
+import { endUsersWords } from "../../../domain/keys/end_users.ts";
 import {
   KEY_FILTERS,
   type KeyFilter,
@@ -303,6 +304,9 @@ const showKey: Handler = async (c) => {
           "Models": allowed.join(", ") || "All",
           ...key.networks.length > 0 && {
             "Allowed addresses": key.networks.map(networkText).join(", "),
+          },
+          ...key.endUsers && {
+            "End users": <code>{endUsersWords(key.endUsers)}</code>,
           },
           "Key ID": <code>{id}</code>,
         }}

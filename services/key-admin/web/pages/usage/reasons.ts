@@ -18,5 +18,6 @@ const REASONS: Readonly<Record<string, string>> = {
 export function wordsOf(reason: string): string {
   const [name = "", whose] = reason.split(".");
   const words = REASONS[name] ?? labelOf(name);
+  if (whose === "user") return `${words}, of one end user`;
   return whose === "owner" ? `${words}, all keys together` : words;
 }
