@@ -17,7 +17,7 @@ export interface EndUsers {
 
 /**
  * End users of a key of which the state is kept; beyond, the least recently used one
- * is forgotten. Each takes 300 bytes of Redis, with a budget 500.
+ * is forgotten. Each takes 450 bytes of Redis, with a budget 700.
  */
 export const END_USERS_MAX = 10_000;
 /** The state of an end user is kept this long after the last request. */

@@ -15,16 +15,19 @@ import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import { until } from "../support/wait_for.ts";
 
+const MODEL = {
+  id: DEFAULT_MODEL_ID,
+  backends: [{
+    type: "openai" as const,
+    base_url: "http://a/v1",
+    model: "m",
+    dialect: "vllm",
+  }],
+};
 const PRICED = parseCatalog({
   models: [{
-    id: DEFAULT_MODEL_ID,
+    ...MODEL,
     prices: { input: "2.5", output: "10.000001", request: "0.000000003" },
-    backends: [{
-      type: "openai",
-      base_url: "http://a/v1",
-      model: "m",
-      dialect: "vllm",
-    }],
   }],
 });
 
@@ -88,6 +91,7 @@ Deno.test("the answer, the log and the usage say what a request costs, and refus
   for (const { fields: { priceTable } } of lines) {
     assert.equal(priceTable, PRICED.prices.id);
   }
+  await checkLostPrice(gateway);
   assert.match(formatAmount(total), /^0\.\d{1,9}$/);
   await checkRefusals(gateway);
   await checkEndUsers(gateway);
@@ -108,6 +112,43 @@ Deno.test("without prices neither the answer nor the usage says a cost", async (
   const line = gateway.edge.log.find("chat");
   assert.deepEqual([line?.cost, line?.priceTable], [undefined, undefined]);
 });
+
+/** The list loses the price of a model while a request runs, and gets it back. */
+async function checkLostPrice(gateway: LimitedGateway): Promise<void> {
+  const priced = PRICED.file;
+  const budgeted = await gateway.addKey({ limits: { budgetTotal: 1_000_000 } });
+  const free = await gateway.addKey();
+  const lease = await gateway.edge.limiter.admit(budgeted, {
+    scope: "chat",
+    model: DEFAULT_MODEL_ID,
+    endpoint: "chat",
+    wantTokens: 1,
+    wantNanos: 5,
+    rate: { table: "t", prices: { request: 3 } },
+  });
+  assert.ok(lease.isAdmitted);
+  const other = { ...MODEL, id: "other", prices: { request: "1" } };
+  PRICED.replace(parseCatalog({ models: [MODEL, other] }).file);
+  const refused = await gateway.ask(budgeted);
+  const { error } = await refused.json();
+  assert.equal(refused.status, 403);
+  assert.match(error.message, /^This model has no price/);
+  // Without a budget it is served, and counted as one without a price.
+  assert.equal(await gateway.status(free), 200);
+  await gateway.settled(free);
+  const usage = await usageCounted(gateway.world, free);
+  assert.deepEqual([usage.unpriced, usage.cost], [1, 0]);
+  // What runs pays what it was admitted for.
+  await gateway.edge.limiter.settle(lease, {
+    promptTokens: 0,
+    completionTokens: 1,
+    nanos: 3,
+    kind: "complete",
+  });
+  assert.equal((await usageCounted(gateway.world, budgeted)).cost, 3);
+  PRICED.replace(priced);
+  assert.equal(await gateway.status(budgeted), 200);
+}
 
 /** What an answer says about trying again. */
 const retryOf = ({ headers }: Response) => ({
