@@ -4,6 +4,8 @@ import { CACHE, installOnce, runProcess } from "../support/process.ts";
 import { type KubernetesObject, objectSchema } from "./objects.ts";
 
 const cwd = `${CACHE}/chat-gateway-kubernetes`;
+/** Where the program `helm` is. */
+export const HELM_FOLDER = `${cwd}/bin`;
 const HELM_VERSION = "v3.22.0";
 /** Has the schemas of all versions of Kubernetes up to this one. */
 const VALIDATOR_VERSION = "1.37.0";
@@ -37,7 +39,7 @@ export async function installTools(): Promise<void> {
 
 /** Runs helm; throws with what it said if it fails. */
 export function helm(...args: string[]): Promise<string> {
-  return runProcess(`${cwd}/bin/helm`, args);
+  return runProcess(`${HELM_FOLDER}/helm`, args);
 }
 
 /** The arguments of {@link helm} that name chart and values. */

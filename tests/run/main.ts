@@ -98,7 +98,11 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
     "tests/foreign/frameworks.ts",
     "tests/foreign/model_servers.ts",
   ]],
-  kubernetes: [[...DENO_TEST, "tests/kubernetes/chart.ts"]],
+  kubernetes: [[
+    ...DENO_TEST,
+    "tests/kubernetes/chart.ts",
+    "tests/kubernetes/release.ts",
+  ]],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
 };
 
