@@ -3,6 +3,7 @@
 // for an answer that was already given. If there is another worker, the loss of one
 // only delays a request without a byte sent, and its replacement not even that.
 import assert from "node:assert/strict";
+import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { SeenRequest } from "../../../services/model-simulator/serving/answer.ts";
 import {
@@ -18,6 +19,7 @@ import {
   startSimulator,
   type WatchedSimulator,
 } from "../../support/gateway/simulator.ts";
+import { makeTempDir } from "../../support/process.ts";
 import { startRedisServer } from "../../support/servers/redis_server.ts";
 import {
   sleep,
@@ -26,6 +28,7 @@ import {
   until,
   waitFor,
 } from "../../support/wait_for.ts";
+import { CHAOS_PRICES, checkLedgerUnderFaults } from "./ledger_checks.ts";
 
 /** What a busy machine may add to any promise. */
 const NOISE_MS = 1_500;
@@ -283,63 +286,53 @@ async function killsEdge(fleet: Fleet): Promise<void> {
   assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);
 }
 
+/** The default model at a server, with prices. */
+const modelsAt = (base_url: string) => ({
+  models: [{
+    id: DEFAULT_MODEL_ID,
+    prices: CHAOS_PRICES,
+    backends: [{ type: "openai", base_url, model: DEFAULT_MODEL_ID }],
+  }],
+});
+
+const STEPS: { [title: string]: (fleet: Fleet) => Promise<void> } = {
+  "every worker replaced: no failed request": replacesWorkers,
+  "a worker frozen for a second: a pause": freezesWorkersBriefly,
+  "a worker frozen for longer: one error": freezesWorkersLong,
+  "a frozen edge slows no other, and continues": freezesEdge,
+  "a stopping edge: streams end with an error": stopsEdge,
+  "a worker frozen while idle is passed over": freezesIdleWorker,
+  "key-admin frozen: keys go on working": freezesKeyAdmin,
+  "a worker killed under load: others go on": killsWorker,
+  "a killed edge: its calls stop in four seconds": killsEdge,
+};
+
 Deno.test("processes that fail", async (t) => {
   await using server = startSimulator();
-  // A Redis that waits 150 ms for its disk is answered with 503: this one has none.
-  await using redis = await startRedisServer();
+  // A Redis that waits 150 ms for its disk is answered with 503: this one leaves the
+  // disk to the system, and has its data again when it was killed.
+  const args = ["--appendonly", "yes", "--appendfsync", "no"];
+  await using redis = await startRedisServer({ args });
+  await using files = await makeTempDir();
+  const list = `${files.path}/models.json`;
+  await Deno.writeTextFile(list, JSON.stringify(modelsAt(server.url)));
   await using gateway = await startGateway("launched", {
     edges: 2,
     workers: 2,
     env: {
-      UPSTREAM_BASE_URL: server.url,
+      MODELS_FILE: list,
       DRAIN_SECONDS: "1",
       REDIS_URL: redis.url,
     },
   });
   const fleet = new Fleet(server, gateway);
 
-  await t.step(
-    "every worker replaced: no failed request",
-    () => replacesWorkers(fleet),
-  );
+  for (const [title, step] of Object.entries(STEPS)) {
+    await t.step(title, () => step(fleet));
+  }
 
   await t.step(
-    "a worker frozen for a second: a pause",
-    () => freezesWorkersBriefly(fleet),
-  );
-
-  await t.step(
-    "a worker frozen for longer: one error",
-    () => freezesWorkersLong(fleet),
-  );
-
-  await t.step(
-    "a frozen edge slows no other, and continues",
-    () => freezesEdge(fleet),
-  );
-
-  await t.step(
-    "a stopping edge: streams end with an error",
-    () => stopsEdge(fleet),
-  );
-
-  await t.step(
-    "a worker frozen while idle is passed over",
-    () => freezesIdleWorker(fleet),
-  );
-
-  await t.step(
-    "key-admin frozen: keys go on working",
-    () => freezesKeyAdmin(fleet),
-  );
-
-  await t.step(
-    "a worker killed under load: others go on",
-    () => killsWorker(fleet),
-  );
-
-  await t.step(
-    "a killed edge: its calls stop in four seconds",
-    () => killsEdge(fleet),
+    "edges, workers and Redis killed under load: the ledger adds up",
+    () => checkLedgerUnderFaults(gateway, redis),
   );
 });
