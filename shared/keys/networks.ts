@@ -94,7 +94,9 @@ export function parseKeyNetwork(text: string): ParsedNetwork {
   const bits = (isIPv4 ? MAPPED_BITS : 0) + Number(length ?? bitsMax);
   const first = masked(digits, bits);
   return first === digits ? { stored: `${digits}/${bits}` } : {
-    fault: `It begins within a network: ${networkText(`${first}/${bits}`)}`,
+    fault: `Its address is not the first of the network: ${
+      networkText(`${first}/${bits}`)
+    }`,
   };
 }
 

@@ -327,8 +327,10 @@ function checkOptions(values: Record<string, unknown>): Options {
 /** The answer as text: a table, or one line per member of the object. */
 export function outputText({ json, table, note }: Output): string {
   const lines = table === undefined
-    ? Object.entries(json).map(([name, value]) => [name, cellOf(value)])
-    : table.rows.map((row) => table.columns.map((name) => cellOf(row[name])));
+    ? Object.entries(json).map(([name, value]) => [name, cellOf(name, value)])
+    : table.rows.map((row) =>
+      table.columns.map((name) => cellOf(name, row[name]))
+    );
   if (table && lines.length > 0) {
     lines.unshift(
       table.columns.map((name) => name.toUpperCase().replaceAll("_", " ")),
@@ -342,8 +344,10 @@ export function outputText({ json, table, note }: Output): string {
   return [...aligned, ...note ? [note] : []].join("\n");
 }
 
-function cellOf(value: unknown): string {
-  if (value === null) return "never";
+function cellOf(name: string, value: unknown): string {
+  // Besides times, the creator of a key may be missing: the command line is nobody.
+  if (value === null) return name.endsWith("_at") ? "never" : "-";
+  if (value === "") return "-";
   if (Array.isArray(value)) return value.join(", ") || "all";
   if (typeof value !== "object") return String(value);
   const set = Object.entries(value).filter(([, limit]) => limit !== 0);

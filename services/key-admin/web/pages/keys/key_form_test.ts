@@ -159,7 +159,8 @@ const MISTAKES: readonly Mistake[] = [
   },
   {
     field: "allowedCidrs",
-    says: /^10\.0\.0\.1\/8: It begins within a network: 10\.0\.0\.0\/8/,
+    says:
+      /^10\.0\.0\.1\/8: Its address is not the first of the network: 10\.0\.0\.0\/8/,
     values: ["10.0.0.1/8"],
   },
   {
