@@ -21,7 +21,8 @@ export type BreakerState = "closed" | "open" | "half-open";
  * that prove nothing.
  */
 const HEALTHY = /^(success|request)$/;
-const UNCLEAR = /^(aborted|internal|rate_limited|overloaded|unsupported)$/;
+const UNCLEAR =
+  /^(aborted|internal|rate_limited|overloaded|unsupported|no_endpoint)$/;
 
 /**
  * Keeps attempts away from a backend that fails. After too many failures it is open

@@ -216,10 +216,11 @@ const cacheDetails = (cached: number, writtenTokens: number) => ({
 
 /**
  * Anthropic's usage: unlike OpenAI's, its input does not include what was read from the
- * cache or written to it.
+ * cache or written to it. One that is not stated is 0, and estimated later.
  */
 export function messageUsage(value: unknown): Usage | null {
-  const input = countIn(value, "input_tokens");
+  const isStated = isJsonObject(value) && (value.input_tokens ?? null) !== null;
+  const input = isStated ? countIn(value, "input_tokens") : 0;
   const completion = countIn(value, "output_tokens");
   if (input === null || completion === null) return null;
   const cacheReads = countIn(value, "cache_read_input_tokens") ?? 0;

@@ -76,6 +76,8 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
   ["rate_limited", [429, 408, 409, 425], /rate_?limit|throttl|too_many/i],
   ["overloaded", [503, 529], /overloaded/i],
   ["credentials", [401, 402, 403, 407], /auth|permission|api_key/i],
+  // Servers that have the path for other methods, or plan to have it.
+  ["no_endpoint", [405, 501], /^$/],
   [
     "request",
     [400, 404, 413, 422],
@@ -205,7 +207,7 @@ function faultOf(
   // HTML pages and FastAPI's {"detail":"Not Found"} are about the path, not the model.
   const isPath = error === null || UNKNOWN_PATH.test(message) ||
     (isJsonObject(body) && body.detail !== undefined);
-  if (status === 404 && isPath) return "server_error";
+  if (status === 404 && isPath) return "no_endpoint";
   if (error === null) return fault;
   const code = textOf(error.code);
   // Some servers answer 413 to a request that exceeds the gateway's token limit there.

@@ -40,6 +40,8 @@ const BUSY =
 const UNKNOWN_MODEL =
   "unknown_model 502 upstream_error: The model server does not have this model";
 const FAILED = "server_error 502 upstream_error: The model server failed";
+const NO_ENDPOINT =
+  "no_endpoint 502 upstream_error: The model server does not have this endpoint";
 const failed = (message: string) =>
   `server_error 502 upstream_error: ${message}`;
 
@@ -160,13 +162,19 @@ const refusals: Row[] = [
   { status: 404, body: openAi({ message: BLIND }), expected: request(BLIND) },
   bad(openAi({ message: NO_TOOL }), NO_TOOL),
   // An unknown path is not the caller's fault.
-  { status: 404, body: { detail: "Not Found" }, expected: FAILED },
+  { status: 404, body: { detail: "Not Found" }, expected: NO_ENDPOINT },
+  { status: 405, body: { detail: "Not Allowed" }, expected: NO_ENDPOINT },
+  { status: 501, body: "", expected: NO_ENDPOINT },
   {
     status: 404,
     body: openAi({ message: "code=404, message=Not Found" }),
-    expected: FAILED,
+    expected: NO_ENDPOINT,
   },
-  { status: 404, body: openAi({ message: "Not Found" }), expected: FAILED },
+  {
+    status: 404,
+    body: openAi({ message: "Not Found" }),
+    expected: NO_ENDPOINT,
+  },
   { status: 401, body: openAi({ message: KEY }), expected: CREDENTIALS },
   { status: 402, body: openAi(), expected: CREDENTIALS },
   { status: 403, body: openAi(), expected: CREDENTIALS },
@@ -176,7 +184,6 @@ const refusals: Row[] = [
   { status: 429, body: openAi({ message: KEY }), expected: LIMITED },
   { status: 204, body: openAi(), expected: FAILED },
   { status: 302, body: openAi(), expected: FAILED },
-  { status: 405, body: openAi(), expected: FAILED },
   { status: 502, body: openAi(), expected: FAILED },
   { status: 507, body: openAi(), expected: FAILED },
   { status: 500, body: openAi({ message: KEY }), expected: FAILED },

@@ -222,12 +222,18 @@ Deno.test("a forwarded request is checked before it is admitted", async () => {
     { path: "embeddings", body: "{", status: 400, param: null },
     { path: "embeddings", body: "{}", status: 400, param: "model" },
     { path: "embeddings", body: '{"model":1}', status: 400, param: "model" },
-    ...["embeddings", "rerank"].map((path) => ({
-      path,
-      body: `{"model":"${path === "rerank" ? "order" : "embed"}","stream":1}`,
+    {
+      path: "embeddings",
+      body: '{"model":"embed","stream":1}',
       status: 400,
       param: "stream",
-    })),
+    },
+    {
+      path: "rerank",
+      body: '{"model":"order","stream":"yes"}',
+      status: 400,
+      param: "stream",
+    },
     {
       path: "embeddings",
       body: '{"model":"a","model":"b"}',

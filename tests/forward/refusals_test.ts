@@ -369,32 +369,3 @@ Deno.test("GET /v1/models has Anthropic's shape for a client that names its vers
   const usual = await get("", { authorization: `Bearer ${KEY}` });
   assert.equal(usual.object, "list");
 });
-
-Deno.test("counting tokens costs nothing, and is refused where no server can", async () => {
-  const count = '{"input_tokens":14}';
-  await using rig = await setup(() => jsonResponse(count));
-  const answer = await rig.post(
-    "messages/count_tokens?beta=true",
-    '{"model":"talk","messages":[]}',
-  );
-  assert.equal(await answer.text(), count);
-  assert.equal(
-    (await rig.request()).path,
-    "/v1/messages/count_tokens?beta=true",
-  );
-  assert.deepEqual(rig.settlements(), [], "it was not admitted as a request");
-  await using without = await setupWith(
-    { backend: { dialect: "lmstudio" } },
-    () => jsonResponse(count),
-  );
-  // Claude Code estimates by itself only after 404.
-  const refused = await without.post(
-    "messages/count_tokens",
-    '{"model":"talk","messages":[]}',
-  );
-  assert.equal(refused.status, 404);
-  assert.partialDeepStrictEqual(await refused.json(), {
-    type: "error",
-    error: { type: "not_found_error" },
-  });
-});

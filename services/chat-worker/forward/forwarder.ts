@@ -5,7 +5,10 @@ import { bodyFor, type ForwardRequest } from "@gateway/shared/forward/request";
 import { withoutTools } from "@gateway/shared/forward/tool_types";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { noteOddities, readStart } from "@gateway/shared/upstream/body_form";
-import { invalidAnswer } from "@gateway/shared/upstream/http/errors";
+import {
+  invalidAnswer,
+  UpstreamError,
+} from "@gateway/shared/upstream/http/errors";
 import type {
   ModelServer,
   RequestEncoder,
@@ -78,7 +81,8 @@ export class Forwarder {
       mustBeginSoon: request.stream,
       keepsRefusals: true,
     };
-    return server.exchange(
+    return exchange(
+      { server, request },
       serverRequest,
       async (response): Promise<ServerAnswer> => {
         const start = await readStart(response);
@@ -122,6 +126,26 @@ export class Forwarder {
       if (encoders.size < ENCODERS_MAX) encoders.set(key, encode);
     }
     return encode;
+  }
+}
+
+/**
+ * An exchange with a server. That it cannot count tokens is told as 404: only then do
+ * agents count by themselves.
+ */
+async function exchange<Result>(
+  { server, request }: Pick<ForwardAttempt, "server" | "request">,
+  ...asking: Parameters<typeof server.exchange<Result>>
+): Promise<Result> {
+  try {
+    return await server.exchange(...asking);
+  } catch (error) {
+    const isMissing = error instanceof UpstreamError &&
+      error.fault === "no_endpoint";
+    if (!isMissing || !forwardEndpoint(request.forward).isFree) throw error;
+    const { fault, cause } = error;
+    const message = "The model server cannot count tokens";
+    throw new UpstreamError(fault, { code: "not_found", message, cause });
   }
 }
 

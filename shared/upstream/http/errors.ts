@@ -27,6 +27,8 @@ const FAULTS = {
     "refused the gateway's credentials",
   ],
   unknown_model: ["upstream_error", "elsewhere", "does not have this model"],
+  /** It may serve all else: nothing is said about its health. */
+  no_endpoint: ["upstream_error", "elsewhere", "does not have this endpoint"],
   /** Following it would send the key and the request to another server. */
   redirect: [
     "upstream_error",
