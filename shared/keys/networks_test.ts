@@ -42,8 +42,8 @@ Deno.test("what is no network has a fault that says why", () => {
     ["10.0.0.0/", /number from 0 to 32$/],
     ["10.0.0.0/08", /number from 0 to 32$/],
     ["::/129", /number from 0 to 128$/],
-    ["10.0.0.1/8", /within a network: 10\.0\.0\.0\/8$/],
-    ["2001:db8::1/33", /within a network: 2001:db8::\/33$/],
+    ["10.0.0.1/8", /first of the network: 10\.0\.0\.0\/8$/],
+    ["2001:db8::1/33", /first of the network: 2001:db8::\/33$/],
   ];
   for (const [text, fault] of cases) assert.match(shown(text), fault, text);
 });
