@@ -93,6 +93,23 @@ export function replaced(text: string, edits: readonly Edit[]): string {
   return result + text.slice(at);
 }
 
+/** The text of an object without its members of these names, and no other change. */
+export function withoutMembers(text: string, names: readonly string[]): string {
+  let rest = text;
+  for (;;) {
+    const members = membersOf(rest) ?? [];
+    const index = members.findIndex(({ name }) => names.includes(name));
+    const member = members[index];
+    if (member === undefined) return rest;
+    const before = members[index - 1];
+    const from = before?.to ?? rest.indexOf("{") + 1;
+    // The comma before it goes or, of the first one, the comma after it.
+    const after = afterSpace(rest, member.to);
+    const isFirst = before === undefined && rest.charCodeAt(after) === COMMA;
+    rest = rest.slice(0, from) + rest.slice(isFirst ? after + 1 : member.to);
+  }
+}
+
 /** The name that a string in JSON means; null if it is malformed. */
 function nameIn(json: string): string | null {
   if (!json.includes("\\")) return json.slice(1, -1);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { seededRandom, seedsOr } from "../../tests/support/seeded_random.ts";
-import { elementsOf, membersOf, replaced } from "./members.ts";
+import { elementsOf, membersOf, replaced, withoutMembers } from "./members.ts";
 
 const whole: readonly {
   text: string;
@@ -182,5 +182,19 @@ Deno.test("any JSON keeps every byte but those of the replaced value", () => {
         governed: "new",
       });
     }
+  }
+});
+
+Deno.test("withoutMembers() takes members out with one comma each", () => {
+  const cases = [
+    { text: '{"a":1}', left: "{}" },
+    { text: '{"a":1,"b":2}', left: '{"b":2}' },
+    { text: '{"b":2 , "a":1 }', left: '{"b":2 }' },
+    { text: '{"a":1,"c":[3],"b":{"a":2},"a":4}', left: '{"b":{"a":2}}' },
+    { text: '{"b":"a"}', left: '{"b":"a"}' },
+    { text: '["a"]', left: '["a"]' },
+  ];
+  for (const { text, left } of cases) {
+    assert.equal(withoutMembers(text, ["a", "c"]), left, text);
   }
 });

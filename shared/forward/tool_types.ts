@@ -3,7 +3,7 @@
  * only their own makers have, and most servers refuse the whole request for one of
  * them.
  */
-import { elementsOf, membersOf, replaced } from "./members.ts";
+import { elementsOf, membersOf, replaced, withoutMembers } from "./members.ts";
 import { isJsonObject } from "../process/error_text.ts";
 
 /** A body, and which types of tools it has lost, each once. */
@@ -12,7 +12,13 @@ export interface WithoutTools {
   readonly dropped: readonly string[];
 }
 
-/** The body without tools of these types. The others stay as they are, to the byte. */
+/** Servers refuse an empty list of tools, and these members where there is none. */
+const OF_TOOLS = ["tools", "tool_choice", "parallel_tool_calls"];
+
+/**
+ * The body without tools of these types. The others stay as they are, to the byte; if
+ * none is left, the body says nothing of tools.
+ */
 export function withoutTools(
   text: string,
   types: readonly string[],
@@ -28,8 +34,11 @@ export function withoutTools(
   if (dropped.length === 0) return unchanged;
   const rest = all.filter((each) => !dropped.includes(each));
   const list = `[${rest.map(({ json }) => json).join(",")}]`;
+  const { from, to } = tools;
   return {
-    text: replaced(text, [{ from: tools.from, to: tools.to, text: list }]),
+    text: rest.length === 0
+      ? withoutMembers(text, OF_TOOLS)
+      : replaced(text, [{ from, to, text: list }]),
     dropped: [...new Set(dropped.map(({ type }) => type))],
   };
 }
