@@ -170,14 +170,15 @@ export class TestConsole implements AsyncDisposable {
 
 /** Starts a Redis server, a simulator in place of the API, and a console on both. */
 export async function startConsole(
-  {
+  options: ConsoleOptions = {},
+): Promise<TestConsole> {
+  const {
     settings,
     writer = (link) => link,
     defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
     redisUser,
     ...replaced
-  }: ConsoleOptions = {},
-): Promise<TestConsole> {
+  } = options;
   const server = await startRedis(settings);
   const administrator = await server.connect();
   const clock = { nowMs: Date.now() };

@@ -20,7 +20,7 @@ import type {
   ModelServer,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import { SseParser } from "@gateway/shared/upstream/http/sse_parser";
 import { kindOf } from "./files/file_types.ts";
 

@@ -16,7 +16,7 @@ import type {
   ServerRequest,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import type { JobContext } from "@gateway/shared/worker/jobs/job";
 import { EVENT_STREAM } from "./answer_body.ts";

@@ -5,7 +5,7 @@ import type * as media from "@gateway/shared/openai/media";
 import * as errors from "@gateway/shared/upstream/http/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import {
   type AnswerBody,
   EVENT_STREAM,

@@ -12,7 +12,7 @@ import type * as media from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/http/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import {
   backendAt,

@@ -9,7 +9,7 @@ import {
   UpstreamError,
 } from "@gateway/shared/upstream/http/errors";
 import * as json from "@gateway/shared/upstream/json";
-import type { Redact } from "@gateway/shared/upstream/error_response";
+import type { Redact } from "@gateway/shared/upstream/own_answer";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import {
   openBody,

@@ -24,8 +24,6 @@ import {
   stringOr,
 } from "./fields.ts";
 
-export type { ChatMessage, ContentPart, ToolCall } from "./chat_message.ts";
-
 const functionTool = z.looseObject({
   type: z.literal("function"),
   function: nullable(z.looseObject({

@@ -5,7 +5,8 @@
  * reserve tokens, and for model servers that do not report usage.
  */
 import { utf8Length } from "../text/utf8.ts";
-import type { ChatMessage, ChatRequest } from "./chat.ts";
+import type { ChatMessage } from "./chat_message.ts";
+import type { ChatRequest } from "./chat.ts";
 
 /** Bytes of UTF-8 that count as one token. */
 export const BYTES_PER_TOKEN = 4;

@@ -7,7 +7,7 @@ import { isPlain } from "./http/content_coding.ts";
 import type { AttemptDeadlines } from "./http/attempt_deadlines.ts";
 import type { HttpConnection } from "./http/client.ts";
 import type { ResponseHead } from "./http/framing.ts";
-import type { AttemptProgress } from "./pool.ts";
+import type { AttemptProgress } from "./attempt.ts";
 
 /** What a body is. */
 export type BodyForm = "events" | "json" | "page";

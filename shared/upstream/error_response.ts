@@ -10,8 +10,6 @@ import type { ResponseHead } from "./http/framing.ts";
 import { isJsonObject, type JsonObject, parseJson, textOf } from "./json.ts";
 import { ownAnswer, plainRefusal, type Redact } from "./own_answer.ts";
 
-export type { Redact } from "./own_answer.ts";
-
 const UNKNOWN_MODEL_CODE = /^(model_?not_?found|invalid_model)$/i;
 const UNKNOWN_MODEL =
   /^(the )?(requested )?model\b.* (not found|not exist|not available)|^(no such|unknown) model\b/i;

@@ -8,15 +8,15 @@ import { AttemptDeadlines } from "./http/attempt_deadlines.ts";
 import { type Connect, createConnect } from "./http/connect.ts";
 import { HttpClient, type HttpConnection } from "./http/client.ts";
 import type { ResponseHead } from "./http/framing.ts";
-import type { PoolContext } from "./pool.ts";
+import type { PoolContext } from "./attempt.ts";
 import { proxyOf, type ProxyVariables } from "./http/proxy.ts";
 import {
   createRedact,
   createScrub,
   readErrorResponse,
-  type Redact,
   type Secrets,
 } from "./error_response.ts";
+import type { Redact } from "./own_answer.ts";
 
 /** Some hosted servers refuse requests without one (RFC 9110, section 10.1.5). */
 const USER_AGENT = `chat-completion-gateway/${VERSION}`;

@@ -30,8 +30,6 @@ import {
 import { SaturatedError, UpstreamError } from "./http/errors.ts";
 import type { OddityReport } from "./oddities.ts";
 
-export type { AttemptProgress, AttemptReport, PoolContext } from "./attempt.ts";
-
 const ATTEMPTS_MAX = 3;
 /**
  * The pause before the same backend is tried again: long enough for a proxy to restart,

@@ -11,8 +11,8 @@ import {
   UpstreamError,
   type UpstreamFault,
 } from "./http/errors.ts";
+import type { AttemptReport } from "./attempt.ts";
 import {
-  type AttemptReport,
   BackendPool,
   type BackendPoolOptions,
   type PoolBackend,

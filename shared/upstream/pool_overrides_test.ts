@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { type Override, Overrides } from "../backends/overrides.ts";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { UpstreamError } from "./http/errors.ts";
-import { BackendPool, type PoolContext } from "./pool.ts";
+import type { PoolContext } from "./attempt.ts";
+import { BackendPool } from "./pool.ts";
 
 function rig() {
   const overrides = new Overrides();

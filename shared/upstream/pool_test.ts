@@ -4,12 +4,8 @@ import { monotonicNow } from "../process/clock.ts";
 import { ApiError } from "../openai/error.ts";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { UpstreamError, type UpstreamFault } from "./http/errors.ts";
-import {
-  type AttemptProgress,
-  type AttemptReport,
-  BackendPool,
-  type PoolBackend,
-} from "./pool.ts";
+import type { AttemptProgress, AttemptReport } from "./attempt.ts";
+import { BackendPool, type PoolBackend } from "./pool.ts";
 
 /** What a fake backend does in each call; the last act is repeated. */
 type Act =

@@ -13,7 +13,7 @@ import {
 import type { KeyState } from "../server_limits/keyring.ts";
 import { ODDITIES, type OddityReport } from "../upstream/oddities.ts";
 import type { BreakerState } from "../backends/breaker.ts";
-import type { AttemptReport } from "../upstream/pool.ts";
+import type { AttemptReport } from "../upstream/attempt.ts";
 import type { JobReport } from "./jobs/job_report.ts";
 
 /** Every metric of the worker except those that all services have. */

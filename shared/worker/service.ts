@@ -24,11 +24,8 @@ import {
   ModelServer,
   type ModelServerOptions,
 } from "../upstream/model_server.ts";
-import {
-  type AttemptReport,
-  BackendPool,
-  type PoolBackend,
-} from "../upstream/pool.ts";
+import type { AttemptReport } from "../upstream/attempt.ts";
+import { BackendPool, type PoolBackend } from "../upstream/pool.ts";
 import {
   BackendReporter,
   type BackendReporterOptions,
@@ -41,7 +38,7 @@ import {
   type JobMemory,
   WorkerMemory,
 } from "./jobs/memory.ts";
-import { openListing } from "./models/model_lists.ts";
+import { apiKeysOf, openListing } from "./models/model_lists.ts";
 import type { ModelPools } from "./models/model_pools.ts";
 import { observeWorker, WorkerMetrics } from "./metrics.ts";
 import { OddityLog } from "./oddity_log.ts";
@@ -335,11 +332,10 @@ function createModels<Backend extends ModelServer>(
     },
     openServer({ name, template }, keys) {
       const config = { ...template, model: name };
+      const server = { ...common, config, publicModel: name };
       return openListing(
-        config,
-        (apiKey) =>
-          new ModelServer({ ...common, config, publicModel: name, apiKey }),
-        keys,
+        apiKeysOf(config, keys)
+          .map((apiKey) => new ModelServer({ ...server, apiKey })),
       );
     },
   });

@@ -93,8 +93,11 @@ export const authenticationCases: Cases = {
       ["videos", { headers }],
       ["videos/video_1", { headers }],
       ["audio/transcriptions", { method: "POST", headers, body: form }],
-      ...["chat/completions", "messages", "embeddings", "videos", "responses"]
-        .map((path): [string, RequestInit] => [path, post]),
+      ["chat/completions", post],
+      ["messages", post],
+      ["embeddings", post],
+      ["videos", post],
+      ["responses", post],
     ];
     const url = (path: string) => `${gateway.baseUrl()}/${path}`;
     for (const [path, init] of requests) {

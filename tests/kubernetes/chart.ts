@@ -5,7 +5,6 @@ import assert from "node:assert/strict";
 import { readSource } from "../support/repository/source_files.ts";
 import * as z from "zod";
 import * as objects from "./objects.ts";
-import type { KubernetesObject, Workload } from "./objects.ts";
 import {
   helm,
   installTools,
@@ -45,13 +44,13 @@ const STORE_PORTS = [6379, 26379];
 await installTools();
 
 /** The objects of each example. */
-const rendered = new Map<string, KubernetesObject[]>();
+const rendered = new Map<string, objects.KubernetesObject[]>();
 for (const example of EXAMPLES) {
   rendered.set(example, await objectsIn(await render({ example })));
 }
 
 /** The objects of some kinds in all examples. */
-function all<Schema extends z.ZodType<KubernetesObject>>(
+function all<Schema extends z.ZodType<objects.KubernetesObject>>(
   kind: RegExp,
   schema: Schema,
 ) {
@@ -68,8 +67,8 @@ function all<Schema extends z.ZodType<KubernetesObject>>(
 const WORKLOADS = all(/^(Deployment|StatefulSet)$/, objects.workloadSchema);
 const POLICIES = all(/^NetworkPolicy$/, objects.policySchema);
 
-const labelsOf = ({ spec }: Workload) => spec.template.metadata.labels;
-const componentOf = (object: Workload) =>
+const labelsOf = ({ spec }: objects.Workload) => spec.template.metadata.labels;
+const componentOf = (object: objects.Workload) =>
   labelsOf(object)["app.kubernetes.io/component"] ?? "";
 
 /** Whether labels have all that a selector wants. */
@@ -101,8 +100,8 @@ Deno.test("helm finds no fault in the chart with any example", async () => {
 Deno.test("every example is valid for every supported version of Kubernetes", async () => {
   for (const version of KUBERNETES_VERSIONS) {
     for (const example of EXAMPLES) {
-      const objects = await objectsIn(await render({ example, version }));
-      const builtIn = objects.filter(({ apiVersion }) =>
+      const found = await objectsIn(await render({ example, version }));
+      const builtIn = found.filter(({ apiVersion }) =>
         BUILT_IN.test(apiVersion)
       );
       assert.ok(builtIn.length >= 15, `${example} has ${builtIn.length}`);

@@ -19,10 +19,8 @@ import {
   truncatedAnswer,
   unsupportedAnswer,
 } from "@gateway/shared/upstream/http/errors";
-import {
-  frameError,
-  type Redact,
-} from "@gateway/shared/upstream/error_response";
+import { frameError } from "@gateway/shared/upstream/error_response";
+import type { Redact } from "@gateway/shared/upstream/own_answer";
 import type { Oddity } from "@gateway/shared/upstream/oddities";
 import {
   isJsonObject,

@@ -1,7 +1,7 @@
 /** One attempt of a forwarded request at a model server. */
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import type { JobContext } from "@gateway/shared/worker/jobs/job";
 import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 

@@ -4,7 +4,7 @@ import type {
   ChatMessage,
   ContentPart,
   ToolCall,
-} from "@gateway/shared/openai/chat";
+} from "@gateway/shared/openai/chat_message";
 import { isJsonObject, textOf } from "@gateway/shared/upstream/json";
 
 /**

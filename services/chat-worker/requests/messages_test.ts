@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type Dialect, DIALECTS } from "@gateway/shared/models/dialects";
-import type { ChatMessage } from "@gateway/shared/openai/chat";
+import type { ChatMessage } from "@gateway/shared/openai/chat_message";
 import { messagesFor } from "./messages.ts";
 
 interface Case {

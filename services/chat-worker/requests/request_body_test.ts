@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import type { ChatRequest, ToolCall } from "@gateway/shared/openai/chat";
+import type { ToolCall } from "@gateway/shared/openai/chat_message";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
 import {
   type Dialect,
   DIALECT_NAMES,

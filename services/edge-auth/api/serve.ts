@@ -122,8 +122,10 @@ async function identify(
   { keys }: AppDependencies,
 ): Promise<Caller> {
   const address = () => siteOf(clientAddress);
-  const credential = credentialOf(exchange);
-  const { keyId, ownerId } = await authenticate(credential, address, keys);
+  const { keyId, ownerId } = await authenticate(
+    credentialOf(exchange),
+    (hash) => keys.find(hash, address),
+  );
   return { keyId, ownerId, clientAddress };
 }
 

@@ -4,11 +4,11 @@ import type {
   Medium,
   ModelConfig,
 } from "@gateway/shared/models/catalog";
+import type { ContentPart } from "@gateway/shared/openai/chat_message";
 import {
   CHAT_FIELDS,
   type ChatRequest,
   chatRequestSchema,
-  type ContentPart,
 } from "@gateway/shared/openai/chat";
 import { fieldError } from "@gateway/shared/openai/error";
 import { findRefusedField } from "@gateway/shared/openai/refused_fields";

@@ -28,19 +28,18 @@ import { UnknownKeyLimit } from "./unknown_key_limit.ts";
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
 
 /**
+ * Returns the principal of a bearer credential, whose key `find` looks up by its hash.
  * Throws the same `unauthorized` for a credential that is missing, malformed or
  * unknown.
  */
 export async function authenticate(
   header: string,
-  clientAddress: () => string,
-  lookup: Pick<KeyLookup, "find">,
+  find: (hash: string) => Promise<Principal | null>,
 ): Promise<Principal> {
   const isTooLong = header.length > REQUEST_LIMITS.authorizationBytesMax;
   const credential = isTooLong ? "" : BEARER.exec(header)?.[1] ?? "";
   if (!key.isWellFormedKey(credential)) throw unauthorized();
-  const hash = key.hashKeyValue(credential);
-  const principal = await lookup.find(hash, clientAddress);
+  const principal = await find(key.hashKeyValue(credential));
   if (principal === null) throw unauthorized();
   return principal;
 }

@@ -2,13 +2,17 @@
 import type { Principal } from "@gateway/shared/keys/record";
 import type { RunLease } from "../limits/admission.ts";
 
-/** A lease of this principal; by default, nobody hears how it ends. */
+/** The model of a lease, and who hears how it ends; by default nobody. */
+interface LeaseParts extends Partial<Pick<RunLease, "settle" | "undo">> {
+  model?: string | null;
+}
+
+/** A lease of this principal. */
 export function leaseOf(
   principal: Principal,
-  { model = null, settle = () => null, undo = () => {} }:
-    & Partial<Pick<RunLease, "settle" | "undo">>
-    & { model?: string | null } = {},
+  parts: LeaseParts = {},
 ): RunLease {
+  const { model = null, settle = () => null, undo = () => {} } = parts;
   return {
     headers: {},
     reservation: {

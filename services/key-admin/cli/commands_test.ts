@@ -345,8 +345,16 @@ Deno.test("mistakes are explained", async () => {
       args: ["keys", "disable", "key_x"],
       message: /does not exist/,
     },
-    ...[["keys", "list", ...noOwner], ["owners", "reset", "x@y.org"]]
-      .map((args) => ({ name: "CommandRefused", args, message: /no owner/ })),
+    {
+      name: "CommandRefused",
+      args: ["keys", "list", ...noOwner],
+      message: /no owner/,
+    },
+    {
+      name: "CommandRefused",
+      args: ["owners", "reset", "x@y.org"],
+      message: /no owner/,
+    },
     {
       name: "CommandRefused",
       args: ["keys", ...stop],

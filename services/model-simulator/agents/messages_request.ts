@@ -3,7 +3,8 @@
  * https://docs.claude.com/en/api/messages, November 2026. What the simulator has no use
  * for is not looked at. Pure.
  */
-import type { ChatMessage, Tool } from "@gateway/shared/openai/chat";
+import type { ChatMessage } from "@gateway/shared/openai/chat_message";
+import type { Tool } from "@gateway/shared/openai/chat";
 import {
   anyObject,
   decimal,

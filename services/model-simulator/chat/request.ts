@@ -1,6 +1,6 @@
 /** Reads chat completion requests. Pure. */
+import type { ChatMessage } from "@gateway/shared/openai/chat_message";
 import {
-  type ChatMessage,
   type ChatRequest as WireRequest,
   chatRequestSchema,
 } from "@gateway/shared/openai/chat";

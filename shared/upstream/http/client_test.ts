@@ -15,7 +15,8 @@ import {
 import { everySplit } from "./bytes_fixture.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import type { UpstreamFault } from "./errors.ts";
-import { type ByteConnection, type Connect, createConnect } from "./connect.ts";
+import type { ByteConnection } from "./proxy.ts";
+import { type Connect, createConnect } from "./connect.ts";
 import { HttpClient, type HttpConnection } from "./client.ts";
 import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
 

@@ -1,8 +1,6 @@
 /** Connections to model servers: TCP, TLS, and tunnels through a proxy. */
 import { type ByteConnection, openTunnel, type Proxy } from "./proxy.ts";
 
-export type { ByteConnection } from "./proxy.ts";
-
 /**
  * Opens a connection to one server; if the signal aborts, rejects and leaves nothing
  * open.

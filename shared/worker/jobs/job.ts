@@ -26,7 +26,7 @@ import type {
 import { type Log, roundMs } from "../../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../../process/tracing.ts";
 import { SaturatedError, UpstreamError } from "../../upstream/http/errors.ts";
-import type { PoolContext } from "../../upstream/pool.ts";
+import type { PoolContext } from "../../upstream/attempt.ts";
 import { JobBody } from "./job_body.ts";
 import { type JobReport, recordJob } from "./job_report.ts";
 import type { JobMemory, WorkerMemory } from "./memory.ts";

@@ -13,7 +13,8 @@ import { redactKeys } from "../../process/log.ts";
 import { UpstreamError } from "../../upstream/http/errors.ts";
 import type { Overrides } from "../../backends/overrides.ts";
 import { type BackendState, overridden } from "../../upstream/backend_state.ts";
-import type { AttemptReport, PoolBackend } from "../../upstream/pool.ts";
+import type { AttemptReport } from "../../upstream/attempt.ts";
+import type { PoolBackend } from "../../upstream/pool.ts";
 import type { ProbeState } from "../probes/prober.ts";
 import type { ModelPools } from "./model_pools.ts";
 

@@ -33,16 +33,20 @@ export function askModels(
   });
 }
 
-/**
- * Opens a server to be asked for its models, by each of its keys until it accepts one.
- */
-export function openListing(
+/** The values of a server's keys, as they are now; one null if it needs no key. */
+export function apiKeysOf(
   { keys }: Pick<BackendConfig, "keys">,
-  open: (apiKey: string | null) => ModelServer,
   values: ReadonlyMap<string, string>,
-): ListingServer {
-  const apiKeys = keys.map(({ variable }) => values.get(variable) ?? null);
-  const servers = (apiKeys.length > 0 ? apiKeys : [null]).map(open);
+): readonly (string | null)[] {
+  if (keys.length === 0) return [null];
+  return keys.map(({ variable }) => values.get(variable) ?? null);
+}
+
+/**
+ * Makes one of servers that are the same but for their keys: they are asked for their
+ * models in turn, until one accepts its key.
+ */
+export function openListing(servers: readonly ModelServer[]): ListingServer {
   return {
     async ask(signal) {
       let refusal: unknown;

@@ -129,13 +129,17 @@ function edgeLinkTo(url: string, log: RecordingLog): RedisLink {
   return testRedisLink({ url }, { log, scripts, probe: LIMITER_PROBE });
 }
 
+/** What a keeper of videos has of its edge. */
+type KeeperParts =
+  & Pick<LimitedEdge, "redis" | "limiter" | "log">
+  & Pick<LimitedEdgeOptions, "metrics" | "door">;
+
 /** Follows the videos of an edge, and asks for their state each time. */
 function keeperOf(
   edge: () => InProcessEdge,
-  { redis, limiter, log, metrics, door }:
-    & Pick<LimitedEdge, "redis" | "limiter" | "log">
-    & Pick<LimitedEdgeOptions, "metrics" | "door">,
+  parts: KeeperParts,
 ): VideoKeeper {
+  const { redis, limiter, log, metrics, door } = parts;
   return new VideoKeeper({
     jobs: new VideoJobs({ redis }),
     limiter,

@@ -1,6 +1,6 @@
 /** Calls of jobs without a worker. */
 import { Buffer } from "node:buffer";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import type { JobContext } from "@gateway/shared/worker/jobs/job";
 
 /** The call of a job, and what was passed on of its answer. */

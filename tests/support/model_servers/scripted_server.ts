@@ -6,10 +6,8 @@ import {
   type BackendConfig,
   parseCatalog,
 } from "@gateway/shared/models/catalog";
-import type {
-  ByteConnection,
-  Connect,
-} from "@gateway/shared/upstream/http/connect";
+import type { ByteConnection } from "@gateway/shared/upstream/http/proxy";
+import type { Connect } from "@gateway/shared/upstream/http/connect";
 import { close } from "../servers/tcp_proxy.ts";
 import { until } from "../wait_for.ts";
 

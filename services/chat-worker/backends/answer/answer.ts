@@ -10,7 +10,7 @@ import {
   mergedMembers,
   setMember,
 } from "@gateway/shared/upstream/json";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 import { TOKENS_MAX } from "@gateway/shared/forward/usage";
 import type { JobContext } from "@gateway/shared/worker/jobs/job";
