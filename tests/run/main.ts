@@ -43,13 +43,14 @@ const JOBS_PER_CORE = 2;
  * Files that load their modules together. More would save little, and an error that no
  * test catches would end more of them.
  */
-const GROUP_FILES_MAX = 20;
+const GROUP_FILES_MAX = 40;
 /** Fewer of those that cost much besides: a group must not be the last to end. */
-const COSTLY_FILES_MAX = 4;
+const COSTLY_FILES_MAX = 8;
 /** Started first, so that the run does not wait for them at the end. */
 const SLOW = new RegExp([
   "key-admin/(browser|cli_test|domain/sign_in/oidc|web/every_route)",
   "limits/(limiter_pressure|nothing_left)",
+  "tests/corpus/corpus_test",
   "tests/deploy/proxy",
   "tests/e2e/(discovery|faults/(bus|process)|media/|one_gateway)",
   "tests/hostile/(costs|large_bodies)",
@@ -297,7 +298,10 @@ function findTests(contained = ""): string[] {
     .sort().sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
 }
 
-/** The slow files, each by itself, then small groups of costly ones, then the others. */
+/**
+ * The slow files, each by itself, then small groups of costly ones, then the others:
+ * those of `tests` first, because they take longer than those of a single file.
+ */
 function groupsOf(files: readonly string[]): TestGroup[] {
   const slow = files.filter((file) => SLOW.test(file));
   const costly = files.filter((file) => COSTLY.test(file) && !SLOW.test(file));
@@ -305,6 +309,6 @@ function groupsOf(files: readonly string[]): TestGroup[] {
   return [
     ...inGroups(slow, 1),
     ...inGroups(costly, COSTLY_FILES_MAX),
-    ...inGroups(others, GROUP_FILES_MAX),
+    ...inGroups(others.toReversed(), GROUP_FILES_MAX),
   ];
 }

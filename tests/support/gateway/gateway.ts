@@ -9,18 +9,10 @@
  *   milliseconds, and can be cut off from each other. `limited` has the real admission
  *   by a Redis; `open` admits every key and has no Redis.
  */
-import {
-  type LaunchedGateway,
-  type LaunchedOptions,
-  startLaunched,
-} from "./launched.ts";
-import {
-  type LimitedGateway,
-  type LimitedOptions,
-  startLimited,
-} from "./limited.ts";
-import { type OpenGateway, type OpenOptions, startOpen } from "./open.ts";
-import { ServicesGateway, type ServicesOptions } from "./services.ts";
+import type { LaunchedGateway, LaunchedOptions } from "./launched.ts";
+import type { LimitedGateway, LimitedOptions } from "./limited.ts";
+import type { OpenGateway, OpenOptions } from "./open.ts";
+import type { ServicesGateway, ServicesOptions } from "./services.ts";
 
 /** What all kinds have in common. */
 export interface Gateway extends AsyncDisposable {
@@ -53,11 +45,24 @@ type Starters = {
   ) => Promise<Gateways[Kind] & Gateway>;
 };
 
+/** Each loads what its kind needs: loading all of them costs a second. */
 const STARTERS: Starters = {
-  launched: startLaunched,
-  services: (options) => Promise.resolve(new ServicesGateway(options)),
-  limited: startLimited,
-  open: startOpen,
+  async launched(options) {
+    const { startLaunched } = await import("./launched.ts");
+    return await startLaunched(options);
+  },
+  async services(options) {
+    const { ServicesGateway } = await import("./services.ts");
+    return new ServicesGateway(options);
+  },
+  async limited(options) {
+    const { startLimited } = await import("./limited.ts");
+    return await startLimited(options);
+  },
+  async open(options) {
+    const { startOpen } = await import("./open.ts");
+    return await startOpen(options);
+  },
 };
 
 /**
