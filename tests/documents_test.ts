@@ -37,9 +37,14 @@ import {
   SOURCE_FOLDERS,
 } from "./support/repository/source_files.ts";
 
+const ROOT_PAGES = [
+  "README.md",
+  "ARCHITECTURE.md",
+  "CONTRIBUTING.md",
+  "CHANGELOG.md",
+];
 const pages = [
-  ...["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG"]
-    .map((name) => ({ path: `${name}.md`, text: readSource(`${name}.md`) })),
+  ...ROOT_PAGES.map((path) => ({ path, text: readSource(path) })),
   ...readSources(["docs", "deploy"], /\.md$/),
 ];
 const textOf = (...paths: string[]) => paths.map(readSource).join("\n");

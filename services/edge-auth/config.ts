@@ -10,7 +10,7 @@ import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import type { Network } from "@gateway/shared/process/client_address";
 import type { LogLevel } from "@gateway/shared/process/log";
 import * as serviceVariables from "@gateway/shared/process/service_variables";
-import type { RedisAddress } from "@gateway/shared/redis/link";
+import type { RedisAddress } from "@gateway/shared/redis/connection";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;

@@ -132,8 +132,10 @@ export const EDGE_METRICS = {
     labels: ["reason", "of"],
     zeros: [
       ...LIMIT_NAMES.flatMap((limit) => [[limit, "key"], [limit, "owner"]]),
-      ...["requests", "tokens", "budget_day", "budget_held"]
-        .map((limit) => [limit, "user"]),
+      ["requests", "user"],
+      ["tokens", "user"],
+      ["budget_day", "user"],
+      ["budget_held", "user"],
     ],
   }),
   failedRequestsLost: counter("gateway_failed_requests_lost_total", {

@@ -4,7 +4,7 @@ import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import type { Network } from "@gateway/shared/process/client_address";
 import { Reading } from "@gateway/shared/reload/reading";
 import type { LogLevel } from "@gateway/shared/process/log";
-import type { RedisAddress } from "@gateway/shared/redis/link";
+import type { RedisAddress } from "@gateway/shared/redis/connection";
 import * as env from "@gateway/shared/process/env";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import { BUDGET_VARIABLES } from "@gateway/shared/keys/budget_variables";

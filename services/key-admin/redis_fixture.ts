@@ -1,6 +1,7 @@
 /** A private redis-server, with the connections of key-admin to it. */
 import { silentLog } from "@gateway/shared/process/log";
-import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisAddress } from "@gateway/shared/redis/connection";
 import { aclRules } from "../../tests/support/deployed/deployed_stores.ts";
 import {
   type RedisServer,

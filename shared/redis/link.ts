@@ -11,9 +11,6 @@ import {
 } from "./connection.ts";
 import * as errors from "./errors.ts";
 
-export type { CallOptions } from "./calls.ts";
-export type { RedisAddress, RedisReply } from "./connection.ts";
-
 /** A Lua script and the hash under which Redis caches it. */
 export interface RedisScript {
   /** The name of the script in the log. */

@@ -9,13 +9,9 @@ import {
   startStopwatch,
   until,
 } from "../../tests/support/wait_for.ts";
+import type { RedisReply } from "./connection.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
-import {
-  defineScript,
-  type RedisLink,
-  type RedisLinkOptions,
-  type RedisReply,
-} from "./link.ts";
+import { defineScript, type RedisLink, type RedisLinkOptions } from "./link.ts";
 
 const DEADLINE_MS = 300;
 const RECOVERY_MS = 2_000;

@@ -4,11 +4,8 @@
 import assert from "node:assert/strict";
 import * as z from "zod";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
-import {
-  defineScript,
-  type RedisLink,
-  type RedisReply,
-} from "@gateway/shared/redis/link";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import { askPort } from "../support/servers/ask_port.ts";
 import {
   aclRules,

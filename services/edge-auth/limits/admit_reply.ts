@@ -1,6 +1,6 @@
 /** What the replies of the admission script mean. */
 import { isBudgetName } from "@gateway/shared/keys/budget_state";
-import type { RedisReply } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import * as refusal from "./refusal.ts";
 
 /** Numbers that every decision on limits has. */

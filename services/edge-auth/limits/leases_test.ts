@@ -7,7 +7,8 @@ import * as record from "@gateway/shared/keys/record";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import {
   DONE,
   readState,

@@ -19,7 +19,7 @@ import {
   UNIT_OF_KIND,
 } from "@gateway/shared/models/kinds";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisReply } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import { ToldCalendar } from "./clock/told_calendar.ts";
 import {
   endUserId,

@@ -337,7 +337,8 @@ Deno.test("mistakes are explained", async () => {
     [["keys", "enable", "key_x", "--stop-running"], /unknown option/],
     [["owners", "invite", "x"], /Not an e-mail address, such as .*: x$/],
   ];
-  const noOwner = ["--owner", "no@example.org"];
+  const unknownOwner = ["keys", "list", "--owner", "no@example.org"];
+  const noAccount = ["owners", "reset", "x@y.org"];
   const refusals = [
     ...usage.map(([args, message]) => ({ name: "UsageError", args, message })),
     {
@@ -345,16 +346,8 @@ Deno.test("mistakes are explained", async () => {
       args: ["keys", "disable", "key_x"],
       message: /does not exist/,
     },
-    {
-      name: "CommandRefused",
-      args: ["keys", "list", ...noOwner],
-      message: /no owner/,
-    },
-    {
-      name: "CommandRefused",
-      args: ["owners", "reset", "x@y.org"],
-      message: /no owner/,
-    },
+    { name: "CommandRefused", args: unknownOwner, message: /no owner/ },
+    { name: "CommandRefused", args: noAccount, message: /no owner/ },
     {
       name: "CommandRefused",
       args: ["keys", ...stop],

@@ -1,6 +1,7 @@
 /** The console while Redis does not answer. */
 import assert from "node:assert/strict";
-import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import { type Answer, type Form, hiddenField } from "../client_fixture.ts";
 import { startConsole, storedKey } from "../console_fixture.ts";
 import { keyForm, PASSWORD, signIn } from "../forms_fixture.ts";

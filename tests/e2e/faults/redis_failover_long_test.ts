@@ -4,7 +4,7 @@
 // once, requests are served or get 503 with a reason in the log. All of that holds if
 // Redis and Sentinel use only TLS; then services trust only the given authority.
 import assert from "node:assert/strict";
-import type { RedisAddress } from "@gateway/shared/redis/link";
+import type { RedisAddress } from "@gateway/shared/redis/connection";
 import {
   type RedisGroup,
   startRedisGroup,

@@ -2,7 +2,7 @@
 // `compose.cluster.yaml` with its users. Only addresses, paths and the time after
 // which a silent master counts as gone are of this machine.
 import { fileURLToPath } from "node:url";
-import type { RedisAddress } from "@gateway/shared/redis/link";
+import type { RedisAddress } from "@gateway/shared/redis/connection";
 import { parseEnv } from "@gateway/shared/process/env";
 import {
   REDIS_VARIABLES,

@@ -17,7 +17,8 @@ import {
 import { VideoKeeper } from "../../../services/edge-auth/videos/keeper.ts";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
-import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { CallOptions } from "@gateway/shared/redis/calls";
 import { createRecordingLog, type RecordingLog } from "../recording_log.ts";
 import { changedLink, testRedisLink } from "../servers/redis_link.ts";
 import { startTcpProxy, type TcpProxy } from "../servers/tcp_proxy.ts";

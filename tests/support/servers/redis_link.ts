@@ -3,10 +3,10 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import {
   createRedisLink,
-  type RedisAddress,
   type RedisLink,
   type RedisLinkOptions,
 } from "@gateway/shared/redis/link";
+import type { RedisAddress } from "@gateway/shared/redis/connection";
 import { until } from "../wait_for.ts";
 
 /** How long a call waits for a connection that was lost on a busy machine. */

@@ -8,11 +8,8 @@ import {
 } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
-import {
-  defineScript,
-  type RedisLink,
-  type RedisReply,
-} from "@gateway/shared/redis/link";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";

@@ -1,6 +1,7 @@
 /** How a change is known to survive a loss of power before it is acknowledged. */
 import { RedisReplyError } from "@gateway/shared/redis/errors";
-import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import { asFields, asList, asNumber } from "./redis.ts";
 
 /**

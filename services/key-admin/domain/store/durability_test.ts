@@ -1,6 +1,7 @@
 /** Changes are on disk before they are acknowledged. */
 import assert from "node:assert/strict";
-import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import { changedLink } from "../../../../tests/support/servers/redis_link.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { createPersist, detectDurability } from "./durability.ts";
