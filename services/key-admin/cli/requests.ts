@@ -11,6 +11,7 @@ import {
 import {
   type Area,
   findOwner,
+  findProject,
   type Invocation,
   isoTime,
   type Output,
@@ -32,9 +33,7 @@ const COLUMNS = [
 async function search(invocation: Invocation): Promise<Output> {
   const { options, now, requests } = invocation;
   const query = queryFrom(invocation);
-  const ownerId = options.owner === undefined
-    ? null
-    : await findOwner(invocation, options.owner);
+  const ownerId = await accountOf(invocation);
   const { rows, next, missingBeforeMs } = await requests.search({
     ...query,
     ownerId,
@@ -52,6 +51,16 @@ async function search(invocation: Invocation): Promise<Output> {
     table: { rows: rows.map(rowOf), columns: COLUMNS },
     note: notes.length === 0 ? "" : `\n${notes.join("\n")}`,
   };
+}
+
+/** The account that `--owner` or `--project` names; null: all of them. */
+async function accountOf(invocation: Invocation): Promise<string | null> {
+  const { owner, project } = invocation.options;
+  if (project === undefined) {
+    return owner === undefined ? null : await findOwner(invocation, owner);
+  }
+  if (owner === undefined) return (await findProject(invocation, project)).id;
+  throw new UsageError("--owner and --project: A key has one account");
 }
 
 function queryFrom({ options, now }: Invocation) {
@@ -126,6 +135,7 @@ export const REQUESTS: Area = {
     run: search,
     options: [
       "owner",
+      "project",
       "from",
       "until",
       "key",
@@ -138,6 +148,7 @@ export const REQUESTS: Area = {
     ],
   }],
   usual: "search",
-  notes: `Without --owner, those of all accounts. Times: ${TIME_FORMS}.
+  notes:
+    `Without --owner or --project, those of all accounts. Times: ${TIME_FORMS}.
 (+N): so many more like it in the same second. Prompts and answers are not stored.`,
 };

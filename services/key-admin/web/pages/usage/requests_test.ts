@@ -223,6 +223,22 @@ Deno.test("requests: the command finds what the page finds", async () => {
     name: "UsageError",
     message: /^--from: Not a time/,
   });
+  const adminId = ada.ownerId;
+  const by = { by: ada.email, ip: "", as: "operator" as const };
+  const actor = { ...by, ownerId: adminId };
+  const name = "Search";
+  const { id } = await site.deps.projects.create(actor, { name, adminId });
+  const time = { timeMs: site.deps.now(), writtenMs: site.deps.now() };
+  const key = { ownerId: id, keyId: ada.keyId };
+  await logRequest(site, key, { ...time, requestId: idOf("e") });
+  const ofProject = await run(site, ["--project", name]);
+  assert.deepEqual(
+    ofProject.requests.map((row) => row.request_id),
+    [idOf("e")],
+  );
+  await assert.rejects(run(site, ["--project", name, "--owner", ada.email]), {
+    name: "UsageError",
+  });
   await assert.rejects(run(site, ["--owner", "nobody@example.org"]), {
     name: "CommandRefused",
   });
