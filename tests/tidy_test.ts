@@ -114,7 +114,7 @@ const RULES: {
     (file) => targetsOf(file).filter((to) => /^(tests|bench)\//.test(to)),
   ],
   "key-admin's domain imports neither the console nor the command line": [
-    within(production, /^services\/key-admin\/(domain|cli|web)\//),
+    within(production, /^services\/key-admin\/(api|domain|cli|web)\//),
     (file) => {
       const [, , room] = file.path.split("/");
       const allowed = new RegExp(`^services/key-admin/(domain|${room})/`);

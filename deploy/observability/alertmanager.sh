@@ -1,8 +1,8 @@
 #!/bin/sh
 # Starts Alertmanager with what these variables say, since its file cannot read them:
 #
-#   ALERT_WEBHOOK_URL  a Slack-compatible webhook, also of Mattermost, Rocket.Chat, Discord
-#                      (with /slack at its end)
+#   ALERT_WEBHOOK_URL  a Slack-compatible webhook, also of Mattermost, Rocket.Chat, or
+#                      Discord (with /slack at its end)
 #   ALERT_EMAIL_URL    smtp://USER:PASSWORD@HOST:587?from=ADDRESS&to=ADDRESS, with
 #                      percent-encoding; tls=off for a server without TLS
 #
@@ -91,8 +91,8 @@ if [ -n "$mail" ]; then
   [ -n "$from" ] && [ -n "$to" ] || wrong ALERT_EMAIL_URL "$form"
 fi
 
-# A webhook that hangs is given up after `group_interval` and then tried again; mail does
-# not wait for it.
+# A webhook that hangs is given up after `group_interval` and then tried again; mail
+# does not wait for it.
 {
   cat <<YAML
 route:

@@ -2,6 +2,7 @@
 
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono, type HonoRequest } from "hono";
+import { createAdminApi } from "./api/admin_api.ts";
 import { html } from "hono/html";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
@@ -113,6 +114,13 @@ const OPERATOR_ROUTES: Routes = {
  */
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
+  const adminApi = createAdminApi(deps, deps.log);
+  app.use("/admin/*", baseHeaders, (c) => {
+    c.set("deps", deps);
+    checkHost(c);
+    const { var: { requestId }, env: { remoteIp } } = c;
+    return adminApi(c.req.raw, { requestId, remoteIp });
+  });
   app.use(baseHeaders, async (c, next) => {
     c.set("deps", deps);
     checkHost(c);

@@ -1,6 +1,6 @@
 /**
- * `deno task keys …`, `owners …`, `projects …`, `models …`, `requests …`, `running …`
- * and `ledger …`: commands over the stores of the console.
+ * `deno task keys …`, `admin-keys …`, `owners …`, `projects …`, `models …`,
+ * `requests …`, `running …` and `ledger …`: commands over the stores of the console.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { BusUnavailableError } from "@gateway/shared/bus/link";
@@ -18,6 +18,7 @@ import {
   UsageError,
 } from "./cli/command_line.ts";
 import type { AskedWorkers } from "./cli/asked.ts";
+import { ADMIN_KEYS } from "./cli/admin_keys.ts";
 import { KEYS } from "./cli/keys.ts";
 import { LEDGER } from "./cli/ledger.ts";
 import { MODELS } from "./cli/models.ts";
@@ -28,6 +29,7 @@ import { RUNNING } from "./cli/running.ts";
 import { NamedModels } from "@gateway/shared/models/aliases";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { configFrom, type ConsoleConfig } from "./config.ts";
+import { AdminKeyRefused } from "./domain/admin_keys/admin_key_store.ts";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OverrideRefused } from "./domain/models/override_store.ts";
 import { ProjectRefused } from "./domain/projects/project_refused.ts";
@@ -61,6 +63,7 @@ export async function run(
 ): Promise<string> {
   const areas = {
     keys: KEYS,
+    "admin-keys": ADMIN_KEYS,
     owners: OWNERS,
     projects: PROJECTS,
     models: MODELS,
@@ -164,6 +167,7 @@ function readUpFile() {
 const EXIT_CODES = [
   [CommandRefused, 1],
   [KeyRefused, 1],
+  [AdminKeyRefused, 1],
   [OperatorRefused, 1],
   [ProjectRefused, 1],
   [OverrideRefused, 1],

@@ -14,6 +14,7 @@ import {
   PAGE_ROWS_MAX,
 } from "../domain/keys/key_page.ts";
 import { END_USERS_EXAMPLE } from "../domain/keys/end_users.ts";
+import { ADMIN_SCOPES } from "../domain/admin_keys/admin_key_store.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
@@ -146,6 +147,13 @@ const OPTIONS = z.object({
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
+  adminScopes: option(
+    "<a,b>",
+    ADMIN_SCOPES.join(", "),
+    text.transform((text) => text.split(/[\s,]+/)).pipe(
+      z.array(settings.oneOf("Scopes are", ADMIN_SCOPES)).min(1),
+    ),
+  ),
   allowedCidrs: option(
     "<a,b>",
     'networks that it may be used from, "" for all',
@@ -353,7 +361,3 @@ function cellOf(name: string, value: unknown): string {
   const set = Object.entries(value).filter(([, limit]) => limit !== 0);
   return set.map((entry) => entry.join(" ")).join(", ") || "none";
 }
-
-/** A time as `--json` prints it: ISO 8601 in UTC; null stays null. */
-export const isoTime = (timeMs: number | null): string | null =>
-  timeMs === null ? null : new Date(timeMs).toISOString();

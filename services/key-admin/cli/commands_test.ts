@@ -8,7 +8,7 @@ import { leaseKey, type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { PASSWORD, signIn } from "../forms_fixture.ts";
 import { type CommandDeps, outputText, parseCommand } from "./command_line.ts";
-import type { KeyJson } from "./key_json.ts";
+import type { KeyJson } from "../domain/keys/key_json.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 

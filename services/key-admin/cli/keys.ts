@@ -16,13 +16,12 @@ import {
   findOwner,
   findProject,
   type Invocation,
-  isoTime,
   limitsFrom,
   type Output,
   queryOf,
   UsageError,
 } from "./command_line.ts";
-import { toJson } from "./key_json.ts";
+import { isoTime, toJson } from "../domain/keys/key_json.ts";
 
 const SETTING_OPTIONS = [
   "description",

@@ -1,4 +1,5 @@
 /** `models …`: how the model servers do, as the page "Models" of the console shows. */
+import { isoTime } from "../domain/keys/key_json.ts";
 import {
   type ModelView,
   modelViews,
@@ -21,7 +22,6 @@ import {
   COMMAND_LINE,
   CommandRefused,
   type Invocation,
-  isoTime,
   type Output,
   UsageError,
 } from "./command_line.ts";

@@ -1,4 +1,5 @@
 /** `owners …`: what operators do with owners in the console, as commands. */
+import { isoTime } from "../domain/keys/key_json.ts";
 import { LIMIT_NAMES, namedLimits } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { runningKeys } from "../domain/operators/running_keys.ts";
@@ -10,7 +11,6 @@ import {
   CommandRefused,
   findOwner,
   type Invocation,
-  isoTime,
   limitsFrom,
   type Output,
   queryOf,

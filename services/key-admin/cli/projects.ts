@@ -1,4 +1,5 @@
 /** `projects …`: what operators do with projects in the console, as commands. */
+import { isoTime } from "../domain/keys/key_json.ts";
 import { LIMIT_NAMES, namedLimits } from "../domain/keys/settings.ts";
 import { runningKeys } from "../domain/operators/running_keys.ts";
 import type { Project } from "../domain/projects/project_record.ts";
@@ -10,7 +11,6 @@ import {
   findOwner,
   findProject,
   type Invocation,
-  isoTime,
   limitsFrom,
   type Output,
   queryOf,

@@ -1,4 +1,5 @@
 /** `requests …`: the request log, as the page "Requests" of the console shows it. */
+import { isoTime } from "../domain/keys/key_json.ts";
 import { budgetCells } from "../domain/requests/request_csv.ts";
 import { PAGE_ROWS } from "../domain/keys/key_page.ts";
 import { shortTime } from "../domain/models/model_views.ts";
@@ -13,7 +14,6 @@ import {
   findOwner,
   findProject,
   type Invocation,
-  isoTime,
   type Output,
   UsageError,
 } from "./command_line.ts";

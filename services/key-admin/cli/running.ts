@@ -1,4 +1,5 @@
 /** `running …`: what runs now, as the page "Running requests" of the console shows it. */
+import { isoTime } from "../domain/keys/key_json.ts";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { ageText } from "../domain/models/model_views.ts";
 import type {
@@ -13,7 +14,6 @@ import {
   findOwner,
   findProject,
   type Invocation,
-  isoTime,
   type Output,
   UsageError,
 } from "./command_line.ts";

@@ -1,4 +1,5 @@
 /** The stores behind the console and the command line, wired together. */
+import { AdminKeyStore } from "./admin_keys/admin_key_store.ts";
 import { AuditLog } from "./audit/audit_log.ts";
 import { DefaultStore } from "./keys/default_store.ts";
 import { KeyStore } from "./keys/key_store.ts";
@@ -27,6 +28,7 @@ export interface Stores extends OwnerStoreDeps {
   defaults: DefaultStore;
   overrides: OverrideStore;
   requests: RequestLog;
+  adminKeys: AdminKeyStore;
 }
 
 /** Makes the stores, which share the connections. Nothing is read or written yet. */
@@ -54,6 +56,7 @@ export function createStores(deps: OwnerStoreDeps): Stores {
     people: new People({ ...deps, owners, keys, projects }),
     projects,
     requests: new RequestLog(deps),
+    adminKeys: new AdminKeyStore({ ...deps, audit, owners }),
     defaults: new DefaultStore({ ...deps, audit }),
     overrides: new OverrideStore({ ...deps, audit, owners }),
   };

@@ -32,6 +32,7 @@ export type AuditAction =
   | `key.${"rotated" | "stop_requested" | "request_stopped"}`
   | "key.expires_soon"
   | "budget.reached"
+  | `admin_key.${"created" | "deleted"}`
   | `owner.${"invited" | "limits_changed" | "disabled" | "enabled"}`
   | `owner.${"role_given" | "role_removed"}`
   | `project.${"created" | "renamed" | "limits_changed"}`
@@ -46,7 +47,10 @@ export type AuditAction =
 
 /** Who did something, as the audit log records it. */
 export interface Actor {
-  /** An e-mail address, `command line`, or `gateway`: it did so by itself. */
+  /**
+   * An e-mail address, `command line`, `admin key adm_…`, or `gateway`: it did so by
+   * itself.
+   */
   by: string;
   /** Address of the client, empty for the command line. */
   ip: string;

@@ -1,10 +1,13 @@
-/** A key as commands print it. */
+/** A key as commands and the admin API show it. */
 import { networkText } from "@gateway/shared/keys/networks";
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import { endUsersWords } from "../domain/keys/end_users.ts";
-import { isExpired } from "../domain/keys/key_record.ts";
-import * as settings from "../domain/keys/settings.ts";
-import { isoTime } from "./command_line.ts";
+import { endUsersWords } from "./end_users.ts";
+import { isExpired } from "./key_record.ts";
+import * as settings from "./settings.ts";
+
+/** A time as `--json` prints it: ISO 8601 in UTC; null stays null. */
+export const isoTime = (timeMs: number | null): string | null =>
+  timeMs === null ? null : new Date(timeMs).toISOString();
 
 /** A key as `--json` prints it. Times are ISO 8601 in UTC. */
 export type KeyJson = {

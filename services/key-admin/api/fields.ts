@@ -1,0 +1,82 @@
+/** The members of JSON that requests have in common. */
+import { END_USERS_EXAMPLE } from "../domain/keys/end_users.ts";
+import {
+  KEY_FILTERS,
+  PAGE_ROWS,
+  PAGE_ROWS_MAX,
+} from "../domain/keys/key_page.ts";
+import {
+  LIMIT_NAMES,
+  limitWords,
+  SETTING_TEXTS,
+} from "../domain/keys/settings.ts";
+import type { Limits } from "@gateway/shared/keys/record";
+import { z } from "zod";
+
+const { shape: setting } = SETTING_TEXTS;
+
+/** Nothing behind the `?`, or no body. */
+export const NOTHING = z.strictObject({});
+/** No body, or one that is ignored: `DELETE`, `GET`. */
+export const NO_BODY = z.undefined();
+
+const texts = z.array(z.string()).max(1_000);
+const joined = texts.transform((all) => all.join(","));
+const words = new Map(LIMIT_NAMES.map((name) => [limitWords(name, "_"), name]));
+
+/** Some limits, by the words of their names: `{"requests_per_minute": 600}`. */
+export const someLimits = z.record(
+  z.string(),
+  z.union([z.number(), z.string().max(50)]),
+).transform((given, context) => {
+  const limits: Partial<Limits> = {};
+  for (const [word, value] of Object.entries(given)) {
+    const name = words.get(word);
+    const parsed = name && setting[name].safeParse(String(value));
+    if (name === undefined || parsed === undefined) {
+      const message = `There is no such limit. Limits are ${
+        [...words.keys()].join(", ")
+      }`;
+      context.addIssue({ code: "custom", path: [word], message });
+    } else if (parsed.success) limits[name] = parsed.data;
+    else {
+      const [issue] = parsed.error.issues;
+      const message = issue?.message ?? "Not valid";
+      context.addIssue({ code: "custom", path: [word], message });
+    }
+  }
+  return limits;
+}).meta({ description: `Numbers by limit: ${[...words.keys()].join(", ")}` });
+
+/** The members of a key that a request may set. */
+export const KEY_MEMBERS = {
+  description: setting.description,
+  scopes: setting.scopes,
+  models: joined.pipe(setting.models).meta({
+    description: "Ids or aliases; empty: all",
+  }),
+  allowed_cidrs: joined.pipe(setting.allowedCidrs).meta({
+    description: "Networks; empty: all",
+  }),
+  limits: someLimits,
+  end_users: z.string().max(300).pipe(setting.endUsers).meta({
+    description: `Limits of each end user, "${END_USERS_EXAMPLE}"; empty: none`,
+  }),
+  expires_at: z.string().max(50).nullable()
+    .transform((text) => text ?? "never").pipe(setting.expires)
+    .meta({ description: "A day or a time in ISO 8601; null: never" }),
+  state: z.enum(["enabled", "disabled"]),
+};
+
+/** Which page of a list. */
+export const PAGE = {
+  search: z.string().max(200).default(""),
+  after: z.string().max(200).default("").meta({
+    description: "The `next` of an earlier page",
+  }),
+  rows: z.string().regex(/^\d{1,3}$/, "A whole number").transform(Number)
+    .pipe(z.number().min(1).max(PAGE_ROWS_MAX)).default(PAGE_ROWS),
+};
+
+/** Which keys a list has. */
+export const stateFilter = z.enum(KEY_FILTERS).default("all");

@@ -1,0 +1,123 @@
+/** A route of the admin API: what it takes, what it answers, and what it does. */
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { z } from "zod";
+import type { AdminScope } from "../domain/admin_keys/admin_key_store.ts";
+import type { Actor } from "../domain/audit/audit_log.ts";
+import type { SendStop } from "../domain/keys/notice.ts";
+import type { Stores } from "../domain/stores.ts";
+
+/** What the handlers work with. */
+export interface AdminDeps extends Stores {
+  sendStop: SendStop;
+  /** Origin of the console, for links. */
+  publicUrl: URL;
+  /** The models that keys may be limited to. */
+  catalog: Catalog;
+}
+
+/** A request whose admin key may make it, with its arguments checked. */
+export interface AdminCall<Query, Body> {
+  readonly deps: AdminDeps;
+  /** Whom the audit log names. */
+  readonly actor: Actor;
+  /** The parameters of the path. */
+  readonly id: string;
+  readonly query: Query;
+  readonly body: Body;
+  /** The header `Idempotency-Key`; undefined: none. */
+  readonly idempotencyKey: string | undefined;
+  /** The header `If-Match`; undefined: any version. */
+  readonly ifMatch: string | undefined;
+}
+
+/** What a request is answered with. */
+export interface AdminAnswer {
+  readonly status?: 200 | 201 | 204;
+  /** JSON, or the lines of a file. */
+  readonly json?: object;
+  readonly csv?: AsyncIterable<string>;
+  /** The version of what is answered, without quotes. */
+  readonly etag?: string;
+}
+
+/** A route, as its handler is written. */
+interface RouteSpec<Query extends z.ZodType, Body extends z.ZodType> {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** Below `/admin/v1`: `/keys/:id`. */
+  readonly path: string;
+  readonly scope: AdminScope;
+  /** What it does, in the imperative. */
+  readonly summary: string;
+  /** The parameters behind the `?`. */
+  readonly query: Query;
+  /** The JSON that it takes. */
+  readonly body: Body;
+  /** The type of the answer. */
+  readonly answers: "json" | "csv" | "nothing";
+  readonly run: (
+    call: AdminCall<z.output<Query>, z.output<Body>>,
+  ) => Promise<AdminAnswer>;
+}
+
+/** A route, whatever it takes: `run` gets what the schemas have not seen. */
+export interface AdminRoute
+  extends Omit<RouteSpec<z.ZodType, z.ZodType>, "run"> {
+  readonly run: (call: AdminCall<unknown, unknown>) => Promise<AdminAnswer>;
+}
+
+/** Makes a route that checks its query and its body before its handler sees them. */
+export function adminRoute<Query extends z.ZodType, Body extends z.ZodType>(
+  { run, ...spec }: RouteSpec<Query, Body>,
+): AdminRoute {
+  return {
+    ...spec,
+    run: (call) =>
+      run({
+        ...call,
+        query: read(spec.query, call.query),
+        body: read(spec.body, call.body),
+      }),
+  };
+}
+
+function read<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new AdminRefused("invalid_value", issue?.message ?? "Not valid", {
+    param: issue?.path.join(".") ?? "",
+  });
+}
+
+/** The statuses of the errors that callers see, by their codes. */
+export const ADMIN_ERRORS = {
+  unauthorized: 401,
+  forbidden: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  conflict: 409,
+  precondition_failed: 412,
+  body_too_large: 413,
+  invalid_json: 400,
+  invalid_value: 400,
+  unavailable: 503,
+  internal_error: 500,
+} as const;
+
+/** A request was refused, and nothing was changed. */
+export class AdminRefused extends Error {
+  override name = "AdminRefused";
+  readonly param: string | undefined;
+
+  constructor(
+    readonly code: keyof typeof ADMIN_ERRORS,
+    message: string,
+    { param, ...options }: ErrorOptions & { param?: string } = {},
+  ) {
+    super(message, options);
+    this.param = param;
+  }
+}
