@@ -175,6 +175,23 @@ Deno.test("a member's files name only their keys, and add up to what the project
   const bobs = await file(bob);
   assert.match(bobs, /Crawler.*all other keys/s);
   assert.doesNotMatch(bobs, /Indexer/);
+  const gone = { ownerId: id, keyId: `key_${"9".repeat(20)}` };
+  const counts = { requests: 2 };
+  await countUse(site, gone, { atMs: site.clock.nowMs, counts });
+  const page = async (who: TestClient) =>
+    (await who.get(`${root}/usage`)).text.replace(/<[^>]*>/g, " ")
+      .replace(/\s+/g, " ");
+  const [adas, bobsPage] = [await page(ada), await page(bob)];
+  assert.match(
+    adas,
+    /By key .*Indexer sk-Cg…\S+ 5 .*Deleted keys and Try it 2/,
+  );
+  assert.match(
+    adas,
+    /By member (?=.* ada @example \.org 5 )(?=.* bob @example \.org 5 ).*Try it 2/,
+  );
+  assert.match(bobsPage, /By key .*Crawler sk-Cg…\S+ 5 .*Other keys 7/);
+  assert.doesNotMatch(bobsPage, /Indexer|By member/);
   await ada.post(`${root}/keys/${adasKey}/disable`, { version: "1" });
   assert.match((await ada.get(`${root}/audit.csv`)).text, /Indexer/);
   assert.doesNotMatch((await bob.get(`${root}/audit.csv`)).text, /Indexer/);

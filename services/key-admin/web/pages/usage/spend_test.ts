@@ -67,6 +67,7 @@ Deno.test("spend is shown by key, model and endpoint, and what has no price as t
       "small-1 €1.23 4",
       "free-1 No price 2",
       "Chat €1.23, some without price 6",
+      "Deleted keys and Try it €0.000000007 1",
     ]
   ) assert.ok(usage.includes(part), `${part} in ${usage}`);
   assert.ok((await textOf(client, "/keys")).includes("Cost today"));

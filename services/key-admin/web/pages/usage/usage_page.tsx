@@ -13,6 +13,13 @@ import {
   REQUEST_COUNTS,
 } from "../../../domain/keys/usage.ts";
 import { spendCsv } from "../../../domain/keys/spend_csv.ts";
+import {
+  isUsed,
+  KEYS_SHOWN_MAX,
+  readUsageByKey,
+  restOfUse,
+  useByMember,
+} from "../../../domain/keys/usage_by_key.ts";
 import { usageCsv } from "../../../domain/keys/usage_csv.ts";
 import {
   answerCsv,
@@ -32,6 +39,8 @@ import {
 import { Page } from "../../view/layout.tsx";
 import { type Column, Empty, Facts, Table, Tabs } from "../../view/parts.tsx";
 import {
+  Email,
+  keyName,
   labelOf,
   money,
   number,
@@ -47,7 +56,7 @@ import { dayText, type Range, RANGES, UsageCharts } from "./usage_chart.tsx";
 
 const showUsage: Handler = async (c) => {
   const { deps } = c.var;
-  const { ownerId, root, ...scope } = ownScopeOf(c);
+  const { ownerId, root, createdBy, ...scope } = ownScopeOf(c);
   const base = `${root}/usage`;
   const whose = whoseOf(scope);
   const all = whose === "own" ? "All your keys" : "All keys of the project";
@@ -59,6 +68,13 @@ const showUsage: Handler = async (c) => {
     >
       {await limitsCard(deps, ownerId, { whose })}
       {await usageView(deps, { ownerId, base, range: rangeOf(c) })}
+      {await usageByKey(deps, {
+        ownerId,
+        createdBy,
+        isProject: whose === "project",
+        base: scope.base,
+        range: rangeOf(c),
+      })}
     </Page>
   );
 };
@@ -259,6 +275,73 @@ export async function usageView(
             </details>
           </>
         )}
+    </>
+  );
+}
+
+/** Whose keys are shown with their use. */
+interface ByKeyQuery extends Omit<UsageQuery, "keyId"> {
+  /** Only keys that this owner created have names; undefined: all. */
+  createdBy: string | undefined;
+  isProject: boolean;
+}
+
+/** What each key of an account has used, and in a project each member. */
+async function usageByKey(
+  { redis, now, catalog, people }: Pick<
+    ConsoleDeps,
+    "redis" | "now" | "catalog" | "people"
+  >,
+  { ownerId, createdBy, isProject, base, range }: ByKeyQuery,
+) {
+  const { currency } = catalog.prices;
+  const time = { range, nowMs: now() };
+  const account = { ownerId, keyId: null };
+  const { total } = await readUsage(redis, account, time);
+  if (!isUsed(total)) return null;
+  const keys = await readUsageByKey(redis, { ownerId, createdBy }, time);
+  if (keys === null) {
+    return (
+      <p class="help">
+        There are more than {KEYS_SHOWN_MAX}{" "}
+        keys. The files above have what each of them has used.
+      </p>
+    );
+  }
+  const rest = restOfUse(total, keys);
+  const others = createdBy === undefined
+    ? "Deleted keys and Try it"
+    : "Other keys";
+  const restRows: Row[] = isUsed(rest)
+    ? [[<span key="" class="faint">{others}</span>, rest]]
+    : [];
+  const members = await Promise.all(
+    [...useByMember(keys)].map(async ([id, counts]): Promise<Row> => [
+      id === ""
+        ? <span key="" class="faint">Not recorded</span>
+        : <Email key="">{await people.name(id) ?? id}</Email>,
+      counts,
+    ]),
+  );
+  return (
+    <>
+      <Table
+        caption="Usage by key, the most used first"
+        title={<strong>By key</strong>}
+        rows={[
+          ...keys.map((key): Row => [keyName(key, base), key.counts]),
+          ...restRows,
+        ]}
+        columns={countColumns("Key", total, currency)}
+      />
+      {isProject && createdBy === undefined && (
+        <Table
+          caption="Usage by the members who created the keys"
+          title={<strong>By member</strong>}
+          rows={[...members, ...restRows]}
+          columns={countColumns("Member", total, currency)}
+        />
+      )}
     </>
   );
 }
