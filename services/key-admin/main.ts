@@ -1,9 +1,7 @@
-/** The service: connections, console, operations port, drain. */
-import type { ModelCatalog } from "@gateway/shared/models/catalog";
-import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
+/** Wires the console: connections, pages, operations port, drain. */
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
-import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
+import { wallNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { startCatalog } from "@gateway/shared/reload/list";
 import {
   type GracefulServer,
@@ -17,18 +15,8 @@ import {
 } from "@gateway/shared/process/lifecycle/service";
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
-import {
-  observeOverrides,
-  repeatOverrides,
-  tellOverrides,
-} from "./domain/models/override_teller.ts";
-import type { StoredOverride } from "./domain/models/override_store.ts";
-import { Notices, type NoticesOptions } from "./domain/notices/notices.ts";
-import { followWorkers } from "./domain/models/worker_follower.ts";
-import { linkPath } from "./domain/sign_in/links.ts";
 import { OidcClient } from "./domain/sign_in/oidc.ts";
 import { createPasswordHasher } from "./domain/sign_in/password.ts";
-import { RunningRequests } from "./domain/running/running_requests.ts";
 import { detectDurability } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
@@ -38,6 +26,7 @@ import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
 import { createHandler, type ServeHandler } from "./web/server.ts";
+import { announceSetUp, followAndTell, startNotices } from "./background.ts";
 
 const FIRST_CONNECT_MS = 30_000;
 /** A page takes a second or two, unlike the answer of a model. */
@@ -112,50 +101,6 @@ function shownOf(
   return { apiUrl, isSimulated, projectsCreatedBy, budgetZone };
 }
 
-/** Follows the workers, and tells them and the edges what operators have changed. */
-function followAndTell(
-  { bus: access }: Config,
-  { overrides, catalog }: Pick<ConsoleDeps, "overrides"> & {
-    catalog: ModelCatalog;
-  },
-  { log, registry }: ServiceTools,
-) {
-  const workers = followWorkers({ access, catalog, log });
-  const { bus } = workers;
-  let held: readonly StoredOverride[] = [];
-  observeOverrides(registry, () => held, wallNow);
-  const stopRepeating = repeatOverrides({
-    bus,
-    overrides,
-    log,
-    onList(list) {
-      held = list;
-    },
-  });
-  const ids = { now: monotonicNow, newId: newInstanceId };
-  return {
-    workers,
-    running: new RunningRequests({ bus, ...ids }),
-    tellOverrides: () => tellOverrides({ bus, overrides }),
-    async stop() {
-      stopRepeating();
-      await workers.stop();
-    },
-  };
-}
-
-/** Tells of budgets and keys that expire. Returns the function that ends it. */
-function startNotices(
-  { budgetZone, noticeTarget: target }: Config,
-  parts: Pick<NoticesOptions, "redis" | "keys" | "people" | "now" | "catalog">,
-  tools: ServiceTools,
-): () => Promise<void> {
-  const days = new BudgetDays(budgetZone);
-  const notices = new Notices({ ...parts, ...tools, days, target });
-  notices.start();
-  return () => notices.stop();
-}
-
 /** Serves what the handler answers, once there is one. */
 function listen(
   { hostname, port }: Config,
@@ -187,17 +132,5 @@ const NOT_DURABLE = {
   remedy:
     "Set appendonly yes, and allow the Redis user to set appendfsync, or set it to always",
 };
-
-/** While the first owner cannot sign in, every start prints a new set-up link. */
-async function announceSetUp(deps: ConsoleDeps): Promise<void> {
-  const { owners, links, log, publicUrl } = deps;
-  if (await owners.setUpAccount() !== null) return;
-  const ownerId = await owners.first();
-  const secret = await links.make({ kind: "set_up", ownerId });
-  log.notice("setup_link", {
-    url: new URL(linkPath(secret), publicUrl).href,
-    message: "Sets up the console; works once, within 15 minutes",
-  });
-}
 
 await runService({ name: "key-admin", readConfig, start });

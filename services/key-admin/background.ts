@@ -1,0 +1,74 @@
+/** What a key-admin does without being asked by a browser. */
+import type { ModelCatalog } from "@gateway/shared/models/catalog";
+import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { newInstanceId } from "@gateway/shared/process/ids";
+import type { ServiceTools } from "@gateway/shared/process/lifecycle/service";
+import type { Config } from "./config.ts";
+import {
+  observeOverrides,
+  repeatOverrides,
+  tellOverrides,
+} from "./domain/models/override_teller.ts";
+import type { StoredOverride } from "./domain/models/override_store.ts";
+import { Notices, type NoticesOptions } from "./domain/notices/notices.ts";
+import { followWorkers } from "./domain/models/worker_follower.ts";
+import { linkPath } from "./domain/sign_in/links.ts";
+import { RunningRequests } from "./domain/running/running_requests.ts";
+import type { ConsoleDeps } from "./web/context.ts";
+
+/** Follows the workers, and tells them and the edges what operators have changed. */
+export function followAndTell(
+  { bus: access }: Config,
+  { overrides, catalog }: Pick<ConsoleDeps, "overrides"> & {
+    catalog: ModelCatalog;
+  },
+  { log, registry }: ServiceTools,
+) {
+  const workers = followWorkers({ access, catalog, log });
+  const { bus } = workers;
+  let held: readonly StoredOverride[] = [];
+  observeOverrides(registry, () => held, wallNow);
+  const stopRepeating = repeatOverrides({
+    bus,
+    overrides,
+    log,
+    onList(list) {
+      held = list;
+    },
+  });
+  const ids = { now: monotonicNow, newId: newInstanceId };
+  return {
+    workers,
+    running: new RunningRequests({ bus, ...ids }),
+    tellOverrides: () => tellOverrides({ bus, overrides }),
+    async stop() {
+      stopRepeating();
+      await workers.stop();
+    },
+  };
+}
+
+/** Tells of budgets and keys that expire. Returns the function that ends it. */
+export function startNotices(
+  { budgetZone, noticeTarget: target }: Config,
+  parts: Pick<NoticesOptions, "redis" | "keys" | "people" | "now" | "catalog">,
+  tools: ServiceTools,
+): () => Promise<void> {
+  const days = new BudgetDays(budgetZone);
+  const notices = new Notices({ ...parts, ...tools, days, target });
+  notices.start();
+  return () => notices.stop();
+}
+
+/** While the first owner cannot sign in, every start prints a new set-up link. */
+export async function announceSetUp(deps: ConsoleDeps): Promise<void> {
+  const { owners, links, log, publicUrl } = deps;
+  if (await owners.setUpAccount() !== null) return;
+  const ownerId = await owners.first();
+  const secret = await links.make({ kind: "set_up", ownerId });
+  log.notice("setup_link", {
+    url: new URL(linkPath(secret), publicUrl).href,
+    message: "Sets up the console; works once, within 15 minutes",
+  });
+}
