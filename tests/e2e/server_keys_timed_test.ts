@@ -152,7 +152,7 @@ const modelOf = (id: string, backend: object) => ({
 });
 
 /** How many requests are sent to the keys of which one is refused again and again. */
-const REQUESTS = amountOf({ usual: 400, full: 1_000 });
+const REQUESTS = amountOf({ usual: 250, full: 1_000 });
 
 /** A pool of keys answers every request, and leaves those alone that are refused. */
 async function hidesRefusals(

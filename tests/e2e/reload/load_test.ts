@@ -11,8 +11,8 @@ import { makeTempDir } from "../../support/process.ts";
 import { until } from "../../support/wait_for.ts";
 import { KEY_ENV, listAfter, replace } from "./changing_list_fixture.ts";
 
-const REQUESTS = amountOf({ usual: 120, full: 10_000 });
-const CHANGES = amountOf({ usual: 6, full: 100 });
+const REQUESTS = amountOf({ usual: 80, full: 10_000 });
+const CHANGES = amountOf({ usual: 3, full: 100 });
 /** Requests that run at the same time. */
 const CALLERS = amountOf({ usual: 6, full: 20 });
 const MEDIA_WORKERS = amountOf({ usual: 1, full: 2 });
