@@ -93,3 +93,37 @@ each("[data-secret]", (page) => {
     document.getElementById(page.dataset.secret).textContent = "";
   });
 });
+
+// The values of a bar, under the pointer and for the arrow keys.
+each("[data-chart]", (chart) => {
+  const plot = chart.querySelector(".bars");
+  const shown = chart.querySelector("output");
+  const bars = [...plot.querySelectorAll("g")];
+  const show = (bar) => {
+    for (const each of bars) each.classList.toggle("current", each === bar);
+    shown.textContent = bar?.querySelector("title").textContent ?? "\u00A0";
+  };
+  let at = bars.length - 1;
+  const go = (to) => {
+    at = Math.min(Math.max(to, 0), bars.length - 1);
+    show(bars[at]);
+  };
+  const steps = {
+    ArrowLeft: () => at - 1,
+    ArrowRight: () => at + 1,
+    Home: () => 0,
+    End: () => bars.length - 1,
+  };
+  plot.addEventListener("focus", () => go(at));
+  plot.addEventListener("blur", () => show());
+  plot.addEventListener("keydown", (event) => {
+    const step = steps[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    go(step());
+  });
+  for (const [place, bar] of bars.entries()) {
+    bar.addEventListener("pointerenter", () => go(place));
+  }
+  plot.addEventListener("pointerleave", () => show());
+});

@@ -3,7 +3,7 @@
 import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { minuteText } from "../../../domain/keys/key_record.ts";
 import type { Counts, KeyUsage } from "../../../domain/keys/usage.ts";
-import { labelOf, number, Time } from "../../view/texts.tsx";
+import { labelOf, number } from "../../view/texts.tsx";
 
 /** The times whose usage is shown, and what pages call their parts. */
 export const RANGES = {
@@ -109,25 +109,84 @@ function stacked(bucket: Counts, series: readonly Series[]) {
   });
 }
 
+/** At most so many intervals are between the lines of a chart. */
+const INTERVALS_MAX = 4;
+/** The leading digits of what one interval may be. */
+const ROUND = [1, 2, 5, 10];
+/** Labels of times below a chart: at its ends, and between them. */
+const TIMES = 5;
+
 /**
- * A bar chart as SVG, one unit wide for each bucket and one high for each count, and
- * stretched to its box. The table below it has the same numbers for screen readers.
+ * The numbers of the lines of a chart, from 0 up, of which the last is not below
+ * `most`: 0, 20, 40, 60 for 47.
+ */
+export function ticksOf(most: number): number[] {
+  const least = Math.max(1, most / INTERVALS_MAX);
+  const power = 10 ** Math.floor(Math.log10(least));
+  const digits = ROUND.find((digits) => digits * power >= least) ?? 1;
+  const step = digits * power;
+  const count = Math.max(1, Math.ceil(most / step));
+  return Array.from({ length: count + 1 }, (_, at) => at * step);
+}
+
+/** Keeps the line of values open while there are none. */
+const NO_VALUES = "\u00A0";
+const SHORT = new Intl.NumberFormat("en", { notation: "compact" });
+
+/** The times of some buckets, evenly from the first to the last. */
+const timesOf = (buckets: KeyUsage["buckets"]): number[] =>
+  Array.from({ length: TIMES }, (_, at) => {
+    const place = Math.round(at * (buckets.length - 1) / (TIMES - 1));
+    return buckets[place]?.startMs ?? 0;
+  });
+
+/** An hour of a chart in UTC: `13:00`. */
+const hourText = (timeMs: number): string => HOUR.format(timeMs);
+const HOUR = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit",
+  minute: "2-digit",
+  timeZone: "UTC",
+});
+
+/** What a bucket has, as the page words it: `Nov 28: Input 5, Output 7`. */
+function wordsOf(
+  bucket: KeyUsage["buckets"][number],
+  series: readonly Series[],
+  isHourly: boolean,
+): string {
+  const { startMs } = bucket;
+  const counts = series.map(({ label, countIn }) =>
+    `${label} ${number(countIn(bucket))}`
+  );
+  // SVG has no `<time>`: the hour stays in UTC.
+  const when = isHourly ? minuteText(startMs) : dayText(startMs);
+  return `${when}: ${counts.join(", ")}`;
+}
+
+interface ChartProps {
+  chart: Chart;
+  usage: KeyUsage;
+}
+
+/**
+ * A bar chart with axes. The bars and lines are an SVG, one unit wide for each bucket
+ * and one high for each count, that is stretched to its box; the labels are text beside
+ * it, so that they are not. A bar names its values under the pointer; with the script,
+ * also for the arrow keys. The table below has the same numbers.
  */
 function BarChart(
-  { chart: { title, series }, usage: { buckets, range } }: {
-    chart: Chart;
-    usage: KeyUsage;
-  },
+  { chart: { title, series }, usage: { buckets, range } }: ChartProps,
 ) {
-  const { name, unit, last } = RANGES[range];
+  const { unit, last } = RANGES[range];
   const isHourly = range === "24h";
   const heading = `${title} per ${unit}`;
   const sums = buckets.map((bucket) =>
     series.reduce((sum, { countIn }) => sum + countIn(bucket), 0)
   );
-  const most = Math.max(1, ...sums);
+  const ticks = ticksOf(Math.max(...sums));
+  const top = ticks.at(-1) ?? 1;
   return (
-    <figure class="card">
+    <figure class="card chart" data-chart>
       <figcaption class="between">
         <strong>{heading}</strong>
         <span class="row faint">
@@ -139,47 +198,55 @@ function BarChart(
               {label}
             </span>
           ))}
-          <span>Highest {number(most)}</span>
         </span>
       </figcaption>
-      <svg
-        class="bars"
-        viewBox={`0 0 ${buckets.length} ${most}`}
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={`${heading}; the same numbers are in the table below`}
-      >
-        {buckets.map((bucket, at) => {
-          const { startMs } = bucket;
-          const counts = series.map(({ label, countIn }) =>
-            `${label} ${number(countIn(bucket))}`
-          );
-          return (
+      <output class="faint">{NO_VALUES}</output>
+      <div class="plot">
+        <div class="ticks faint" aria-hidden="true">
+          {ticks.toReversed().map((tick) => (
+            <span key={tick}>{SHORT.format(tick)}</span>
+          ))}
+        </div>
+        <svg
+          class="bars"
+          viewBox={`0 0 ${buckets.length} ${top}`}
+          preserveAspectRatio="none"
+          role="img"
+          tabindex={0}
+          aria-label={`${heading}; the same numbers are in the table below`}
+        >
+          {ticks.map((tick) => (
+            <line class="tick" x2={buckets.length} y1={tick} y2={tick} />
+          ))}
+          {buckets.map((bucket, at) => (
             <g>
-              {/* SVG has no `<time>`: the hour stays in UTC. */}
-              <title>
-                {isHourly ? minuteText(startMs) : dayText(startMs)}
-                {`: ${counts.join(", ")}`}
-              </title>
+              <title>{wordsOf(bucket, series, isHourly)}</title>
+              <rect class="reach" x={at} width="1" height={top} />
               {stacked(bucket, series).map(({ fill, count, below }) => (
                 <rect
                   fill={fill}
                   x={at + (1 - BAR_WIDTH) / 2}
-                  y={most - below - count}
+                  y={top - below - count}
                   width={BAR_WIDTH}
                   height={count}
                 />
               ))}
             </g>
-          );
-        })}
-      </svg>
-      <p class="between faint">
-        {isHourly
-          ? <Time ms={buckets[0]?.startMs ?? 0} as="minute" />
-          : <span>{name} ago, days in UTC</span>}
-        <span>{last}</span>
-      </p>
+          ))}
+        </svg>
+        <div class="between faint times">
+          {timesOf(buckets).map((startMs, at) => (
+            <span>
+              {at === TIMES - 1
+                ? last
+                : isHourly
+                ? hourText(startMs)
+                : dayText(startMs)}
+            </span>
+          ))}
+        </div>
+      </div>
+      <p class="faint">{isHourly ? "Hours in UTC" : "Days in UTC"}</p>
     </figure>
   );
 }

@@ -11,6 +11,7 @@ import type { TestClient } from "../../../client_fixture.ts";
 import { startConsole, storedKey } from "../../../console_fixture.ts";
 import { countUse, type UseCounts } from "../../../usage_fixture.ts";
 import { routeOwner } from "../../../routes_fixture.ts";
+import { ticksOf } from "./usage_chart.tsx";
 
 const HOUR_MS = 3_600_000;
 
@@ -265,6 +266,19 @@ function checkTotals(page: string, bars: number, totals: readonly string[]) {
   assert.equal(page.match(/<title>[^<]*: Successful/g)?.length, bars);
 }
 
+Deno.test("the lines of a chart have round numbers, few, and reach above its bars", () => {
+  const cases = [
+    { most: 0, ticks: [0, 1] },
+    { most: 1, ticks: [0, 1] },
+    { most: 3, ticks: [0, 1, 2, 3] },
+    { most: 5, ticks: [0, 2, 4, 6] },
+    { most: 47, ticks: [0, 20, 40, 60] },
+    { most: 100, ticks: [0, 50, 100] },
+    { most: 1_234_567, ticks: [0, 500_000, 1_000_000, 1_500_000] },
+  ];
+  for (const { most, ticks } of cases) assert.deepEqual(ticksOf(most), ticks);
+});
+
 Deno.test("usage by hours and by days: totals are the sums of the table, each row has a bar", async () => {
   await using site = await startConsole();
   // Half past the hour: no hour ends while its numbers are compared.
@@ -281,19 +295,21 @@ Deno.test("usage by hours and by days: totals are the sums of the table, each ro
       path: "/usage",
       bars: 24,
       totals: ["1,334", "60", "0", "1,235,567", "656,321"],
-      start: /class="between faint"><time[^>]*>.{16} UTC</,
+      start:
+        /class="between faint times"><span>\d\d:00<.*<span>Now<.*Hours in UTC/s,
     },
     {
       path: "/usage?range=30d",
       bars: 30,
       totals: ["6,334", "100", "0", "1,305,567", "736,321"],
-      start: /class="between faint"><span>30 days ago/,
+      start:
+        /class="between faint times"><span>\w{3} \d+<.*<span>Today<.*Days in UTC/s,
     },
     {
       path: `/keys/${oldId}?range=30d`,
       bars: 30,
       totals: ["5,000", "40", "0", "70,000", "80,000"],
-      start: /days in UTC/,
+      start: /<span>6K<\/span><span>4K<\/span><span>2K<\/span><span>0</,
     },
   ];
   for (const { path, bars, totals, start } of cases) {
