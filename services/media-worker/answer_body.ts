@@ -1,4 +1,4 @@
-/** Reading the body of a model server's answer, by what it is and then by its label. */
+/** Reads the body of a model server's answer: by its bytes first, then by its label. */
 import {
   type BodyForm,
   type BodyStart,
@@ -29,7 +29,7 @@ export const EVENT_STREAM = "text/event-stream";
 /** The largest body that is read for its error when it should have been a file. */
 const ERROR_BYTES_MAX = 64 * 1024;
 
-/** What a body is: a file has bytes that are no text, such as sound. */
+/** What a body is; a `file` has bytes that are no text, such as sound. */
 export type MediaForm = BodyForm | "text" | "file";
 
 /** A body, of which the first bytes were read. */
@@ -42,10 +42,10 @@ export interface AnswerBody {
   readonly response: ServerResponse;
 }
 
-/** Who learns of what is odd, and what is believed. */
+/** Who learns of a wrong label, and which label is believed. */
 interface Opening {
   progress: Pick<AttemptProgress, "onOddity">;
-  /** A label that counts more than the bytes, which may begin like anything. */
+  /** A label that is believed more than the bytes: a file may begin like anything. */
   trusted?: "text" | "file" | null;
 }
 
@@ -76,7 +76,7 @@ function formShown({ bytes, formOfBytes }: BodyStart): MediaForm | null {
   return kindOf(bytes) !== null || !isText(bytes) ? "file" : null;
 }
 
-/** What a content type says; null if nothing. */
+/** What a content type says a body is; null if it says nothing. */
 function labelled(contentType: string): MediaForm | null {
   if (/^$|^(application|binary)\/octet-stream$/.test(contentType)) return null;
   if (contentType === EVENT_STREAM) return "events";
@@ -87,8 +87,8 @@ function labelled(contentType: string): MediaForm | null {
 
 /**
  * Rejects with the error that a body reports in place of the `expectation`, or says
- * what it is. A web page or nothing is no answer of the model, and another server may
- * have one; all else has cost its work.
+ * what it is. For a web page or an empty body another server may be asked, because no
+ * model has worked; anything else has cost a model's work.
  */
 export async function refuseBody(
   body: AnswerBody,
@@ -198,7 +198,7 @@ class EventQueue {
   readonly #server: ModelServer;
   readonly #parser: SseParser;
   readonly #waiting: { data: string; name: string }[] = [];
-  /** How many were no JSON. */
+  /** How many events were no JSON. */
   skipped = 0;
   #hasEvents = false;
 
@@ -224,7 +224,7 @@ class EventQueue {
   end(): void {
     this.isOver = true;
     const rest = this.#parser.end();
-    // It may be cut: then the end of the stream is the error to report.
+    // The event may be cut: then the end of the stream is the error to report.
     if (parseJson(rest) !== undefined) {
       this.#waiting.push({ data: rest, name: "" });
     }
@@ -257,7 +257,7 @@ class EventQueue {
   }
 }
 
-/** Throws the error that a body or event with status 200 reports, if it does. */
+/** Throws the error that a body or an event reports in spite of its status 200. */
 export function throwIfError(
   data: JsonObject,
   { redact }: ModelServer,

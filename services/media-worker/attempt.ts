@@ -147,8 +147,8 @@ export class AttemptAnswer {
 }
 
 /**
- * Follows the request, because each server names the formats differently. Empty for a
- * format that only the server knows.
+ * The media type of the format that was requested: servers label their formats
+ * differently. Empty for a format that only the server knows.
  */
 function mediaTypeOf(request: MediaRequest): string {
   if (request.stream) return EVENT_STREAM;
@@ -166,7 +166,7 @@ function mediaTypeOf(request: MediaRequest): string {
 }
 
 const JSON_TYPE = "application/json";
-/** The formats of transcriptions that are JSON. */
+/** Those formats of transcriptions that are JSON. */
 export const JSON_FORMAT = /json$/;
 const TEXT_TYPES: { readonly [format: string]: string } = {
   text: "text/plain",

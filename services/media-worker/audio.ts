@@ -251,7 +251,7 @@ function documentIn(
 ): json.JsonObject {
   const parsed = json.parseJson(text);
   if (form !== "json") {
-    // Nobody dictates an error, but some servers report one as a text.
+    // No recording says this: some servers report an error as the text.
     if (isErrorObject(parsed)) throwIfError(parsed, server);
     return { text };
   }
@@ -325,7 +325,7 @@ function statedSeconds(data: json.JsonObject): number | null {
   const last = Array.isArray(data.segments) ? data.segments.at(-1) : null;
   const lengths = [
     usage.seconds,
-    // Mistral's.
+    // Mistral's name for it.
     usage.prompt_audio_seconds,
     data.duration,
     json.isJsonObject(last) ? last.end : undefined,
@@ -335,8 +335,8 @@ function statedSeconds(data: json.JsonObject): number | null {
 }
 
 /**
- * In hex, of raw samples: players of a WAV file that contains MP3 or the like ignore
- * the numbers in its head.
+ * The head, in hex, of a WAV file of raw samples: players of one that contains MP3 or
+ * the like ignore the numbers in its head.
  */
 const WAV = /^52494646.{8}57415645666d7420.{8}(feff.{44})?0[1367]00/;
 /**

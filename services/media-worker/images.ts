@@ -35,9 +35,9 @@ const PRESETS: { readonly [name: string]: string } = {
   quality: "auto",
   size: "auto",
 };
-/** Options that may be `auto`: the same as none, which some servers refuse. */
+/** Options whose value `auto` means the same as no value; some servers refuse it. */
 const MAY_BE_AUTO = new Set(["size", "quality", "background", "moderation"]);
-/** What the gateway writes itself, or what names a file of the server's machine. */
+/** Members that the gateway writes itself, or that name a file of the server. */
 const OWN_MEMBERS = new Set([
   "type",
   "data",
@@ -48,11 +48,11 @@ const OWN_MEMBERS = new Set([
   "created_at",
   "model",
 ]);
-/** What an event of no known type must not tell a client. */
+/** Members that a client must not get with an event of an unknown type. */
 const HIDDEN_MEMBERS = new Set(["type", "url", "file_path", "model"]);
 /** Types of events that only keep a connection open. */
 const SIGN_OF_LIFE = /^(|ping|keep-?alive|heartbeat)$/;
-/** Events of model servers, whichever of the two endpoints their names refer to. */
+/** The two events of images: their names may be those of either endpoint. */
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
@@ -389,7 +389,7 @@ function tailOf(members: json.JsonObject): string {
   return inner === "" ? "" : `,${inner}`;
 }
 
-/** When it was made in Unix seconds, by default when it was requested. */
+/** When an image was made, in Unix seconds; by default, when it was requested. */
 function secondsOf(
   { created, created_at }: json.JsonObject,
   { answer }: ImageAttempt,

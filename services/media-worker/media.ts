@@ -80,14 +80,14 @@ export async function runMedia(
   }
 }
 
-/** Whether a backend runs already what a request is about. */
+/** Whether the request is about a job that already runs on one backend. */
 const isOfRunningJob = (request: media.MediaRequest): boolean =>
   request.kind === "video" && request.action !== "create" &&
   request.action !== "remix";
 
 /**
- * A server that was asked to stop may finish all the same what it makes as a whole, so
- * that counts.
+ * Counts what the server makes as a whole: it may finish that even if it was asked to
+ * stop.
  */
 function reportStarted(
   context: JobContext,

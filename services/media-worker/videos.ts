@@ -58,7 +58,7 @@ const pathOf = (id: string) => `/videos/${encodeURIComponent(id)}`;
 
 async function jobOf(attempt: VideoAttempt): Promise<media.EngineVideo | null> {
   const { request, server: { config: { model } }, answer } = attempt;
-  // The job that was started: another attempt would start a second one.
+  // The server has started a job: another attempt would start a second one.
   const begin = async (response: ServerResponse) => {
     answer.begin();
     return toVideo(await readObject(response, attempt), attempt);
@@ -259,7 +259,7 @@ function isPassedOn(
         message: "The file does not have this range.",
       });
     }
-    // A part may begin like anything.
+    // A part of a file may begin like anything.
     const body = await openBody(response, {
       progress: answer.progress,
       trusted: status === 206 ? "file" : null,
@@ -267,7 +267,7 @@ function isPassedOn(
     if (body.form !== "file" || !FILE_TYPE.test(body.type)) {
       return await refuseBody(body, "a video");
     }
-    // A part of a compressed file is none of the file.
+    // A part of the compressed bytes is no part of the file itself.
     if (status === 206 && !isPlain(contentEncoding)) {
       throw unsupportedAnswer("A compressed part of a video");
     }

@@ -2,19 +2,19 @@
 import type { JobMessage } from "../bus/job.ts";
 import type { RejectPayload } from "../bus/stream/payloads.ts";
 
-/** What an edge hears, besides who refuses. */
+/** What an edge hears of a refusal, besides the worker's id. */
 export type Refusal = Omit<RejectPayload, "worker">;
 
-/** What a worker looks at. */
+/** What decides whether a worker takes a job. */
 export interface RefusingWorker {
-  /** It was stalled, and jobs may have piled up meanwhile. */
+  /** The worker was stalled, and jobs may have piled up meanwhile. */
   readonly isWaking: boolean;
   readonly isDraining: boolean;
   readonly inFlight: number;
   readonly slots: number;
   readonly runners: {
     has(model: string): boolean;
-    /** How long the servers of a model are at limits of theirs; 0: they are not. */
+    /** How long the servers of a model stay at their limits; 0: they are not. */
     saturatedMs?(model: string): number;
   };
 }
@@ -23,8 +23,8 @@ export interface RefusingWorker {
 const FULL_RETRY_MS = 100;
 
 /**
- * Why this job cannot run here now; null: it can. Of one that comes in pieces the model
- * is not known yet: it waits here if its servers are at limits.
+ * Why this job cannot run here now; null: it can. The model of a job that comes in
+ * pieces is not known yet: such a job waits here if its servers are at limits.
  */
 export function refusalOf(
   { request }: Pick<JobMessage, "request">,

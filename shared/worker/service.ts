@@ -107,7 +107,7 @@ async function startWorker<Backend extends ModelServer>(
     family,
     workerId,
     slots,
-    // Those that servers list are told apart from them.
+    // Without the models that servers list, which `lists` tells.
     models: () => models.ids(),
     lists: models.lists,
     listState: () => listStateOf(reloading.state),
@@ -147,7 +147,7 @@ async function startWorker<Backend extends ModelServer>(
 /** What a worker uses of its process. */
 const PROCESS = { now: monotonicNow, wallNow, schedule };
 
-/** Probes the backends that are to be probed. Must be ticked. */
+/** Probes the backends whose list asks for it. Must be ticked. */
 const startProbing = (options: Omit<ProbingOptions, "now" | "random">) =>
   createProber({ ...options, now: monotonicNow, random: Math.random });
 
@@ -169,7 +169,7 @@ function connect(
   });
 }
 
-/** Tells of the backends on this subject. Must be ticked. */
+/** Tells the state of the backends on this subject. Must be ticked. */
 function startReporter(
   bus: BusLink,
   { subject, ...options }:

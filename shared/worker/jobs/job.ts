@@ -36,7 +36,7 @@ export interface JobContext extends PoolContext {
   /** Unix seconds, the same for every attempt at a model server. */
   created: number;
   files: readonly UploadedFile[];
-  /** Whose request it is; absent: nobody knows. */
+  /** The account that sent it; absent: not known. */
   account?: string | undefined;
   /**
    * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so
@@ -78,7 +78,7 @@ export interface JobEnvironment {
   workerId: string;
   /** The functions that run requests, by the id of their model. */
   runners: Pick<Runners, "get" | "has" | "keys"> & {
-    /** How long the servers of a model are at limits of theirs; 0: they are not. */
+    /** How long the servers of a model stay at their limits; 0: they are not. */
     saturatedMs?(model: string): number;
   };
   now: MonotonicNow;
@@ -96,9 +96,9 @@ export interface JobHost {
   sendFrame(to: FrameTarget, frame: Uint8Array): void;
   /** If the worker is busy, resolves when streams may be read again. */
   pause(): Promise<void> | undefined;
-  /** Runs this at once, or when the streams that pause have read what had arrived. */
+  /** Runs a function at once, or when paused streams have read what had arrived. */
   afterPause(run: () => void): void;
-  /** The servers of a job are at limits of theirs: its edge queues it again. */
+  /** The servers of a job are at their limits: its edge queues it again. */
   onHandedBack(job: Job, waitMs: number): void;
   /** The backend of a job has finished. */
   onSlotFree(report: JobReport): void;
@@ -138,7 +138,7 @@ export class Job {
   readonly options: JobOptions;
   /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
-  /** How it goes so far; complete once its slot is free. */
+  /** The report so far; final once its slot is free. */
   readonly report: JobReport;
   readonly #host: JobHost;
   readonly #environment: JobEnvironment;
@@ -148,12 +148,12 @@ export class Job {
   readonly #memory: JobMemory;
   /** The request and its files if they come in pieces. */
   readonly #body: JobBody | null;
-  /** Some of the pieces are still to come. */
+  /** Whether further pieces are to come. */
   #isReceiving: boolean;
   #lastPieceAtMs: number;
   /** Resolves when the sender can accept data again. */
   #room: PromiseWithResolvers<void> | null = null;
-  /** A frame was sent, from which the edge knows that the job was accepted. */
+  /** Whether a frame was sent, which tells the edge that the job was accepted. */
   #hasSpoken = false;
 
   /** Throws if its parent in a trace cannot be read. */
@@ -285,7 +285,7 @@ export class Job {
         account: this.options.message.account,
         session: this.options.message.session,
         signal: this.#abort.signal,
-        // Pieces are gone from the edge, or would have to be sent again.
+        // The edge no longer has the pieces, or would have to send them again.
         mayWait: this.options.message.upload === true,
         write: (part, tokens) => this.#write(part, tokens),
         pause: () => this.#host.pause(),
@@ -295,7 +295,7 @@ export class Job {
         traceparent: this.#span.traceparent,
       }, this.#memory);
       this.#setCost(usage, tokens);
-      // Cancelled in its last moment: the edge still waits for what it cost.
+      // The job was cancelled in its last moment: the edge waits for what it cost.
       if (this.sender.isFinished) {
         throw new ApiError(CANCELLED.code, CANCELLED.message);
       }
@@ -358,7 +358,7 @@ export class Job {
     this.#freeSlot();
   }
 
-  /** Nothing of it was answered: it may begin again, here or elsewhere. */
+  /** The job may begin again, here or elsewhere: nothing of its answer was sent. */
   #handBack(error: SaturatedError): void {
     if (this.sender.isFinished) return this.#fail(error);
     this.report.outcome = "rejected";

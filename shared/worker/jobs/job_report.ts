@@ -10,8 +10,8 @@ import type { Attributes, WorkSpan } from "../../process/tracing.ts";
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
 export interface JobReport {
   /**
-   * `cancelled`: the edge no longer needed it. `rejected`: its servers were at limits
-   * of theirs, and its edge queues it again.
+   * `cancelled`: the edge no longer needed it. `rejected`: its servers were at their
+   * limits, and its edge queues it again.
    */
   outcome: "complete" | "failed" | "cancelled" | "rejected";
   /** Absent when its request never arrived. */
@@ -33,7 +33,7 @@ export interface WorkerCounters {
   rejected(reason: RejectReason): void;
   /** The slot of a job became free. */
   ended(report: JobReport): void;
-  /** An answer was forgotten, which took this many frames. */
+  /** An answer, which took this many frames, was forgotten. */
   sent(frames: { framesSent: number; framesRepeated: number }): void;
   /** The process was stalled. */
   wokeUp(): void;

@@ -17,8 +17,8 @@ const RETRY_AFTER_MS = 1_000;
 const COPIES_OF_ANSWER = 4;
 /**
  * Besides its pieces, a request in JSON is held as text, parsed, encoded, joined with
- * its head and as bytes for the server. V8 collects the first ones late, when those of
- * requests that have ended are as much again: they count as two more.
+ * its head and as bytes for the server. V8 collects the copies of ended requests late,
+ * when they are as much again: they count as two more.
  */
 const COPIES_OF_REQUEST = 7;
 /**
@@ -48,7 +48,7 @@ export class WorkerMemory {
   readonly #bytesMax: number;
   readonly #now: MonotonicNow;
   #bytes = 0;
-  /** Of accounts that hold any. */
+  /** The bytes that each account holds, if any. */
   readonly #bytesByAccount = new Map<string, number>();
   /** Those who wait for room, in the order of their arrival. */
   #waiting: readonly Waiting[] = [];
@@ -79,7 +79,7 @@ export class WorkerMemory {
 
   /** Holds more bytes for an owner if it may have them, and returns whether it may. */
   take(owner: HeldBytes, bytes: number): boolean {
-    // Who holds nothing yet comes after those that wait for the same.
+    // A newcomer comes after those that wait for the same room.
     const isFirst = owner.bytes > 0 || !this.#isWaitedFor(owner);
     if (!isFirst || !this.#fits(owner, bytes)) return false;
     this.#count(owner, bytes);
@@ -110,7 +110,7 @@ export class WorkerMemory {
   tick(): void {
     const nowMs = this.#now();
     for (const waiting of this.#waiting) {
-      // What another held, which was just refused, may have been enough for it.
+      // One that was just refused may have freed enough for this one.
       if (waiting.untilMs > nowMs || !this.#waiting.includes(waiting)) continue;
       waiting.owner.release();
     }

@@ -19,7 +19,7 @@ const UNCLEAR = /^(rate_limited|overloaded)$/;
 /** A server that refuses the request has answered it. */
 const ANSWERED = "request";
 
-/** What is probed, of a pool. */
+/** What a prober uses of a pool. */
 export interface ProbedPool {
   states(): readonly Pick<
     BackendState,
@@ -66,7 +66,7 @@ export interface ProbeResult {
   readonly outcome: "success" | "failure" | "unclear";
   readonly durationMs: number;
   readonly error: unknown;
-  /** Whether that is other than the last time, or the first failure. */
+  /** Whether this result differs from the last one, or is the first failure. */
   readonly isNew: boolean;
 }
 
@@ -81,7 +81,7 @@ interface Target {
   readonly backend: string;
   /** Which server it is: one of another address may have its name after a change. */
   readonly proofId: string;
-  /** How much longer than its interval it waits. */
+  /** How much longer than its interval this server waits. */
   spreadMs: number;
   /** When it was first known, or asked last. */
   askedAtMs: number;
@@ -90,10 +90,11 @@ interface Target {
 }
 
 /**
- * A server is asked when nothing has shown for its interval that it answers: no request
- * and no probe of this worker, nor one of another that has told. So many workers
- * together probe a server hardly more often than one. One whose breaker is half-open
- * is asked at once, and none that runs requests, is drained, or is at its limits.
+ * Asks a server when nothing has shown for its interval that it answers: no request and
+ * no probe, neither of this worker nor of another that told of it. So many workers
+ * together probe a server hardly more often than one does. A server whose breaker is
+ * half-open is asked at once; one that runs requests, is drained or is at its limits is
+ * not asked.
  */
 export class Prober {
   readonly #options: ProberOptions;
@@ -145,7 +146,7 @@ export class Prober {
     }
   }
 
-  /** Asks nothing more. */
+  /** Ends all probes. */
   stop(): void {
     this.#lookAtMs = Infinity;
     this.#abort.abort(new Error("The worker stops"));

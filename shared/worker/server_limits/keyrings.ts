@@ -17,7 +17,7 @@ export type KeyedConfig = Pick<
   "name" | "base_url" | "model" | "keys" | "bounds" | "limits_of"
 >;
 
-/** The keys of a server that wants none. */
+/** The keys of a server that needs no key. */
 const NO_KEY: KeyedConfig["keys"] = [{
   variable: "",
   bounds: { requests: undefined, tokens: undefined, inFlight: undefined },
@@ -43,7 +43,8 @@ export interface OpenServers<Config, Backend> {
 }
 
 /**
- * Servers and, for those that have limits or several keys, these, in the same order.
+ * Servers and, in the same order, the keyrings of those that have limits or several
+ * keys.
  */
 export interface OpenedServers<Backend> {
   readonly backends: readonly Backend[];
@@ -152,7 +153,7 @@ export class Keyrings {
     return { backend: first.backend, keyring };
   }
 
-  /** A key that was rotated is none that its server has refused. */
+  /** Begins anew with a rotated key, which its server has not refused. */
   #renewIfOther(use: KeyUse, value: string): void {
     const before = this.#values.get(use);
     if (before !== undefined && before !== value) use.renew();
