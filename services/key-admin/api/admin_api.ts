@@ -47,7 +47,7 @@ export type AdminApi = (request: Request, origin: Origin) => Promise<Response>;
 /** The admin API over these stores. */
 export function createAdminApi(deps: AdminDeps, log: Log): AdminApi {
   const app = new Hono<{ Bindings: Origin }>();
-  app.get("/admin/openapi.json", (c) => c.json(DOCUMENT));
+  app.get("/admin/openapi.json", (c) => c.json(DOCUMENT, 200, JSON_TYPE));
   const methods = new Map<string, string[]>();
   for (const { method, path } of ADMIN_ROUTES) {
     methods.set(path, [...methods.get(path) ?? [], method]);
@@ -95,9 +95,10 @@ export function createAdminApi(deps: AdminDeps, log: Log): AdminApi {
     const line = { requestId, status, clientAddress, message };
     if (status < 500) log.warn("request_refused", line);
     else log.error("request_failed", { ...line, error });
-    const headers = status === 401
-      ? { "www-authenticate": "Bearer" }
-      : undefined;
+    const headers = {
+      ...JSON_TYPE,
+      ...status === 401 && { "www-authenticate": "Bearer" },
+    };
     const body = { error: { code, message, ...param && { param } } };
     return c.json(body, status, headers);
   });
@@ -163,6 +164,7 @@ async function readBody(
   }
 }
 
+const JSON_TYPE = { "content-type": "application/json; charset=utf-8" };
 const COMMON = { "cache-control": "no-store" };
 
 function respond({ status = 200, json, csv, etag }: AdminAnswer): Response {
@@ -175,7 +177,7 @@ function respond({ status = 200, json, csv, etag }: AdminAnswer): Response {
     });
   }
   if (json === undefined) return new Response(null, { status, headers });
-  return Response.json(json, { status, headers });
+  return Response.json(json, { status, headers: { ...headers, ...JSON_TYPE } });
 }
 
 function asRefused(error: unknown): AdminRefused {
