@@ -105,7 +105,8 @@ const OPERATOR_ROUTES: Routes = {
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
   const adminApi = createAdminApi(deps, deps.log);
-  app.use("/admin/*", baseHeaders, (c) => {
+  // All below `/admin/`, but not `/admin`, which is no page.
+  app.use("/admin/:path{.+}", baseHeaders, (c) => {
     c.set("deps", deps);
     checkHost(c);
     const { var: { requestId }, env: { remoteIp } } = c;
