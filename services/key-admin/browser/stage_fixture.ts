@@ -224,7 +224,9 @@ const FAILURE_DETAILS: Partial<Record<FailureReason, Partial<RequestRow>>> = {
     code: "insufficient_quota",
     budget: "budget_month 500000000000 500120000000 0 1798761600000",
   },
-  budget_held: { budget: "budget_day 25000000000 7500000000 17500000000 0" },
+  budget_held: {
+    budget: "budget_day 25000000000 7500000000 17500000000 1798761600000",
+  },
   unknown_model: { model: "gpt-4o", status: 404, code: "model_not_found" },
   invalid_request: {
     status: 400,
