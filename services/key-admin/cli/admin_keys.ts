@@ -1,6 +1,8 @@
 /** `admin-keys …`: the keys of programs that use the admin API. */
-import type { AdminKey } from "../domain/admin_keys/admin_key_store.ts";
-import { ADMIN_SCOPES } from "../domain/admin_keys/admin_key_store.ts";
+import {
+  ADMIN_SCOPES,
+  type AdminKey,
+} from "../domain/admin_keys/admin_key_store.ts";
 import { isoTime } from "../domain/keys/key_json.ts";
 import {
   type Area,

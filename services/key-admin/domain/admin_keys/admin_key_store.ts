@@ -7,8 +7,12 @@ import { z } from "zod";
 import type { Actor, AuditLog } from "../audit/audit_log.ts";
 import type { OwnerStore } from "../owners/owner_store.ts";
 import { createPersist } from "../store/durability.ts";
-import { asNumber, asTextOrNull, asTexts } from "../store/redis.ts";
-import type { StoreDeps } from "../store/redis.ts";
+import {
+  asNumber,
+  asTextOrNull,
+  asTexts,
+  type StoreDeps,
+} from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** What an admin key may be used for. */
