@@ -12,6 +12,7 @@ import {
 } from "./domain/models/override_teller.ts";
 import type { StoredOverride } from "./domain/models/override_store.ts";
 import { Notices, type NoticesOptions } from "./domain/notices/notices.ts";
+import { keepCurrency } from "./domain/ledger/currency.ts";
 import { followWorkers } from "./domain/models/worker_follower.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { RunningRequests } from "./domain/running/running_requests.ts";
@@ -59,6 +60,20 @@ export function startNotices(
   const notices = new Notices({ ...parts, ...tools, days, target });
   notices.start();
   return () => notices.stop();
+}
+
+/** Warns once of a currency that has changed: nothing that was counted is converted. */
+export async function announceCurrency(
+  { redis, catalog, log }: Pick<ConsoleDeps, "redis" | "catalog" | "log">,
+): Promise<void> {
+  const { currency } = catalog.prices;
+  const before = await keepCurrency(redis, currency);
+  if (before === null) return;
+  log.warn("currency_changed", {
+    before,
+    currency,
+    message: `Budgets and what was spent in ${before} now count as ${currency}`,
+  });
 }
 
 /** While the first owner cannot sign in, every start prints a new set-up link. */

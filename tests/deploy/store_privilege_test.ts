@@ -67,6 +67,7 @@ const MAY: Record<string, Record<string, string>> = {
     logged: "zrangebyscore",
     audit: "evalsha xadd xrevrange",
     once: "evalsha exists set",
+    ledger: "get set",
     owner: "get set",
     owners: "zadd zrevrange",
     operators: "evalsha zadd zrem zcard zscore",
