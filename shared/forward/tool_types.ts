@@ -16,7 +16,8 @@ export interface WithoutTools {
 const OF_TOOLS = ["tools", "tool_choice", "parallel_tool_calls"];
 
 /**
- * The body without tools of these types. The others stay as they are, to the byte; if
+ * The body without tools of these types, which may end with `*`: those of Anthropic end
+ * with a date, as in `web_search_20250305`. The others stay as they are, to the byte; if
  * none is left, the body says nothing of tools.
  */
 export function withoutTools(
@@ -30,7 +31,9 @@ export function withoutTools(
     const json = text.slice(from, to);
     return { json, type: typeOf(json) };
   });
-  const dropped = all.filter(({ type }) => types.includes(type));
+  const dropped = all.filter(({ type }) =>
+    types.some((each) => isOfType(type, each))
+  );
   if (dropped.length === 0) return unchanged;
   const rest = all.filter((each) => !dropped.includes(each));
   const list = `[${rest.map(({ json }) => json).join(",")}]`;
@@ -42,6 +45,11 @@ export function withoutTools(
     dropped: [...new Set(dropped.map(({ type }) => type))],
   };
 }
+
+/** A tool without a type is one of the client's own. */
+const isOfType = (type: string, wanted: string): boolean =>
+  type === wanted ||
+  type !== "" && wanted.endsWith("*") && type.startsWith(wanted.slice(0, -1));
 
 /** The type of a tool, or an empty text. */
 function typeOf(json: string): string {

@@ -42,3 +42,21 @@ Deno.test("withoutTools() takes out tools of the types that are named, and nothi
     assert.deepEqual(result, { text: left ?? text, dropped }, text);
   }
 });
+
+Deno.test("withoutTools() takes out tools whose types begin as one that ends with *", () => {
+  const dated = '{"type":"web_search_20250305","name":"web_search"}';
+  const fetching = '{"type":"web_fetch_20250910","name":"web_fetch"}';
+  const plain = '{"name":"web_search","input_schema":{}}';
+  const text = `{"tools":[${dated},${plain},${fetching}]}`;
+  const cases = [
+    { type: "web_search_*", left: [plain, fetching] },
+    { type: "web_*", left: [plain] },
+    { type: "*", left: [plain] },
+    { type: "web_search", left: [dated, plain, fetching] },
+    { type: "search*", left: [dated, plain, fetching] },
+  ];
+  for (const { type, left } of cases) {
+    const result = withoutTools(text, [type]);
+    assert.equal(result.text, `{"tools":[${left.join(",")}]}`, type);
+  }
+});
