@@ -62,8 +62,14 @@ export function startNotices(
   return () => notices.stop();
 }
 
+/** Tells in the log what operators must know at a start. */
+export async function announce(deps: ConsoleDeps): Promise<void> {
+  await announceCurrency(deps);
+  await announceSetUp(deps);
+}
+
 /** Warns once of a currency that has changed: nothing that was counted is converted. */
-export async function announceCurrency(
+async function announceCurrency(
   { redis, catalog, log }: Pick<ConsoleDeps, "redis" | "catalog" | "log">,
 ): Promise<void> {
   const { currency } = catalog.prices;
@@ -77,7 +83,7 @@ export async function announceCurrency(
 }
 
 /** While the first owner cannot sign in, every start prints a new set-up link. */
-export async function announceSetUp(deps: ConsoleDeps): Promise<void> {
+async function announceSetUp(deps: ConsoleDeps): Promise<void> {
   const { owners, links, log, publicUrl } = deps;
   if (await owners.setUpAccount() !== null) return;
   const ownerId = await owners.first();

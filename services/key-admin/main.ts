@@ -26,12 +26,7 @@ import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
 import { createHandler, type ServeHandler } from "./web/server.ts";
-import {
-  announceCurrency,
-  announceSetUp,
-  followAndTell,
-  startNotices,
-} from "./background.ts";
+import { announce, followAndTell, startNotices } from "./background.ts";
 
 const FIRST_CONNECT_MS = 30_000;
 /** A page takes a second or two, unlike the answer of a model. */
@@ -81,8 +76,7 @@ async function start(
   );
   const durability = await detectDurability(redis);
   if (durability === "none") log.error("not_durable", NOT_DURABLE);
-  await announceCurrency(deps);
-  await announceSetUp(deps);
+  await announce(deps);
   return {
     redis: [redis, writer],
     ready: {
