@@ -16,9 +16,9 @@ export interface WithoutTools {
 const OF_TOOLS = ["tools", "tool_choice", "parallel_tool_calls"];
 
 /**
- * The body without tools of these types, which may end with `*`: those of Anthropic end
- * with a date, as in `web_search_20250305`. The others stay as they are, to the byte; if
- * none is left, the body says nothing of tools.
+ * The body without tools of these types, which may end with `*`: Anthropic's end with a
+ * date, as in `web_search_20250305`. The others stay as they are, to the byte; if none
+ * is left, the body says nothing of tools.
  */
 export function withoutTools(
   text: string,
