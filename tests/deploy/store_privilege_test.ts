@@ -25,6 +25,7 @@ const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
   "acct:{own_a} mail:d owners operators proj:{prj_a} members:{prj_a} defaults:{own_a} " +
   "projects joined:{own_a} owner:first sess:d " +
   "sessions:{own_a} ticket:reset:d try:d known:d oidc:d barrier fsync store " +
+  "users:{own_a}:k admin_keys overrides ledger:currency " +
   "sweep:leases notices:due noticed:d session:d other:d").split(" ");
 
 /** The complete permissions: user, family of keys, commands. */
@@ -43,6 +44,8 @@ const MAY: Record<string, Record<string, string>> = {
     spend: "hmget hincrby expire",
     hold: "hget hset hexists hgetall hdel pexpire",
     lengths: "hgetall hincrby expire",
+    users: "pexpire zadd zcard zrangebyscore zrem",
+    overrides: "hvals",
     requests: "evalsha pexpire xadd xtrim",
     logged: "evalsha zadd zremrangebyscore",
     job: "evalsha hget hset del pexpireat",
@@ -67,6 +70,8 @@ const MAY: Record<string, Record<string, string>> = {
     logged: "zrangebyscore",
     audit: "evalsha xadd xrevrange",
     once: "evalsha exists set",
+    admin_keys: "hdel hget hkeys hlen hset hvals",
+    overrides: "hdel hset hvals",
     ledger: "get set",
     owner: "get set",
     owners: "zadd zrevrange",
