@@ -61,11 +61,30 @@ const LIMITS = [
 /** A gateway of somebody else, as the list of rivals describes it. */
 export type Rival = z.infer<typeof rivalSchema>;
 
-/** Reads a list of rivals; throws if it is not as {@link Rival} says. */
-export async function readRivals(file: string): Promise<Rival[]> {
+/**
+ * Reads a list of rivals, of which only those named `only` are wanted; absent: all, and
+ * none for `none`. Throws if it is not as {@link Rival} says, or has not all of these.
+ */
+export async function readRivals(
+  file: string,
+  only?: readonly string[],
+): Promise<Rival[]> {
   const text = await Deno.readTextFile(file);
-  return z.array(rivalSchema).parse(JSON.parse(text));
+  const rivals = z.array(rivalSchema).parse(JSON.parse(text));
+  if (only === undefined) return rivals;
+  const names = [...rivals.map(({ name }) => name), NONE];
+  const unknown = only.filter((name) => !names.includes(name));
+  if (unknown.length > 0) {
+    throw new Error(
+      `Not in the list of others: ${unknown.join(", ")}. It has ${
+        names.join(", ")
+      }`,
+    );
+  }
+  return rivals.filter(({ name }) => only.includes(name));
 }
+
+const NONE = "none";
 
 /** The model server without a gateway: its cost, and that of the load client. */
 export async function startModelServer(): Promise<Contender> {

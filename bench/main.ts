@@ -34,8 +34,8 @@ await runCommand(async (options) => {
   }
   const gateways: contenders.Contender[] = [ours];
   const notes: string[] = [];
-  for (const rival of await contenders.readRivals(options.rivals)) {
-    if (options.beside?.includes(rival.name) === false) continue;
+  const { rivals: file, beside } = options;
+  for (const rival of await contenders.readRivals(file, beside)) {
     try {
       gateways.push(running.use(await contenders.startRival(rival, modelUrl)));
     } catch (error) {
