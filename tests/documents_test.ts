@@ -97,8 +97,23 @@ Deno.test("links lead to files and headings that exist", () => {
       found(text, /\b(docs\/[\w/]+\.md(?:#[\w-]+)?)/g)
         .map((to) => faultOf("README.md", to) && `${path}: ${to}`)
     );
-  assert.ok(Math.min(links.length, mentions.length) > 30);
+  assert.ok(links.length > 250, `only ${links.length} links`);
+  assert.ok(mentions.length > 50, `only ${mentions.length} mentions`);
   assert.deepEqual([...links, ...mentions].filter((fault) => fault), []);
+});
+
+Deno.test("every family of keys in Redis that a user may touch is described", () => {
+  const families = found(
+    textOf("deploy/redis/users.acl"),
+    /%R?W?~([a-z_]+)/g,
+  );
+  const described = found(
+    textOf("ARCHITECTURE.md", "shared/keys/record.ts"),
+    /`([a-z_]+)(?=[:`])/g,
+  );
+  assert.ok(families.length > 100, `only ${families.length} permissions`);
+  const missing = families.filter((family) => !described.includes(family));
+  assert.deepEqual(missing, []);
 });
 
 Deno.test("files that documents name exist", () => {
