@@ -1,5 +1,6 @@
 /** `models …`: how the model servers do, as the page "Models" of the console shows. */
 import { isoTime } from "../domain/keys/key_json.ts";
+import { scopeOf } from "@gateway/shared/models/kinds";
 import {
   type ModelView,
   modelViews,
@@ -55,7 +56,13 @@ function output(
   overrides: readonly StoredOverride[],
 ): Output {
   const models = modelViews(catalog, reports.backends.read());
-  const rows = models.flatMap((model) => model.servers.map(rowOf));
+  const rows = models.flatMap((model) =>
+    model.servers.map((server) => ({
+      model: model.id,
+      scope: scopeFor(model) ?? "-",
+      ...rowOf(server),
+    }))
+  );
   const { workers } = reports.follower;
   const mistakes = reports.mistakes();
   return {
@@ -87,8 +94,12 @@ function output(
   };
 }
 
+/** The scope with which keys may use a model; null: only workers have it. */
+const scopeFor = ({ kind }: ModelView) => kind && scopeOf(kind);
+
 const COLUMNS = [
   "model",
+  "scope",
   "server",
   "state",
   "in_flight",
@@ -99,7 +110,7 @@ const COLUMNS = [
   "last_error",
 ] as const;
 
-function rowOf(server: ServerView): Record<typeof COLUMNS[number], unknown> {
+function rowOf(server: ServerView) {
   const { word, note } = stateOf(server);
   const both = (
     found: ServerView["firstTokenMs"],
@@ -107,7 +118,6 @@ function rowOf(server: ServerView): Record<typeof COLUMNS[number], unknown> {
   ) => found === null ? "-" : `${textOf(found.p50)} / ${textOf(found.p95)}`;
   const { text = "-" } = server.error ?? {};
   return {
-    model: server.model,
     server: server.backend,
     state: note === "" ? word : `${word} (${note})`,
     in_flight: server.inFlight,
@@ -121,10 +131,11 @@ function rowOf(server: ServerView): Record<typeof COLUMNS[number], unknown> {
   };
 }
 
-const jsonOf = ({ id, kind, servers }: ModelView, nowMs: number) => ({
-  id,
-  kind,
-  servers: servers.map((server) => ({
+const jsonOf = (model: ModelView, nowMs: number) => ({
+  id: model.id,
+  kind: model.kind,
+  scope: scopeFor(model),
+  servers: model.servers.map((server) => ({
     name: server.backend,
     address: server.address,
     preference: server.preference,

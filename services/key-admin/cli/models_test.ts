@@ -74,14 +74,18 @@ Deno.test("models shows every server, with and without --json", async () => {
   }]);
   const { text, json } = await run(site, []);
   const [head, first, second, note] = text.split("\n");
-  assert.match(head ?? "", /^MODEL +SERVER +STATE +IN FLIGHT +REQUESTS/);
+  assert.match(head ?? "", /^MODEL +SCOPE +SERVER +STATE +IN FLIGHT +REQUESTS/);
   assert.match(
     first ?? "",
-    /^qwen +gpu-1 +Open \(tried again in 3 s\) +3 +20 +5 +1\d\d ms \/ 1\d\d ms +5\d \/ 6\d +refused x+…$/,
+    /^qwen +chat +gpu-1 +Open \(tried again in 3 s\) +3 +20 +5 +1\d\d ms \/ 1\d\d ms +5\d \/ 6\d +refused x+…$/,
   );
-  assert.match(second ?? "", /^qwen +gpu-2 +Not reported \(No worker has it\)/);
+  assert.match(
+    second ?? "",
+    /^qwen +chat +gpu-2 +Not reported \(No worker has it\)/,
+  );
   assert.equal(note, "Figures of the last hour, from 2 workers.");
   assert.equal(json.workers, 2);
+  assert.match(JSON.stringify(json.models), /"kind":"chat","scope":"chat"/);
   assert.match(
     JSON.stringify(json.models),
     /"name":"gpu-1","address":"http:..gpu-1:8000","preference":0,"weight":1,"state":"open"/,
@@ -120,7 +124,7 @@ Deno.test("models also works where the list of models is not known", async () =>
   await using site = await startConsole({ catalog: CATALOG });
   tell(site, "w1", [{ model: "qwen", backend: "gpu-1" }]);
   const { text } = await run(site, ["list"], { catalog: undefined });
-  assert.match(text, /qwen +gpu-1 +Closed/);
+  assert.match(text, /qwen +- +gpu-1 +Closed/);
   assert.ok(!text.includes("gpu-2"));
 });
 
