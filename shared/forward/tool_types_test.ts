@@ -60,3 +60,43 @@ Deno.test("withoutTools() takes out tools whose types begin as one that ends wit
     assert.equal(result.text, `{"tools":[${left.join(",")}]}`, type);
   }
 });
+
+Deno.test("withoutTools() also looks into the items of the input that name tools", () => {
+  const own = '{"type":"function","name":"a","x":1.0}';
+  const search = '{"type":"web_search"}';
+  const namespace = `{"type":"namespace","name":"mcp","tools":[${own}]}`;
+  const item = (...tools: string[]) =>
+    `{"type":"additional_tools","role":"developer","tools":[${tools}]}`;
+  const text = '{"type":"message","content":"additional_tools"}';
+  const cases = [
+    {
+      input: [item(search, own, namespace), text],
+      left: [item(own), text],
+      dropped: ["web_search", "namespace"],
+    },
+    {
+      input: [text, item(search), item(own)],
+      left: [text, item(own)],
+      dropped: ["web_search"],
+    },
+    { input: [item(namespace)], left: [], dropped: ["namespace"] },
+    // Tools of other items are no business of ours, nor is an item without any.
+    { input: [item(own), text], left: null, dropped: [] },
+    { input: [item()], left: null, dropped: [] },
+    { input: [`{"tools":[${search}]}`], left: null, dropped: [] },
+  ];
+  const types = ["web_search", "namespace"];
+  for (const { input, left, dropped } of cases) {
+    const body = (items: string[]) => `{"n":1.0,"input":[${items}],"tools":[]}`;
+    const result = withoutTools(body(input), types);
+    assert.deepEqual(result, { text: body(left ?? input), dropped });
+  }
+  const both = `{"tools":[${search}],"input":[${item(namespace)}]}`;
+  const dropped = ["web_search", "namespace"];
+  assert.deepEqual(withoutTools(both, types), {
+    text: '{"input":[]}',
+    dropped,
+  });
+  const prose = '{"input":"additional_tools","tools":[]}';
+  assert.deepEqual(withoutTools(prose, types), { text: prose, dropped: [] });
+});
