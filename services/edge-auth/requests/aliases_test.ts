@@ -151,6 +151,49 @@ Deno.test("GET /v1/models lists names of models that the key may use, in both fo
   assert.deepEqual(await one.list({ "anthropic-version": "2023-06-01" }), own);
 });
 
+Deno.test("GET /v1/models in Anthropic's form is read in pages, forwards and backwards", async () => {
+  await using edge = await setup(["chat-model", "image-model"]);
+  const [a = "", b = "", c = "", d = ""] = await edge.list();
+  const headers = { "anthropic-version": "2023-06-01" };
+  const cases = [
+    { query: "", ids: [a, b, c, d], more: false },
+    { query: "limit=1000&beta=true", ids: [a, b, c, d], more: false },
+    { query: "limit=3", ids: [a, b, c], more: true },
+    { query: "limit=4", ids: [a, b, c, d], more: false },
+    { query: `limit=3&after_id=${c}`, ids: [d], more: false },
+    { query: `after_id=${d}`, ids: [], more: false },
+    { query: `limit=1&before_id=${c}`, ids: [b], more: true },
+    { query: `limit=2&before_id=${c}`, ids: [a, b], more: false },
+    { query: `limit=1&after_id=${a}&before_id=${d}`, ids: [b], more: true },
+  ];
+  for (const { query, ids, more } of cases) {
+    const answer = await edge.call(`/v1/models?${query}`, { headers });
+    const { data, ...page } = await answer.json();
+    assert.deepEqual(data.map(({ id }: { id: string }) => id), ids, query);
+    const last_id = ids.at(-1) ?? null;
+    const first_id = ids[0] ?? null;
+    assert.deepEqual(page, { has_more: more, first_id, last_id }, query);
+  }
+  const wrong = [
+    "limit=0",
+    "limit=1001",
+    "limit=few",
+    "limit=1.5",
+    "after_id=other",
+    "before_id=video-model",
+  ];
+  for (const query of wrong) {
+    const answer = await edge.call(`/v1/models?${query}`, { headers });
+    assert.equal(answer.status, 400, query);
+    const { type, error } = await answer.json();
+    assert.equal(`${type} ${error.type}`, "error invalid_request_error");
+    assert.match(error.message, /'(limit|after_id|before_id)'/);
+    // OpenAI's list has no pages, so it has no such query.
+    const all = await edge.call(`/v1/models?${query}`);
+    assert.equal((await all.json()).data.length, 4);
+  }
+});
+
 Deno.test("GET /v1/models/{alias} answers for names of models that the key may use", async () => {
   await using edge = await setup(["chat-model"]);
   for (const name of ["chat-model", "chat-name", "chat-names-of-any-kind"]) {

@@ -1,7 +1,11 @@
 /** The list of models, in OpenAI's and in Anthropic's form. */
+import * as z from "zod";
 import { isExact } from "@gateway/shared/models/aliases";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelObject } from "@gateway/shared/openai/completion";
+import { fieldError } from "@gateway/shared/openai/error";
+import { integer } from "@gateway/shared/openai/fields";
+import { checked } from "@gateway/shared/openai/request_fault";
 import { sendJson } from "../http/responses.ts";
 import type { Admission } from "../limits/admission.ts";
 import { ANSWERED, type AuthenticatedCall, type CallEnd } from "./call.ts";
@@ -16,13 +20,23 @@ export interface ModelsDependencies {
 }
 
 const MS_PER_SECOND = 1_000;
+/** As many as Anthropic lists at most. */
+const PAGE_MAX = 1_000;
+
+/** The query of Anthropic's list, which is read in pages. */
+const pageQuery = z.object({
+  limit: z.coerce.number().pipe(integer(1, PAGE_MAX)).default(Infinity),
+  after_id: z.string().exactOptional(),
+  before_id: z.string().exactOptional(),
+});
 
 /**
  * `GET /v1/models` and `GET /v1/models/{id}`: what the key may use, by ids and aliases,
- * in the form that the client's dialect has.
+ * in the form that the client's dialect has. Anthropic's is read in pages, as
+ * https://docs.claude.com/en/api/models-list says; OpenAI's has none.
  */
 export async function sendModels(
-  { id, principal, exchange: { response } }: AuthenticatedCall,
+  { id, principal, exchange: { response, query } }: AuthenticatedCall,
   { admission, catalog, isRun }: ModelsDependencies,
 ): Promise<CallEnd> {
   const allowed = await admission.modelsOf(principal, "models");
@@ -37,8 +51,9 @@ export async function sendModels(
     ? modelObject(id, found)
     : undefined;
   const isForAnthropic = response.envelope === "anthropic";
-  if (id === "" && isForAnthropic) sendJson(response, anthropicModels(data));
-  else if (id === "") sendJson(response, { object: "list", data });
+  if (id === "" && isForAnthropic) {
+    sendJson(response, anthropicModels(data, query));
+  } else if (id === "") sendJson(response, { object: "list", data });
   // Also for a model that the key may not use.
   else if (model === undefined) throw modelNotFound(id);
   else sendJson(response, isForAnthropic ? anthropicModel(model) : model);
@@ -64,10 +79,38 @@ const anthropicModel = ({ id, created }: ModelObject) => ({
   created_at: new Date(created * MS_PER_SECOND).toISOString(),
 });
 
-/** All of them: there are never further pages. */
-const anthropicModels = (models: readonly ModelObject[]) => ({
-  data: models.map(anthropicModel),
-  has_more: false,
-  first_id: models[0]?.id ?? null,
-  last_id: models.at(-1)?.id ?? null,
-});
+/** The page of the list that is asked for; without a `limit`, all that is left. */
+function anthropicModels(models: readonly ModelObject[], query: string) {
+  const { limit, after_id: after, before_id: before } = checked(
+    pageQuery,
+    Object.fromEntries(new URLSearchParams(query)),
+  );
+  const from = after === undefined ? 0 : indexOf(models, "after_id", after) + 1;
+  const to = before === undefined
+    ? models.length
+    : indexOf(models, "before_id", before);
+  const asked = models.slice(from, to);
+  // Backwards, a page ends where the one before it began.
+  const isBackwards = before !== undefined && after === undefined;
+  const page = isBackwards
+    ? asked.slice(Math.max(0, asked.length - limit))
+    : asked.slice(0, limit);
+  return {
+    data: page.map(anthropicModel),
+    has_more: page.length < asked.length,
+    first_id: page[0]?.id ?? null,
+    last_id: page.at(-1)?.id ?? null,
+  };
+}
+
+/** Where a model of the query stands; throws `invalid_value` if it is not listed. */
+function indexOf(
+  models: readonly ModelObject[],
+  param: keyof z.infer<typeof pageQuery>,
+  wanted: string,
+): number {
+  const index = models.findIndex(({ id }) => id === wanted);
+  if (index >= 0) return index;
+  const message = `Invalid '${param}': there is no such model in the list.`;
+  throw fieldError("invalid_value", param, message);
+}
