@@ -1,6 +1,7 @@
 // Promise: while workers are killed and the bus is cut and restarted, each forwarded
-// stream reaches its client as a beginning of what the server said, to the byte, and
-// then its end, or the error of its dialect: never a normal end of half an answer.
+// answer reaches its client as a beginning of what the server said, to the byte, and
+// then its end, the error of its dialect or, of a whole answer, a cut that its length
+// shows: never a normal end of half an answer.
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import {
@@ -14,11 +15,12 @@ import { type OpenGateway, TEST_KEY } from "../../support/gateway/open.ts";
 import {
   startScriptedServer,
   type Step,
+  type WholeRequest,
 } from "../../support/model_servers/scripted_server.ts";
 import type { TcpProxy } from "../../support/servers/tcp_proxy.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { sleep } from "../../support/wait_for.ts";
-import { MESSAGE, RESPONSE } from "../../forward/event_streams.ts";
+import { completion, MESSAGE, RESPONSE } from "../../forward/event_streams.ts";
 
 const SEED = 1;
 const REQUESTS = 120;
@@ -32,24 +34,87 @@ const TOKEN_MS = 5;
 const ENDS_WITHIN_MS = 20_000;
 const FAULTS = ["kill", "cut", "bus", "kill", "cut", "kill"];
 
-/** What the server says to the request with this number. */
-function eventsFor(path: string, number: number): string[] {
-  const words = Array.from({ length: TOKENS }, (_, at) => `${number}.${at} `);
-  const { start, content, text, end } = MESSAGE;
-  return path.endsWith("messages")
-    ? [start, content, ...words.map(text), end]
-    : [RESPONSE.created, ...words.map(RESPONSE.text), RESPONSE.end];
+/** A forwarded endpoint: what is asked, and what the server says. */
+interface Endpoint {
+  path: string;
+  /** The members of the request beside its number. */
+  members: string;
+  /** The pieces of the answer to the request with this number. */
+  pieces(number: number): string[];
+  /** How a stream ends that has failed; null: the answer is no stream. */
+  failed: RegExp | null;
 }
 
-function* answerTo(events: readonly string[]): Iterable<Step> {
-  yield streamHead();
-  for (const event of events) yield* [chunk(event), { pauseMs: TOKEN_MS }];
+const wordsOf = (number: number) =>
+  Array.from({ length: TOKENS }, (_, at) => `${number}.${at} `);
+
+const ENDPOINTS: readonly Endpoint[] = [
+  {
+    path: "messages",
+    members: '"model":"m","max_tokens":99,"stream":true',
+    pieces(number) {
+      const { start, content, text, end } = MESSAGE;
+      return [start, content, ...wordsOf(number).map(text), end];
+    },
+    failed: /event: error\ndata: .*\n\n$/,
+  },
+  {
+    path: "responses",
+    members: '"model":"m","max_output_tokens":99,"stream":true',
+    pieces: (number) => [
+      RESPONSE.created,
+      ...wordsOf(number).map(RESPONSE.text),
+      RESPONSE.end,
+    ],
+    failed: /event: response\.failed\ndata: .*\n\n$/,
+  },
+  {
+    path: "completions",
+    members: '"model":"m","max_tokens":99,"stream":true,"prompt":"a"',
+    pieces: (number) => [
+      ...wordsOf(number).map((word) => completion(word)),
+      completion("", ',"finish_reason":"stop"'),
+      "data: [DONE]\n\n",
+    ],
+    failed: /data: \{"error":.*\n\n$/,
+  },
+  {
+    path: "embeddings",
+    members: '"model":"e","input":"a"',
+    pieces: (number) => [
+      '{"object":"list","data":[{"index":0,"embedding":[0.10',
+      ...wordsOf(number).map((word) => `,${word}`),
+      ']}],"usage":{"prompt_tokens":1,"total_tokens":1}}',
+    ],
+    failed: null,
+  },
+  {
+    path: "rerank",
+    members: '"model":"r","query":"a","documents":["b"]',
+    pieces: (number) => [
+      '{"results":[{"index":0,"relevance_score":1.0}],"more":[0',
+      ...wordsOf(number).map((word) => `,${word}`),
+      "]}",
+    ],
+    failed: null,
+  },
+];
+
+/** Head and pieces of the answer to a request. */
+function* answerTo({ path, body }: WholeRequest): Iterable<Step> {
+  const endpoint = ENDPOINTS.find((each) => path.endsWith(each.path)) ??
+    assert.fail(path);
+  const number = Number(/"number":(\d+)/.exec(body)?.[1]);
+  const type = { "content-type": "application/json" };
+  yield streamHead(endpoint.failed === null ? { headers: type } : {});
+  for (const piece of endpoint.pieces(number)) {
+    yield* [chunk(piece), { pauseMs: TOKEN_MS }];
+  }
   yield lastChunk;
 }
 
 /** Of a fault before the answer has begun: a worker was lost, or there is none. */
 const FAILED = [502, 503];
-const ENDS = /event: (?:error|response\.failed)\ndata: .*\n\n$/;
 
 /** A worker whose connection to the bus can be cut. */
 interface Place {
@@ -57,18 +122,17 @@ interface Place {
   worker: InProcessWorker;
 }
 
-Deno.test(`${REQUESTS} forwarded streams under failing workers and a failing bus, seed ${SEED}`, async () => {
-  await using server = startScriptedServer({
-    reply: ({ path, body }) =>
-      answerTo(eventsFor(path, Number(/"number":(\d+)/.exec(body)?.[1]))),
+Deno.test(`${REQUESTS} forwarded answers under failing workers and a failing bus, seed ${SEED}`, async () => {
+  await using server = startScriptedServer({ reply: answerTo });
+  const backend = { type: "openai", base_url: server.baseUrl, model: "theirs" };
+  const backends = [backend];
+  const catalog = parseCatalog({
+    models: [
+      { id: "m", backends: [{ ...backend, dialect: "vllm" }] },
+      { id: "e", kind: "embedding", backends },
+      { id: "r", kind: "rerank", backends },
+    ],
   });
-  const backend = {
-    type: "openai",
-    base_url: server.baseUrl,
-    model: "theirs",
-    dialect: "vllm",
-  };
-  const catalog = parseCatalog({ models: [{ id: "m", backends: [backend] }] });
   await using gateway = await startGateway("open", { door: { catalog } });
   const { baseUrl } = server;
   const start = async (): Promise<Place> => {
@@ -83,9 +147,9 @@ Deno.test(`${REQUESTS} forwarded streams under failing workers and a failing bus
   const failing = fail({ gateway, living, start, random });
   const requests: Promise<unknown>[] = [];
   for (let number = 1; number <= REQUESTS; number += 1) {
-    const path = random() < 0.5 ? "messages" : "responses";
+    const endpoint = ENDPOINTS[number % ENDPOINTS.length] ?? assert.fail();
     // A failure is told when all have ended.
-    requests.push(ask(gateway, path, number).catch((error) => error));
+    requests.push(ask(gateway, endpoint, number).catch((error) => error));
     await sleep(random() * 2 * PAUSE_MS);
   }
   await failing;
@@ -120,31 +184,49 @@ async function fail(
 /** Asks, checks the answer, and says how it ended. */
 async function ask(
   gateway: OpenGateway,
-  path: string,
+  endpoint: Endpoint,
   number: number,
 ): Promise<string> {
+  const { path, members, failed } = endpoint;
   const answer = await fetch(`${gateway.baseUrl()}/${path}`, {
     method: "POST",
     headers: {
       authorization: `Bearer ${TEST_KEY}`,
       "content-type": "application/json",
     },
-    body: `{"model":"m","max_tokens":99,"stream":true,"number":${number}}`,
+    body: `{${members},"number":${number}}`,
     signal: AbortSignal.timeout(ENDS_WITHIN_MS),
   });
-  const text = await answer.text();
-  const what = `request ${number}: ${answer.status} ${text.slice(-300)}`;
+  const { text, isCut } = await readAll(answer);
+  const what = `${path} ${number}: ${answer.status} ${text.slice(-300)}`;
   if (answer.status !== 200) {
     assert.ok(FAILED.includes(answer.status), what);
     return "refused";
   }
-  const wholeText = eventsFor(path, number).join("");
-  if (text === wholeText) return "whole";
+  const wholeText = endpoint.pieces(number).join("");
+  if (text === wholeText && !isCut) return "whole";
+  if (failed === null) assert.ok(isCut, what);
+  else assert.match(text, failed, what);
   // Signs of life stand between events.
-  const delivered = text.replace(ENDS, "")
+  const delivered = (failed === null ? text : text.replace(failed, ""))
     .replaceAll(MESSAGE.ping, "").replaceAll(": keep-alive\n\n", "");
-  assert.match(text, ENDS, what);
   assert.ok(wholeText.startsWith(delivered), what);
   assert.ok(delivered.length < wholeText.length, what);
   return "failed";
+}
+
+/** The body, as far as it comes, and whether its connection broke off before its end. */
+async function readAll(answer: Response) {
+  const decoder = new TextDecoder();
+  let text = "";
+  try {
+    for await (const bytes of answer.body ?? []) {
+      text += decoder.decode(bytes, { stream: true });
+    }
+  } catch (error) {
+    // It came too late.
+    if (error instanceof DOMException) throw error;
+    return { text, isCut: true };
+  }
+  return { text, isCut: false };
 }
