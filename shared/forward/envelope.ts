@@ -1,5 +1,6 @@
 /** Our own errors and signs of life, as clients of each dialect read them. */
 import type { ApiError } from "../openai/error.ts";
+import { isJsonObject } from "../process/error_text.ts";
 import type { ForwardName } from "./endpoints.ts";
 
 /**
@@ -83,6 +84,26 @@ export function errorEvent(
     },
   };
   return `event: response.failed\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+/**
+ * The body that a server would have answered with, if it had reported this event's
+ * error before its stream; null if the event is of no known form. Anthropic's data and
+ * those of completions are such a body, those of responses have the error inside.
+ */
+export function bodyOfErrorEvent(event: string): string | null {
+  const data = event.split("\n").find((line) => line.startsWith("data:"));
+  let value: unknown;
+  try {
+    value = JSON.parse(data?.slice("data:".length) ?? "");
+  } catch {
+    return null;
+  }
+  if (!isJsonObject(value)) return null;
+  if (isJsonObject(value.error)) return JSON.stringify(value);
+  const { response } = value;
+  if (!isJsonObject(response) || !isJsonObject(response.error)) return null;
+  return JSON.stringify({ error: response.error });
 }
 
 /** The codes on which Codex decides whether to try again. */

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { ApiError, type ErrorCode } from "../openai/error.ts";
-import { anthropicError, errorEvent, signOfLife } from "./envelope.ts";
+import {
+  anthropicError,
+  bodyOfErrorEvent,
+  errorEvent,
+  signOfLife,
+} from "./envelope.ts";
 
 const CONTEXT = { requestId: "req_1", model: "m", created: 1 };
 
@@ -53,4 +58,28 @@ Deno.test("errorEvent() ends a stream in its dialect, with a code that Codex rea
     /^event: error\ndata: .*"permission_error".*\n\n$/,
   );
   assert.match(signOfLife("messages"), /^event: ping\n/);
+});
+
+Deno.test("bodyOfErrorEvent() is what the server would have answered before its stream", () => {
+  const anthropic = '{"type":"error","error":{"type":"rate_limit_error"}}';
+  const cases = [
+    { event: `event: error\ndata: ${anthropic}\n\n`, body: anthropic },
+    {
+      event: 'data:{"error":{"code":400}}\n\n',
+      body: '{"error":{"code":400}}',
+    },
+    {
+      event: 'data: {"type":"response.failed","response":{"id":"r",' +
+        '"error":{"code":"rate_limit_exceeded","message":"in 3 s"}}}\n\n',
+      body: '{"error":{"code":"rate_limit_exceeded","message":"in 3 s"}}',
+    },
+    { event: 'data: {"response":{"error":null}}\n\n', body: null },
+    { event: 'data: {"error":"busy"}\n\n', body: null },
+    { event: "data: {\n\n", body: null },
+    { event: "event: error\n\n", body: null },
+    { event: "", body: null },
+  ];
+  for (const { event, body } of cases) {
+    assert.equal(bodyOfErrorEvent(event), body, event);
+  }
 });

@@ -79,7 +79,7 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
   [
     "request",
     [400, 404, 413, 422],
-    /invalid_(request|param)|badrequest|context_(length|size)|validation|user_error/i,
+    /invalid_(request|param|prompt|image)|badrequest|context_(length|size)|validation|user_error|content_policy|image_(too|parse|content|file)/i,
   ],
 ];
 

@@ -60,6 +60,65 @@ Deno.test("until the model has begun, another server may still answer", async ()
   }
 });
 
+Deno.test("a refusal with which a stream begins reaches the client in the server's words", async () => {
+  const failed = (code: string) => ({ error: { code, message: "Why 1.0." } });
+  const responses = (code: string) =>
+    RESPONSE.created +
+    namedEvent("response.failed", { response: failed(code) });
+  const cases = [
+    {
+      path: 1,
+      events: responses("context_length_exceeded"),
+      status: 400,
+      body: failed("context_length_exceeded"),
+    },
+    {
+      path: 1,
+      events: responses("invalid_prompt"),
+      status: 400,
+      body: failed("invalid_prompt"),
+    },
+    {
+      path: 1,
+      events: responses("rate_limit_exceeded"),
+      status: 429,
+      body: failed("rate_limit_exceeded"),
+    },
+    {
+      path: 0,
+      events: MESSAGE.start + namedEvent("error", {
+        error: { type: "overloaded_error", message: "Too busy" },
+      }),
+      status: 503,
+      body: {
+        type: "error",
+        error: { type: "overloaded_error", message: "Too busy" },
+      },
+    },
+    {
+      path: 2,
+      events: `data: ${JSON.stringify(failed("invalid_request_error"))}\n\n`,
+      status: 400,
+      body: failed("invalid_request_error"),
+    },
+  ];
+  for (const { path, events, status, body } of cases) {
+    const dialect = DIALECTS[path] ?? assert.fail();
+    await using rig = await setup(() => [...stream(events), lastChunk]);
+    const answer = await rig.post(dialect.path, dialect.body);
+    assert.equal(answer.status, status);
+    assert.deepEqual(await answer.json(), body);
+  }
+  // A server that has failed has nothing to say to the client.
+  await using rig = await setup(() => [
+    ...stream(responses("server_error")),
+    lastChunk,
+  ]);
+  const answer = await rig.post("responses", DIALECTS[1]?.body ?? "");
+  assert.equal(answer.status, 502);
+  assert.equal((await answer.json()).error.code, "upstream_error");
+});
+
 Deno.test("a stream that breaks off ends with the error of its dialect, never with a normal end", async () => {
   const cases = [
     {

@@ -1,7 +1,10 @@
 /** Headers and bodies of HTTP responses. */
 import type { Writable } from "node:stream";
 import type { Envelope } from "@gateway/shared/forward/endpoints";
-import { anthropicError } from "@gateway/shared/forward/envelope";
+import {
+  anthropicError,
+  bodyOfErrorEvent,
+} from "@gateway/shared/forward/envelope";
 import type { ApiError, OwnAnswer } from "@gateway/shared/openai/error";
 import {
   CLIENT_CLOSED_REQUEST,
@@ -26,9 +29,13 @@ export const BYTES_HEADERS: HeaderFields = {
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
 };
+const JSON_TYPE = "application/json; charset=utf-8";
+/** What workers say of an event of a server. */
+const EVENT_STREAM = "text/event-stream";
+
 /** Headers of an answer in JSON. */
 export const JSON_HEADERS: HeaderFields = {
-  "content-type": "application/json; charset=utf-8",
+  "content-type": JSON_TYPE,
   ...BYTES_HEADERS,
 };
 
@@ -80,9 +87,8 @@ export function sendJson(
  * model server's own answer where that is kept.
  */
 export function sendError(response: ResponseOutput, error: ApiError): void {
-  if (error.answer !== null && !isEvent(error.answer)) {
-    return sendOwnAnswer(response, error, error.answer);
-  }
+  const own = ownAnswerOf(error);
+  if (own !== null) return sendOwnAnswer(response, error, own);
   const { envelope, fixedHeaders } = response;
   const body = envelope === "anthropic"
     ? anthropicError(error, fixedHeaders?.["x-request-id"] ?? "")
@@ -92,9 +98,18 @@ export function sendError(response: ResponseOutput, error: ApiError): void {
   sendBytes(response, bytes, { status: error.status, headers });
 }
 
-/** It is part of a stream, and no body of a response. */
-const isEvent = ({ contentType }: OwnAnswer) =>
-  contentType === "text/event-stream";
+/**
+ * The server's own answer. An event with which its stream began becomes a body, if it
+ * is about the request or about when to send it again.
+ */
+function ownAnswerOf({ answer, code, status }: ApiError): OwnAnswer | null {
+  if (answer?.contentType !== EVENT_STREAM) return answer;
+  if (status >= 500 && code !== "overloaded") return null;
+  const body = bodyOfErrorEvent(answer.body);
+  return body === null
+    ? null
+    : { ...answer, status, contentType: JSON_TYPE, body };
+}
 
 function sendOwnAnswer(
   response: ResponseOutput,
