@@ -21,8 +21,8 @@ const SAID_TOKENS = 100;
 const SOUND = new Uint8Array(1_024).fill(7);
 const b64_json = SOUND.toBase64();
 const SPOKEN = "Good morning.";
-/** A WAV file of almost 3 s, 32,000 bytes for each. */
-const RECORDED_SECONDS = 3;
+/** The whole seconds of a WAV file of almost that, 32,000 bytes for each. */
+export const RECORDED_SECONDS = 3;
 const RECORDING = recording(32_000 * RECORDED_SECONDS);
 /** What the gateway takes "ping" for, where the model server does not count. */
 const PROMPT_ESTIMATED = 5;

@@ -3,6 +3,7 @@
 // what was passed on, and what it makes as a whole. Each endpoint, through edge, bus
 // and worker; docs/keys.md has the rule.
 import assert from "node:assert/strict";
+import { CATALOG } from "../../services/edge-auth/app_fixture.ts";
 import { EdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import { runMedia } from "../../services/media-worker/media.ts";
 import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
@@ -11,8 +12,11 @@ import {
   hashKey,
   leaseKey,
   limiterKey,
+  type Limits,
   type Principal,
+  spendKey,
 } from "@gateway/shared/keys/record";
+import { type Catalog, ModelCatalog } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -58,6 +62,7 @@ import {
   ENDPOINTS,
   type Moment,
   MOMENTS,
+  RECORDED_SECONDS,
 } from "./leaving_costs_fixture.ts";
 
 /** What is set for each day, so that it is metered. */
@@ -104,7 +109,10 @@ interface Stack {
   readonly registry: MetricRegistry;
 }
 
-async function startStack(owner: AsyncDisposableStack): Promise<Stack> {
+async function startStack(
+  owner: AsyncDisposableStack,
+  catalog: Catalog = CATALOG,
+): Promise<Stack> {
   const script = new Script();
   const world = owner.use(await startRedisWorld());
   const { server: nats } = owner.use(await startNatsServer());
@@ -148,6 +156,7 @@ async function startStack(owner: AsyncDisposableStack): Promise<Stack> {
     servers: [nats],
     port,
     metrics,
+    door: { catalog },
   });
   await until(() => edge.dispatcher.workers.totals("media").workers === 1);
   await until(() => edge.dispatcher.workers.totals("chat").workers === 1);
@@ -155,10 +164,10 @@ async function startStack(owner: AsyncDisposableStack): Promise<Stack> {
 }
 
 /** A key for all endpoints, and its value. */
-async function addKey(world: RedisWorld) {
+async function addKey(world: RedisWorld, limits: Partial<Limits> = LIMITS) {
   const value = mintKey(randomBytes);
   const scopes = "chat,image,speech,video,transcription";
-  const key = await world.addKey({ scopes, limits: LIMITS });
+  const key = await world.addKey({ scopes, limits });
   const name = hashKey(hashKeyValue(value));
   await world.command("SET", name, `${key.keyId}:${key.ownerId}`);
   return { key, value };
@@ -290,4 +299,60 @@ Deno.test("limits, usage and metrics charge the same, whenever the client leaves
       );
     }
   }
+});
+
+/** Billionths for a second of a recording. */
+const SECOND_NANOS = 10_000_000;
+/** What the recording of the fixture costs. */
+const RECORDING_NANOS = RECORDED_SECONDS * SECOND_NANOS;
+
+/** The models of the simulator, of which transcriptions have a price by length. */
+function pricedCatalog(): Catalog {
+  const { models, servers } = CATALOG.file;
+  const priced = models.map((model) =>
+    model.kind === "transcription"
+      ? { ...model, prices: { second: SECOND_NANOS } }
+      : model
+  );
+  return new ModelCatalog(priced, servers, { currency: "USD", id: "t" });
+}
+
+/** What is spent and held of the budget of a key. */
+async function booked(world: RedisWorld, key: Principal) {
+  const name = spendKey(key, "total");
+  const amounts = await world.command("HMGET", name, "s", "h");
+  assert.ok(Array.isArray(amounts));
+  return amounts.map(Number);
+}
+
+Deno.test("a transcription holds what its recording costs, and others do not get that", async () => {
+  const endpoint = ENDPOINTS.find(({ unit }) => unit === "audioSeconds") ??
+    assert.fail();
+  await using owner = new AsyncDisposableStack();
+  const stack = await startStack(owner, pricedCatalog());
+  const { world, edge, script } = stack;
+  const budgetTotal = 2 * RECORDING_NANOS - 1;
+  const { key, value } = await addKey(world, { budgetTotal });
+  const client = new AbortController();
+  const running = endpoint.send(edge.baseUrl, value, client.signal);
+  running.catch(() => {}); // It leaves before the answer.
+  await script.arrival;
+  assert.deepEqual(await booked(world, key), [0, RECORDING_NANOS]);
+  const other = await endpoint.send(edge.baseUrl, value, client.signal);
+  const { error } = await other.json();
+  assert.deepEqual([other.status, error.code], [429, "rate_limit_exceeded"]);
+  assert.match(error.message, /0 of 0\.059999999 USD spent, 0\.03 held/);
+  client.abort();
+  await settled(stack, key);
+  assert.deepEqual(await booked(world, key), [RECORDING_NANOS, 0]);
+  // Alone, a request may hold what is left.
+  await sendAndLeave(stack, endpoint, { parts: "all", value });
+  await settled(stack, key);
+  assert.deepEqual(await booked(world, key), [2 * RECORDING_NANOS, 0]);
+  // Without a budget, it is admitted once.
+  const free = await addKey(world);
+  const { admissions } = edge;
+  await sendAndLeave(stack, endpoint, { parts: "all", value: free.value });
+  assert.equal(edge.admissions, admissions + 1);
+  await settled(stack, free.key);
 });

@@ -10,6 +10,24 @@ export type Parser = InstanceType<typeof Busboy>;
 /** Emits the bytes of a file. */
 export type FileStream = BusboyFileStream;
 
+/** What the parser says of a field. */
+export type FieldEvent = [
+  name: string,
+  value: string,
+  isNameCut: boolean,
+  isCut: boolean,
+  ...rest: unknown[],
+];
+
+/** What the parser says of a file. */
+export type FileEvent = [
+  field: string,
+  stream: FileStream,
+  name: string | undefined,
+  encoding: string,
+  type: string,
+];
+
 const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
 const FIELD_NAME_BYTES_MAX = 100;
 

@@ -15,7 +15,8 @@ import { type BodyExchange, discard } from "./exchange.ts";
 import { BodyShare } from "./body_budget.ts";
 import {
   createParser,
-  type FileStream,
+  type FieldEvent,
+  type FileEvent,
   malformed,
   type Parser,
 } from "./form_parser.ts";
@@ -48,6 +49,10 @@ export interface FormOptions {
   readonly keyId: string;
   readonly bounds: FormBounds;
   readonly budget: HeldBodyBounds;
+  /** Sees the bytes of files as they arrive; absent: nobody needs to. */
+  readonly onFileBytes?:
+    | ((field: string, bytes: Uint8Array) => void)
+    | undefined;
 }
 
 /** How a part of a form, or all of it, came to an end. */
@@ -354,6 +359,7 @@ export class Form {
       if (file.bytes > fileBytesMax) {
         return this.#refuse(uploadTooLarge(fileBytesMax));
       }
+      this.#options.onFileBytes?.(file.field, piece);
       this.#bytes += piece.length;
       this.#pieces.push(piece);
       this.#beginning.resolve("file");
@@ -365,24 +371,6 @@ export class Form {
     return Object.hasOwn(this.#bounds.files, listName(name));
   }
 }
-
-/** What the parser says of a field. */
-type FieldEvent = [
-  name: string,
-  value: string,
-  isNameCut: boolean,
-  isCut: boolean,
-  ...rest: unknown[],
-];
-
-/** What the parser says of a file. */
-type FileEvent = [
-  field: string,
-  stream: FileStream,
-  name: string | undefined,
-  encoding: string,
-  type: string,
-];
 
 /** `image[]` and `image` are the same field: the first has several values. */
 export const listName = (name: string): string => name.replace(/\[\]$/, "");

@@ -32,6 +32,8 @@ export interface Estimate {
    * it has run.
    */
   units: Units | null;
+  /** Units for which budgets are held, where the count is not known. */
+  heldUnits?: number;
   /** Answers for which the client has set no bound; absent: none. */
   openAnswers?: {
     count: number;

@@ -136,7 +136,7 @@ export const nanosToHold = (
 
 /** The same for answers of so many tokens. */
 export function nanosFor(
-  { promptTokens, units, bounds }: Estimate,
+  { promptTokens, units, heldUnits, bounds }: Estimate,
   rate: Rate | null,
   tokens: number,
 ): number | null {
@@ -148,7 +148,11 @@ export function nanosFor(
     bound,
     Math.max(promptTokens, bounds.promptTokensMax),
   );
-  const size = { promptTokens: prompt, totalTokens: prompt + tokens, units };
+  const size = {
+    promptTokens: prompt,
+    totalTokens: prompt + tokens,
+    units: units && { ...units, count: heldUnits ?? units.count },
+  };
   return Math.max(1, nanosReserved(size, { ...rate, prices }));
 }
 

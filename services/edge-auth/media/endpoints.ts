@@ -7,6 +7,7 @@ import type {
 } from "@gateway/shared/openai/media";
 import { costsOnly } from "../limits/cost.ts";
 import type { Endpoint, UploadEndpoint } from "../requests/endpoint.ts";
+import { RecordingMeter } from "./recording/recording_meter.ts";
 import { answerAsMade } from "./relay.ts";
 import * as requests from "./requests.ts";
 
@@ -54,6 +55,12 @@ const fromRecording = (
     fileBytesMax: requests.FILE_BYTES_MAX.recording,
   },
   least: costsOnly("audioSeconds"),
+  meter: (catalog) =>
+    catalog.values().some(({ kind, prices }) =>
+        kind === "transcription" && prices?.second !== undefined
+      )
+      ? new RecordingMeter()
+      : null,
 });
 /** `POST /v1/audio/transcriptions`, which costs the seconds of the recording. */
 export const TRANSCRIPTION = fromRecording("transcribe");

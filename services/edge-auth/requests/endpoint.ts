@@ -47,6 +47,17 @@ export interface Endpoint<Request extends JobRequest> {
   answer(request: Request): AnswerMaker;
 }
 
+/** Measures what a file costs, by its bytes. */
+export interface FileMeter {
+  /** Takes the next bytes of the file. */
+  add(bytes: Uint8Array): void;
+  /**
+   * Returns its units, once all of it was taken; where it does not say, as many as it
+   * may have.
+   */
+  units(): number;
+}
+
 /** What files the forms of an endpoint have. */
 export interface UploadBounds extends Pick<FormBounds, "files"> {
   /** The size of one file, in bytes, for models that do not say `file_bytes`. */
@@ -62,4 +73,9 @@ export interface UploadEndpoint<Request extends JobRequest>
    * arrives.
    */
   readonly least: Estimate;
+  /**
+   * Measures the file `file`, so that budgets hold what it may cost. Absent or null:
+   * that is known without it, or has no price.
+   */
+  meter?(catalog: Catalog): FileMeter | null;
 }

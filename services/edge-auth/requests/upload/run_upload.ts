@@ -10,6 +10,9 @@ import { requireRights } from "../rights.ts";
 import { left, type RunRequestDependencies } from "../run_request.ts";
 import { UploadRun } from "./upload_run.ts";
 
+/** The file whose length is what a request costs. */
+const METERED_FILE = "file";
+
 /**
  * As `runRequest`, but in two steps: the first byte of a file admits the request with
  * what is known by then, and the end of the form corrects that.
@@ -32,11 +35,18 @@ export async function runUpload<Request extends JobRequest>(
     files: endpoint.form.files,
     fileBytesMax: (fields: FormFields) => fileBytesMax(fields, endpoint, deps),
   };
-  const form = new Form(exchange, { keyId, bounds, budget: deps });
+  const meter = endpoint.meter?.(deps.catalog) ?? null;
+  const onFileBytes = meter === null
+    ? undefined
+    : (field: string, bytes: Uint8Array) => {
+      if (field === METERED_FILE) meter.add(bytes);
+    };
+  const form = new Form(exchange, { keyId, bounds, budget: deps, onFileBytes });
   try {
     if (await form.beginning === "left") return left(call);
     const model = modelFor(form, endpoint, deps);
-    return await new UploadRun(call, { endpoint, form, model }, deps).handle();
+    const start = { endpoint, form, model, meter };
+    return await new UploadRun(call, start, deps).handle();
   } catch (error) {
     const { model } = form.fields;
     if (typeof model === "string" && error instanceof ApiError) {

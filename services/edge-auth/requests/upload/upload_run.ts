@@ -12,10 +12,11 @@ import { keyRevoked } from "../../dispatch/run_errors.ts";
 import type { Form } from "../../http/read_form.ts";
 import { abandon, sendError } from "../../http/responses.ts";
 import type { AdmissionAsk, RunLease } from "../../limits/admission.ts";
+import type { Estimate } from "../../limits/cost.ts";
 import type { Charge } from "../../limits/rate.ts";
 import type { Answer } from "../answer.ts";
 import { type AuthenticatedCall, type CallEnd, RUNNING } from "../call.ts";
-import type { UploadEndpoint } from "../endpoint.ts";
+import type { FileMeter, UploadEndpoint } from "../endpoint.ts";
 import { recordRun, type RunFacts, startTracedRun } from "../run_record.ts";
 import { admit } from "../admit.ts";
 import { endUserNames } from "../end_user.ts";
@@ -39,6 +40,8 @@ export interface UploadStart<Request extends JobRequest> {
   readonly form: Form;
   /** The model whose workers get the files, see `RunJob`. */
   readonly model: string;
+  /** Measures its file; null: nobody needs that. */
+  readonly meter: FileMeter | null;
 }
 
 /** A request with files: what the dispatcher sends, and who gets the answer. */
@@ -47,6 +50,7 @@ export class UploadRun<Request extends JobRequest>
   readonly #call: AuthenticatedCall;
   readonly #endpoint: UploadEndpoint<Request>;
   readonly #form: Form;
+  readonly #meter: FileMeter | null;
   readonly #deps: RunRequestDependencies;
   /** How the call ended, or the error that refuses it. */
   readonly #end = Promise.withResolvers<CallEnd>();
@@ -65,12 +69,13 @@ export class UploadRun<Request extends JobRequest>
 
   constructor(
     call: AuthenticatedCall,
-    { endpoint, form, model }: UploadStart<Request>,
+    { endpoint, form, model, meter }: UploadStart<Request>,
     deps: RunRequestDependencies,
   ) {
     this.#call = call;
     this.#endpoint = endpoint;
     this.#form = form;
+    this.#meter = meter;
     this.#deps = deps;
     const { kind, least } = endpoint;
     this.#facts = { kind, model, stream: false };
@@ -212,7 +217,10 @@ export class UploadRun<Request extends JobRequest>
     const request = this.#endpoint.parse(this.#form.fields, catalog);
     this.#form.requireFiles();
     const { model, stream } = request;
-    const estimate = this.#endpoint.estimate(request, catalog);
+    const estimate = {
+      ...this.#endpoint.estimate(request, catalog),
+      ...this.#heldUnits(model),
+    };
     const lease = await this.#correct({
       scope: scopeOf(kind),
       model,
@@ -228,6 +236,19 @@ export class UploadRun<Request extends JobRequest>
     this.#facts = { kind, model, stream };
     this.#request = request;
     this.#stage = "checked";
+  }
+
+  /**
+   * What its file may cost, where a budget is to hold that. Without one, the request is
+   * not admitted again for it.
+   */
+  #heldUnits(model: string): Pick<Estimate, "heldUnits"> {
+    const hasPrice =
+      this.#deps.catalog.get(model)?.prices?.second !== undefined;
+    const hasBudget = this.#lease?.reservation.isHeld === true;
+    return this.#meter !== null && hasPrice && hasBudget
+      ? { heldUnits: this.#meter.units() }
+      : {};
   }
 
   /**
@@ -285,5 +306,6 @@ function isSame(one: AdmissionAsk, other: AdmissionAsk): boolean {
   const { estimate: a } = one;
   const { estimate: b } = other;
   return one.model === other.model && a.totalTokens === b.totalTokens &&
-    a.units?.unit === b.units?.unit && a.units?.count === b.units?.count;
+    a.units?.unit === b.units?.unit && a.units?.count === b.units?.count &&
+    a.heldUnits === b.heldUnits;
 }
