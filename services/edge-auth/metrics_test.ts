@@ -5,6 +5,8 @@ import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Decision } from "./limits/admission.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
+import type { Cost } from "./limits/cost.ts";
+import { priced } from "./limits/rate.ts";
 import { EdgeMetrics, observeEdge } from "./metrics.ts";
 
 const PRINCIPAL = { keyId: "key_1", ownerId: "own_1" };
@@ -71,6 +73,46 @@ Deno.test("a complete stream is counted once, with its times and tokens", () => 
     'cache_tokens_total{model="m",endpoint="messages",kind="written"} 2',
     "dispatch_wait_seconds_sum 0.002",
     "dispatch_wait_seconds_count 1",
+  ]);
+});
+
+/** Prices in billionths: a million tokens cost 2, 0.5 and 8. */
+const PRICES = {
+  input: 2_000_000_000,
+  cached_input: 500_000_000,
+  output: 8_000_000_000,
+};
+
+Deno.test("costs are counted by model and price, those of lost requests apart, and what has no price as that", () => {
+  const t = setup();
+  const subject = { model: "m", endpoint: "chat", unit: null } as const;
+  const cost: Cost = {
+    promptTokens: 3_000_000,
+    completionTokens: 500_000,
+    cachedTokens: 1_000_000,
+    kind: "complete",
+  };
+  for (const prices of [PRICES, null]) {
+    const rate = { table: "t", prices };
+    t.metrics.charged({ ...subject, rate }, priced(cost, null, rate));
+  }
+  t.metrics.lostCharged({
+    hour: "2026112809",
+    promptTokens: 1,
+    completionTokens: 1,
+    unit: null,
+    count: 0,
+    nanos: 1_500_000_000,
+    isUnpriced: false,
+    suffix: "@chat:m",
+  });
+  const costs = t.samples().filter((line) => /^(cost|unpriced)/.test(line));
+  assert.deepEqual(costs, [
+    'cost_total{model="m",kind="input"} 4',
+    'cost_total{model="m",kind="cached_input"} 0.5',
+    'cost_total{model="m",kind="output"} 4',
+    'cost_total{model="m",kind="lost"} 1.5',
+    'unpriced_total{model="m"} 1',
   ]);
 });
 
