@@ -1,8 +1,13 @@
 // Promise: `deploy/restore.sh` replaces the data of Redis; if it fails, it leaves it as
 // it was. `deploy/backup.sh` copies the data, and leaves nothing beside it.
 import assert from "node:assert/strict";
-import { startRedisWorld } from "../support/limits/admission_fixture.ts";
+import {
+  RedisWorld,
+  startRedisWorld,
+} from "../support/limits/admission_fixture.ts";
 import { makeTempDir } from "../support/process.ts";
+import { startRedisServer } from "../support/servers/redis_server.ts";
+import { assertMoneyIsBack, spendInProject } from "./backup_money_checks.ts";
 
 /** A command in front of the real one, which fails for some arguments. */
 const failsFor = (pattern: string, command: string) =>
@@ -93,17 +98,41 @@ Deno.test("a copy that cannot be restored is found before Redis is stopped, and 
   }
 });
 
-Deno.test("a backup leaves nothing beside the data, whether it succeeds or fails", async () => {
-  await using world = await startRedisWorld({
-    config: ["repl-diskless-sync-delay 0"],
+/** Copies a Redis as `backup.sh` does. */
+const backUp = (
+  { run }: Awaited<ReturnType<typeof startContainer>>,
+  port: number,
+) =>
+  run(/sh -c '([^']*)'/, {
+    change: (text) =>
+      text.replace(/REDISCLI_AUTH=.*\s+export REDISCLI_AUTH/, "true")
+        .replace("--user operator", `-p ${port}`),
   });
+
+/** A Redis whose copies need not wait for more copies to be asked for. */
+const startCopied = (...config: string[]) =>
+  startRedisWorld({ config: ["repl-diskless-sync-delay 0", ...config] });
+
+Deno.test("a copy brings projects, budgets, end users and the ledger back to the billionth", async () => {
+  await using world = await startCopied("appendonly yes");
+  const before = await spendInProject(world);
+  await using source = await startContainer("backup.sh");
+  const { stdout: copy } = await backUp(source, world.redis.port);
+  await using target = await startContainer("restore.sh");
+  const file = `${target.data}.rdb`;
+  await Deno.writeFile(file, copy);
+  assert.equal((await target.run(CHECK, { before: `exec <${file}` })).code, 0);
+  assert.equal((await target.run(LOAD)).code, 0);
+  const args = ["--dir", target.data, "--appendonly", "yes"];
+  await using restored = new RedisWorld(await startRedisServer({ args }), {});
+  await restored.open();
+  await assertMoneyIsBack(restored, before);
+});
+
+Deno.test("a backup leaves nothing beside the data, whether it succeeds or fails", async () => {
+  await using world = await startCopied();
   await using redis = await startContainer("backup.sh");
-  const backup = () =>
-    redis.run(/sh -c '([^']*)'/, {
-      change: (text) =>
-        text.replace(/REDISCLI_AUTH=.*\s+export REDISCLI_AUTH/, "true")
-          .replace("--user operator", `-p ${world.redis.port}`),
-    });
+  const backup = () => backUp(redis, world.redis.port);
   const { stdout } = await backup();
   assert.match(new TextDecoder().decode(stdout), /^REDIS/);
   assert.deepEqual(await redis.files(), []);
