@@ -50,8 +50,8 @@ const INSTALL_MS_MAX = 10 * 60_000;
 const START_MS_MAX = 120_000;
 const BENCH = new URL(".", import.meta.url).pathname;
 const SCRATCH = `${CACHE}/gateway-bench`;
-/** Never reached: counted, but nothing is refused. */
-const LIMITS = [
+/** Options of a key whose limits are counted, but never reached. */
+export const KEY_LIMITS = [
   "--rpm=1000000",
   "--tpm=1000000000",
   "--tokens-per-day=1000000000000",
@@ -121,7 +121,7 @@ export async function startOurs(
     },
   });
   const rights = scopes === undefined ? [] : [`--scopes=${scopes}`];
-  const { key } = await gateway.createKey(...LIMITS, ...rights);
+  const { key } = await gateway.createKey(...KEY_LIMITS, ...rights);
   return {
     name,
     gateway,

@@ -17,16 +17,14 @@ import {
   LOOP_COLUMNS,
   measureLoop,
   measureStreams,
-  PACE,
   SMALL_BYTES,
   STREAM_COLUMNS,
+  STREAMS,
+  streamTitle,
   warmUp,
 } from "./measure.ts";
 import type { Options } from "./options.ts";
 import { OURS, type Table } from "./report.ts";
-
-/** Streams at a time: enough that a few cores are busy, and nobody is too slow. */
-const STREAMS = 200;
 
 /** A table for each lane, whole and streamed, and one that compares ours with chat. */
 export async function* forwardedLanes(
@@ -57,10 +55,6 @@ export async function* forwardedLanes(
     };
   }
 }
-
-const streamTitle = (name: string) =>
-  `${name}, ${STREAMS} streams at a time, ${PACE.tokens} tokens at ` +
-  `${PACE.paceMs} ms`;
 
 /** Who answers a request of a lane, warmed up, and why the others are left out. */
 async function ableTo(

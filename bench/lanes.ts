@@ -77,6 +77,9 @@ export const VECTOR_LANES: readonly Lane[] = [1, 100].flatMap((count) =>
 const LIMITED_MODEL = "limited";
 /** One whose server has several keys besides, each with limits. */
 const POOLED_MODEL = "pooled";
+/** A chat model with prices. */
+export const PRICED_MODEL = "priced";
+const PRICES = { input: "2.5", cached_input: "0.25", output: "10" };
 /** The variables of these keys, and what they hold. */
 export const POOL_KEYS = { BENCH_A_KEY: "a", BENCH_B_KEY: "b" };
 const NEVER_REACHED = {
@@ -95,8 +98,14 @@ export const LIMITED_LANES: readonly Lane[] = [
   body: (prompt, stream) => ({ ...CHAT.body(prompt, stream), model }),
 }));
 
-/** A models file for this gateway, whose model server has all lanes. */
-export function modelsFile(modelUrl: string): string {
+/**
+ * A models file for this gateway, whose model server has all lanes. Prices count for
+ * each request, also to models without one, so only `isPriced` has some.
+ */
+export function modelsFile(
+  modelUrl: string,
+  { isPriced }: { isPriced: boolean },
+): string {
   const backend = { type: "openai", base_url: modelUrl };
   const speaks = ["chat", "messages", "responses"];
   const chat = { ...backend, model: MODEL, speaks };
@@ -107,6 +116,11 @@ export function modelsFile(modelUrl: string): string {
   return JSON.stringify({
     models: [
       { id: MODEL, backends: [chat] },
+      {
+        id: PRICED_MODEL,
+        backends: [chat],
+        ...isPriced && { prices: PRICES },
+      },
       { id: LIMITED_MODEL, backends: [{ ...chat, ...NEVER_REACHED }] },
       { id: POOLED_MODEL, backends: [{ ...chat, ...pool }] },
       {

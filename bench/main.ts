@@ -1,5 +1,6 @@
 /** `deno task bench`, see `README.md` beside this file. */
 import * as contenders from "./contenders.ts";
+import { budgetCosts } from "./budgets.ts";
 import { percentile } from "./figures.ts";
 import { growth } from "./growth.ts";
 import { forwardedLanes, serverLimits } from "./forwarded.ts";
@@ -27,9 +28,10 @@ await runCommand(async (options) => {
   const [modelUrl = ""] = direct.baseUrls;
   // Everybody beside everybody.
   await using running = new AsyncDisposableStack();
-  const ours = running.use(await startWithLanes(modelUrl, running));
-  if (options.limits) {
-    for await (const table of serverLimits(ours, options)) report.add(table);
+  const ours = running.use(await startWithLanes(modelUrl, running, options));
+  if (options.limits || options.budgets) {
+    const tables = options.limits ? serverLimits : budgetCosts;
+    for await (const table of tables(ours, options)) report.add(table);
     return await report.end(options);
   }
   const gateways: contenders.Contender[] = [ours];
@@ -68,10 +70,11 @@ await runCommand(async (options) => {
 async function startWithLanes(
   modelUrl: string,
   running: AsyncDisposableStack,
+  { budgets: isPriced }: Options,
 ): Promise<contenders.OurGateway> {
   const { path } = running.use(await makeTempDir());
   const file = `${path}/models.json`;
-  await Deno.writeTextFile(file, modelsFile(modelUrl));
+  await Deno.writeTextFile(file, modelsFile(modelUrl, { isPriced }));
   return await contenders.startOurs("", {
     env: { MODELS_FILE: file, ...POOL_KEYS },
     scopes: "chat,models,embedding",

@@ -96,6 +96,14 @@ export async function measureLoop(
   return [answers / result.seconds, cpu / answers * 1_000, wrong.length];
 }
 
+/** Streams at a time: enough that a few cores are busy, and nobody is too slow. */
+export const STREAMS = 200;
+
+/** The title of a table of {@link STREAMS}. */
+export const streamTitle = (name: string): string =>
+  `${name}, ${STREAMS} streams at a time, ${PACE.tokens} tokens at ` +
+  `${PACE.paceMs} ms`;
+
 /** The figures of {@link measureStreams}. */
 export const STREAM_COLUMNS = [
   "CPU us per token",

@@ -10,9 +10,10 @@ Usage: deno task bench:check REF [options]
 
   --quick            every table in about six minutes, with more noise
   --seconds N        length of a round of whole answers (4; quick 1.5)
-  --rounds N         rounds of each kind, in turn (3; bench:check 2; quick 1)
+  --rounds N         rounds of each kind, in turn (3; check 2; budgets 9; quick 1)
   --lanes            only the forwarded endpoints, beside chat
   --limits           only models whose servers have limits, beside one without
+  --budgets          only keys with budgets, beside one without; more rounds
   --streams A,B,C    paced streams at a time (50,200,500,1000; quick 50,500)
   --beside NAME,...  only these of the others, or none
   --rivals FILE      the list of the others (bench/rivals.json)
@@ -27,6 +28,7 @@ export interface Options {
   quick: boolean;
   lanes: boolean;
   limits: boolean;
+  budgets: boolean;
   help: boolean;
   seconds: number;
   rounds: number;
@@ -73,6 +75,7 @@ function read(args: string[]): Options {
       quick: flag,
       lanes: flag,
       limits: flag,
+      budgets: flag,
       help: { ...flag, short: "h" },
       seconds: text,
       rounds: text,
@@ -82,8 +85,8 @@ function read(args: string[]): Options {
       json: text,
     },
   });
-  const { quick } = values;
-  const rounds = quick ? 1 : ref === undefined ? 3 : 2;
+  const { quick, budgets } = values;
+  const rounds = quick ? 1 : budgets ? 9 : ref === undefined ? 3 : 2;
   const streams = values.streams ?? (quick ? "50,500" : "50,200,500,1000");
   const options: Options = {
     ...values,
