@@ -21,15 +21,34 @@ export const MEDIA_MODELS: readonly string[] = MODEL_KINDS.filter(isTryKind)
 
 const BACKEND = { type: "openai", base_url: "http://model.test/v1" };
 
+/** Prices that a model of a kind may have. */
+const PRICES: Readonly<Record<ModelKind, Readonly<Record<string, string>>>> = {
+  chat: { input: "2.50", cached_input: "0.25", output: "10" },
+  embedding: { input: "0.13" },
+  rerank: { input: "0.05" },
+  image: { image: "0.04" },
+  speech: { million_characters: "15" },
+  transcription: { second: "0.0001" },
+  video: { second: "0.10" },
+};
+
 /**
  * A catalog of these ids: those of the simulator keep their kind, the others are chat
- * models.
+ * models. Those that `isPriced` finds have prices; by default none.
  */
-export const catalogOfIds = (ids: readonly string[]): Catalog =>
+export const catalogOfIds = (
+  ids: readonly string[],
+  isPriced: (id: string) => boolean = () => false,
+): Catalog =>
   parseCatalog({
-    models: ids.map((id) => ({
-      id,
-      kind: MODEL_KINDS.find((kind) => simulatedId(kind) === id) ?? "chat",
-      backends: [{ ...BACKEND, model: id }],
-    })),
+    models: ids.map((id) => {
+      const kind = MODEL_KINDS.find((kind) => simulatedId(kind) === id) ??
+        "chat";
+      return {
+        id,
+        kind,
+        ...isPriced(id) && { prices: PRICES[kind] },
+        backends: [{ ...BACKEND, model: id }],
+      };
+    }),
   });

@@ -17,10 +17,12 @@ import {
   limiterKey,
   ownerLeaseKey,
   ownerLimiterKey,
+  ownerSpendKey,
   ownerUsageKey,
   type Principal,
   REQUEST_LOGS_KEY,
   requestLogKey,
+  spendKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import { encodeRow, type RequestRow } from "@gateway/shared/keys/request_row";
@@ -124,6 +126,26 @@ export async function countUse(
     for (const key of keys) {
       await redis.command(["HINCRBY", key, field, String(count)]);
     }
+  }
+}
+
+/** What is spent and held of a budget, in billionths. */
+export interface BudgetUse {
+  spent: number;
+  held?: number;
+}
+
+/** Writes what budgets show of a key, or of its owner for a null `keyId`. */
+export async function useBudgets(
+  { deps: { redis } }: Site,
+  { ownerId, keyId }: { ownerId: string; keyId: string | null },
+  windows: Readonly<Record<string, BudgetUse>>,
+): Promise<void> {
+  for (const [window, { spent, held = 0 }] of Object.entries(windows)) {
+    const name = keyId === null
+      ? ownerSpendKey(ownerId, window)
+      : spendKey({ ownerId, keyId }, window);
+    await redis.command(["HSET", name, "s", String(spent), "h", String(held)]);
   }
 }
 

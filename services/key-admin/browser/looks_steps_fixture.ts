@@ -97,4 +97,5 @@ browserTest(
     });
     await t.step("tables with any font", () => inspectTables(visit, stage));
   },
+  { hasPrices: true },
 );

@@ -106,14 +106,14 @@ export const SCENES: readonly Scene[] = [
     { click: "main a.bad >> nth=1", shows: "They can do nothing" },
   ),
   at("project-new", "/projects/new", OPERATOR),
-  at("people-projects", "/people/projects", OPERATOR),
+  at("people-projects", "/people/projects?top=cost-30", OPERATOR),
   at("people-project", ({ projectId }) => `/people/projects/${projectId}`, {
     ...OPERATOR,
     click: "summary >> text=Disable",
     shows: "Every request",
   }),
   at("people", "/people", OPERATOR),
-  at("people-most", "/people?top=tokens-30", OPERATOR),
+  at("people-most", "/people?top=cost-30", OPERATOR),
   at("people-new", "/people/new", OPERATOR),
   // The scene before has opened the form.
   { name: "people-link", play: createLink },

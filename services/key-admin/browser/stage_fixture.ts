@@ -11,12 +11,14 @@ import {
   type Principal,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
+import { BudgetDays, TOTAL_WINDOW } from "@gateway/shared/keys/budget_calendar";
 import type { RequestRow } from "@gateway/shared/keys/request_row";
 import { storedKey, type TestConsole } from "../console_fixture.ts";
 import type { KeySettings } from "../domain/keys/settings.ts";
 import {
   countUse,
   logRequest,
+  useBudgets,
   type UseCounts,
   useLimits,
 } from "../usage_fixture.ts";
@@ -58,8 +60,13 @@ const OTHER_DEVICE = {
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
+/** Billionths of a dollar. */
+const DOLLAR = 1_000_000_000;
 const KEY_LIMITS: Limits = {
   ...UNLIMITED,
+  budgetDay: 25 * DOLLAR,
+  budgetMonth: 500 * DOLLAR,
+  budgetTotal: 1_000 * DOLLAR,
   requestsPerMinute: 60,
   tokensPerMinute: 60_000,
   concurrency: 4,
@@ -68,6 +75,7 @@ const KEY_LIMITS: Limits = {
 };
 const OWNER_LIMITS: Limits = {
   ...UNLIMITED,
+  budgetMonth: 2_000 * DOLLAR,
   requestsPerMinute: 50,
   tokensPerMinute: 200_000,
   tokensPerDay: 5_000_000,
@@ -165,6 +173,15 @@ async function fillLimits(
   await useLimits(site, { ownerId, keyId }, { ...use, tokensAheadMs: 72_000 });
   const owner = { ownerId, keyId: null };
   await useLimits(site, owner, { ...use, tokensAheadMs: 25_000 });
+  const { day, month } = new BudgetDays("UTC").at(Date.now());
+  await useBudgets(site, { ownerId, keyId }, {
+    [day.name]: { spent: 7_500_000_000, held: 17_250_000_000 },
+    [month.name]: { spent: 500_120_000_000 },
+    [TOTAL_WINDOW]: { spent: 712_345_678_000, held: 17_250_000_000 },
+  });
+  await useBudgets(site, owner, {
+    [month.name]: { spent: 1_812_500_000_000, held: 17_250_000_000 },
+  });
 }
 
 /** Counts usage of all kinds in every other hour of the last day. */
@@ -201,19 +218,39 @@ function useOfHour(hoursAgo: number): Record<string, UseCounts> {
       cut: errors,
       promptTokens: requests * 812,
       completionTokens: requests * 344,
+      cost: requests * 5_470_000,
+      lostRequests: 1,
+      lostCost: 5_470_000,
     },
     "qwen/qwen3-235b-a22b-instruct": {
       requests: hoursAgo,
       promptTokens: 90 * hoursAgo,
       completionTokens: hoursAgo,
+      unpriced: hoursAgo,
       refused: 4,
       requests_per_minute: 1,
       "tokens_per_day.owner": 3,
     },
-    "simulated-image-1": { requests, images: requests },
-    "simulated-speech-1": { requests, characters: 800 * hoursAgo },
-    "simulated-transcription-1": { requests, audioSeconds: 30 * hoursAgo },
-    "simulated-video-1": { requests, videoSeconds: 4 * hoursAgo },
+    "simulated-image-1": {
+      requests,
+      images: requests,
+      cost: requests * 40_000_000,
+    },
+    "simulated-speech-1": {
+      requests,
+      characters: 800 * hoursAgo,
+      cost: hoursAgo * 12_000_000,
+    },
+    "simulated-transcription-1": {
+      requests,
+      audioSeconds: 30 * hoursAgo,
+      cost: hoursAgo * 3_000_000,
+    },
+    "simulated-video-1": {
+      requests,
+      videoSeconds: 4 * hoursAgo,
+      cost: hoursAgo * 400_000_000,
+    },
     "": { refused: 2, unknown_model: 2 },
   };
 }

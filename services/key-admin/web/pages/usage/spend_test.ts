@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { formatAmount } from "@gateway/shared/money/amount";
 import type { TestClient } from "../../../client_fixture.ts";
-import { startConsole } from "../../../console_fixture.ts";
+import { startConsole, storedKey } from "../../../console_fixture.ts";
 import { spendMonths } from "../../../domain/keys/spend_csv.ts";
 import { routeOwner } from "../../../routes_fixture.ts";
 import { countUse, type UseCounts } from "../../../usage_fixture.ts";
@@ -92,6 +92,41 @@ Deno.test("the file of a month has every billionth, and of deleted keys, too", a
   }
   const hourly = (await client.get("/usage/export.csv")).text;
   assert.ok(hourly.includes("1.234567891"));
+});
+
+Deno.test("operators file what all accounts spent in a month, and nobody else gets that", async () => {
+  const { site, client } = await startSpent();
+  await using _ = site;
+  const { projects, owners } = site.deps;
+  const operator = await site.signedIn("op@example.org", "192.0.2.9");
+  await owners.giveRole(await owners.find("op@example.org") ?? "");
+  const { id } = await projects.create(
+    { by: "op@example.org", ip: "", ownerId: null, as: "operator" },
+    { name: "=Search", adminId: null },
+  );
+  const { id: keyId } = await storedKey(site, id);
+  await countUse(site, { ownerId: id, keyId }, {
+    atMs: site.deps.now(),
+    counts: { requests: 1, cost: 5 },
+    model: "small-1",
+    endpoint: "chat",
+  });
+  const [month = ""] = spendMonths(site.deps.now());
+  const path = `/people/spend.csv?month=${month}`;
+  assert.deepEqual((await linesOf(operator, path)).sort(), [
+    "chat free-1 2 2 0 0 0 EUR",
+    "chat small-1 1 0 0 0.000000005 0 EUR",
+    "chat small-1 1 0 0 0.000000007 0 EUR",
+    "chat small-1 3 0 1 1.234567891 0.000000004 EUR",
+  ]);
+  const { text, headers } = await operator.get(path);
+  assert.match(text, new RegExp(`^${month},"'=Search",${id},${keyId},`, "m"));
+  assert.match(
+    headers.get("content-disposition") ?? "",
+    new RegExp(`spend-${month}\\.csv`),
+  );
+  assert.match((await operator.get("/people")).text, /people\/spend\.csv/);
+  assert.equal((await client.get(path)).status, 404);
 });
 
 Deno.test("without prices no page speaks of cost", async () => {
