@@ -1,7 +1,8 @@
-/** Redis scripts, as a linter reads them: they parse, and name nothing undefined. */
+/** Redis scripts: they parse, name nothing undefined, and luacheck finds no fault. */
 import assert from "node:assert/strict";
 import { parse } from "luaparse";
 import * as z from "zod";
+import { canRun, leaveOut, runProcess } from "./support/process.ts";
 import { readSources } from "./support/repository/source_files.ts";
 
 /** What Redis gives a script, of what our scripts use. */
@@ -47,6 +48,14 @@ for (const { path, text } of scripts) {
     assert.match(text, /^-- /, "begins with what it does");
   });
 }
+
+if (await canRun("luacheck", "--version")) {
+  Deno.test("luacheck finds no fault in the scripts", async () => {
+    const cwd = new URL("..", import.meta.url);
+    const paths = scripts.map(({ path }) => path);
+    await runProcess("luacheck", ["--no-color", ...paths], { cwd });
+  });
+} else leaveOut("faults in Lua that only a linter finds", "luacheck");
 
 Deno.test("no TypeScript has a script in a template string", () => {
   const embedded = readSources(["services", "shared"], PRODUCTION)

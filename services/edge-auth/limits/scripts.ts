@@ -17,6 +17,10 @@ import { defineScript } from "@gateway/shared/redis/link";
 import budgetLua from "./lua/budget.lua" with { type: "text" };
 import recordLua from "./lua/record.lua" with { type: "text" };
 import admitLua from "./lua/admit.lua" with { type: "text" };
+import callLua from "./lua/admit/call.lua" with { type: "text" };
+import commitLua from "./lua/admit/commit.lua" with { type: "text" };
+import decideLua from "./lua/admit/decide.lua" with { type: "text" };
+import loadLua from "./lua/admit/load.lua" with { type: "text" };
 import endUserLua from "./lua/end_user.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };
 import recordFailedLua from "./lua/record_failed.lua" with { type: "text" };
@@ -24,6 +28,7 @@ import raiseHoldLua from "./lua/raise_hold.lua" with { type: "text" };
 import replyLua from "./lua/reply.lua" with { type: "text" };
 import renewLua from "./lua/renew.lua" with { type: "text" };
 import settleLua from "./lua/settle.lua" with { type: "text" };
+import stateLua from "./lua/state.lua" with { type: "text" };
 
 const DAY_S = 86_400;
 const DAY_MS = DAY_S * 1_000;
@@ -58,7 +63,7 @@ const BUDGET_CONSTANTS = {
 };
 
 /** Stands before the scripts that admit and settle, and what it needs. */
-const SHARED = budgetLua + endUserLua;
+const SHARED = budgetLua + endUserLua + stateLua;
 const SHARED_CONSTANTS = {
   ...BUDGET_CONSTANTS,
   END_USERS_MAX,
@@ -73,7 +78,8 @@ export const FIND = defineScript("find", findLua, { STORE_KEY });
 /** Decides on requests of one key: its rights, and its limits and its owner's. */
 export const ADMIT = defineScript(
   "admit",
-  SHARED + recordLua + replyLua + admitLua,
+  SHARED + recordLua + replyLua +
+    callLua + loadLua + decideLua + commitLua + admitLua,
   {
     ...SHARED_CONSTANTS,
     STORE_KEY,

@@ -40,10 +40,10 @@ end
 
 function BUDGET.hold_key(limiter_key) return 'hold' .. after_kind(limiter_key) end
 
--- Whether any of these fields of a record, one for each name, is a budget.
-function BUDGET.any(fields, first)
-  for at = first, first + #BUDGET.NAMES - 1 do
-    if fields[at] and fields[at] ~= '0' then return true end
+-- Whether a record has any budget.
+function BUDGET.is_in(record)
+  for _, name in ipairs(BUDGET.NAMES) do
+    if record[name] and record[name] ~= '0' then return true end
   end
   return false
 end

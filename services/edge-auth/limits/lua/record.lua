@@ -34,32 +34,30 @@ function RECORD.is_within(networks, address)
   return false
 end
 
--- Reads the fields of the limits, the state, the budgets, and more.
+-- Reads the limits, the budgets, the state and more fields of a record, by their names;
+-- false where it has none.
 function RECORD.read(key, unit, ...)
-  return redis.call('HMGET', key, 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state',
-    'budget_day', 'budget_month', 'budget_total', ...)
+  local names = { 'state', 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit,
+    'budget_day', 'budget_month', 'budget_total', ... }
+  local values = redis.call('HMGET', key, unpack(names))
+  local record = {}
+  for nth, name in ipairs(names) do record[name] = values[nth] end
+  return record
 end
 
-RECORD.STATE = 7
-RECORD.BUDGETS = 8
-RECORD.MORE = 11
-
--- The limits in the fields that `read` returns.
-function RECORD.limits(fields)
-  local numbers = {}
-  for at = 1, RECORD.MORE - 1 do
-    numbers[at] = at ~= RECORD.STATE and RECORD.whole_number(fields[at]) or 0
-  end
+-- The limits in a record, with that of a unit; 0: none.
+function RECORD.limits(record, unit)
+  local function limit(name) return RECORD.whole_number(record[name]) end
   return {
-    requests_per_minute = numbers[1],
-    tokens_per_minute = numbers[2],
-    tokens_per_day = numbers[3],
-    concurrency = numbers[4],
-    video_jobs = numbers[5],
-    units_per_day = numbers[6],
-    budget_day = numbers[RECORD.BUDGETS],
-    budget_month = numbers[RECORD.BUDGETS + 1],
-    budget_total = numbers[RECORD.BUDGETS + 2],
+    requests_per_minute = limit('rpm'),
+    tokens_per_minute = limit('tpm'),
+    tokens_per_day = limit('tpd'),
+    concurrency = limit('conc'),
+    video_jobs = limit('video_jobs'),
+    units_per_day = limit(unit),
+    budget_day = limit('budget_day'),
+    budget_month = limit('budget_month'),
+    budget_total = limit('budget_total'),
   }
 end
 

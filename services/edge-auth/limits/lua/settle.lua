@@ -46,15 +46,13 @@
 --
 -- Constants: LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS
 -- PROMPT_TOKENS COMPLETION_TOKENS CACHED_TOKENS CACHE_WRITE_TOKENS ERRORS COST UNPRICED
--- LOST_REQUESTS LOST_COST BUDGET END_USER
+-- LOST_REQUESTS LOST_COST BUDGET END_USER STATE
 
 local call, floor, max = redis.call, math.floor, math.max
 
 local MINUTE_MS = 60000
 local FIRST_REQUEST = 7
 local ARGS_PER_REQUEST = 16
--- Bytes of a state that says under which limits it was written.
-local STATE_BYTES = 56
 
 local admitted_on, hour, suffix = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local unit_counter, unit_limit, video_has_begun = ARGV[4], ARGV[5], ARGV[6] == '1'
@@ -113,48 +111,67 @@ local function take_back(lease)
   sum.cost, sum.lost_cost = sum.cost - cost, sum.lost_cost - cost
 end
 
+-- Reads the arguments of the request that begin at an index.
+local function request_at(at)
+  return {
+    lease = ARGV[at],
+    may_lack_lease = ARGV[at + 1] == '1',
+    tokens_over = tonumber(ARGV[at + 2]),
+    requests_returned = tonumber(ARGV[at + 3]),
+    requests = tonumber(ARGV[at + 4]),
+    prompt_tokens = tonumber(ARGV[at + 5]),
+    completion_tokens = tonumber(ARGV[at + 6]),
+    errors = tonumber(ARGV[at + 7]),
+    cached = tonumber(ARGV[at + 8]),
+    cache_written = tonumber(ARGV[at + 9]),
+    units = tonumber(ARGV[at + 10]),
+    units_over = tonumber(ARGV[at + 11]),
+    cost = tonumber(ARGV[at + 12]),
+    unpriced = tonumber(ARGV[at + 13]),
+    is_lost = ARGV[at + 14] == '1',
+    may_hold = ARGV[at + 15] == '1',
+  }
+end
+
 -- Removes the lease of a request, or its mark. Returns what the script does.
-local function remove_lease(lease, may_lack, is_lost)
+local function remove_lease(request)
+  local lease = request.lease
   if call('ZREM', KEYS[2], lease) == 1 then return 1 end
-  if is_lost then return 0 end
+  if request.is_lost then return 0 end
   if call('ZREM', KEYS[2], mark_of(lease)) == 1 then
     take_back(lease)
     return 1
   end
-  return may_lack and 2 or 0
+  return request.may_lack_lease and 2 or 0
 end
 
-local function add_to_user(at)
-  local id = END_USER.id_in(ARGV[at])
+local function add_to_user(request)
+  local id = END_USER.id_in(request.lease)
   if not id then return end
   local user = users[id] or { tokens_over = 0, requests_returned = 0 }
-  user.tokens_over = user.tokens_over + ARGV[at + 2]
-  user.requests_returned = user.requests_returned + ARGV[at + 3]
+  user.tokens_over = user.tokens_over + request.tokens_over
+  user.requests_returned = user.requests_returned + request.requests_returned
   users[id] = user
 end
 
-local function add_amounts(at, is_lost)
-  add_to_user(at)
-  sum.tokens_over = sum.tokens_over + ARGV[at + 2]
-  sum.requests_returned = sum.requests_returned + ARGV[at + 3]
-  sum.requests = sum.requests + ARGV[at + 4]
-  sum.prompt_tokens = sum.prompt_tokens + ARGV[at + 5]
-  sum.completion_tokens = sum.completion_tokens + ARGV[at + 6]
-  sum.errors = sum.errors + ARGV[at + 7]
-  sum.cached = sum.cached + ARGV[at + 8]
-  sum.cache_written = sum.cache_written + ARGV[at + 9]
-  sum.units = sum.units + ARGV[at + 10]
-  sum.units_over = sum.units_over + ARGV[at + 11]
-  local cost = tonumber(ARGV[at + 12])
+-- The amounts of a request that are added up as they are.
+local AMOUNTS = {
+  'tokens_over', 'requests_returned', 'requests', 'prompt_tokens', 'completion_tokens',
+  'errors', 'cached', 'cache_written', 'units', 'units_over', 'unpriced',
+}
+
+local function add_amounts(request)
+  add_to_user(request)
+  for _, name in ipairs(AMOUNTS) do sum[name] = sum[name] + request[name] end
+  local cost = request.cost
   local is_kept = video_has_begun and KEYS[7]
-  if ARGV[at + 15] == '1' and not is_kept then
-    cost = settle_hold(ARGV[at], cost, is_lost)
+  if request.may_hold and not is_kept then
+    cost = settle_hold(request.lease, cost, request.is_lost)
   end
   sum.cost = sum.cost + cost
-  sum.unpriced = sum.unpriced + ARGV[at + 13]
-  if not is_lost then return end
+  if not request.is_lost then return end
   sum.lost, sum.lost_cost = sum.lost + 1, sum.lost_cost + cost
-  call('ZADD', KEYS[2], floor(now) - LEASE_MS, mark_of(ARGV[at]))
+  call('ZADD', KEYS[2], floor(now) - LEASE_MS, mark_of(request.lease))
   call('PEXPIRE', KEYS[2], LEASES_TTL_MS)
 end
 
@@ -162,12 +179,12 @@ end
 local function remove_leases()
   local replies, leases = {}, {}
   for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
-    local lease, is_lost = ARGV[at], ARGV[at + 14] == '1'
-    local reply = remove_lease(lease, ARGV[at + 1] == '1', is_lost)
+    local request = request_at(at)
+    local reply = remove_lease(request)
     table.insert(replies, reply)
     if reply > 0 then
-      table.insert(leases, lease)
-      add_amounts(at, is_lost)
+      table.insert(leases, request.lease)
+      add_amounts(request)
     end
   end
   return replies, leases
@@ -185,28 +202,28 @@ end
 
 local function correct_state(state_key, over)
   if over.tokens_over == 0 and over.requests_returned == 0 then return end
-  local state = call('HGET', state_key, 's')
-  if not state or #state ~= STATE_BYTES then return end
-  local last, requests_full, tokens_full, day, used, per_minute, tokens_per_minute =
-    struct.unpack('<ddddddd', state)
-  if per_minute > 0 then
-    requests_full = requests_full - over.requests_returned * MINUTE_MS / per_minute
+  local state = STATE.read(state_key)
+  if not (state and state.requests_per_minute) then return end
+  if state.requests_per_minute > 0 then
+    local returned_ms = over.requests_returned * MINUTE_MS / state.requests_per_minute
+    state.requests_full_at = state.requests_full_at - returned_ms
   end
-  if tokens_per_minute > 0 then
-    tokens_full = tokens_full + over.tokens_over * MINUTE_MS / tokens_per_minute
+  if state.tokens_per_minute > 0 then
+    local over_ms = over.tokens_over * MINUTE_MS / state.tokens_per_minute
+    state.tokens_full_at = state.tokens_full_at + over_ms
   end
-  if not admitted_on or admitted_on == day then used = max(0, used + over.tokens_over) end
-  call('HSET', state_key, 's', struct.pack('<ddddddd', last, requests_full, tokens_full,
-    day, used, per_minute, tokens_per_minute))
+  if not admitted_on or admitted_on == state.day then
+    state.tokens_today = max(0, state.tokens_today + over.tokens_over)
+  end
+  STATE.write(state_key, state)
 end
 
 local function correct_units(state_key)
-  local state = call('HGET', state_key, unit_limit)
+  local state = STATE.read_unit(state_key, unit_limit)
   if not state then return end
-  local day, used = struct.unpack('<dd', state)
-  if admitted_on and admitted_on ~= day then return end
-  used = max(0, used + sum.units_over)
-  call('HSET', state_key, unit_limit, struct.pack('<dd', day, used))
+  if admitted_on and admitted_on ~= state.day then return end
+  local used = max(0, state.used + sum.units_over)
+  STATE.write_unit(state_key, unit_limit, state.day, used)
 end
 
 local function count_usage(usage_key)
