@@ -22,7 +22,7 @@ import {
 } from "../serving/controls.ts";
 import { MODEL_IDS, readMedia, type Received } from "../serving/fields.ts";
 import { numbers, photoField, photoOf, sizeOf } from "./images.ts";
-import { filmOf } from "./film.ts";
+import { FILM_SECONDS, filmOf, type FilmSeconds } from "./film.ts";
 import { pictureOf, type Scene } from "./picture.ts";
 
 /** The oldest job is forgotten for a new one. */
@@ -39,7 +39,7 @@ const PIECE_BYTES = 4 * 1024;
 const SHEET_FRAMES = 4;
 
 const creation = videoBody.extend({
-  seconds: z.coerce.string().pipe(z.enum(["4", "8", "12"])).default("4"),
+  seconds: z.coerce.string().pipe(z.enum(FILM_SECONDS)).default("4"),
   size: z.string().regex(/[02468]x\d*[02468]$/, { error: "even numbers" })
     .default("720x1280").transform(sizeOf),
   input_reference: photoField.optional(),
@@ -49,7 +49,7 @@ const variants = z.enum(VIDEO_VARIANTS).nullable();
 interface Job {
   id: string;
   prompt: string;
-  seconds: string;
+  seconds: FilmSeconds;
   scene: Omit<Scene, "words">;
   remixedFrom: string | null;
   controls: Controls;
@@ -149,16 +149,17 @@ export class Videos {
     }
     const scene = { ...job.scene, words: withoutControls(job.prompt) };
     const range = headers.get("range") ?? "";
-    const { width, height } = scene;
     if (variant === "thumbnail") {
       return partOf(pictureOf(scene), range, { contentType: "image/png" });
     }
     if (variant === "spritesheet") {
-      const sheet = { ...scene, width: width * SHEET_FRAMES };
+      const sheet = { ...scene, width: scene.width * SHEET_FRAMES };
       return partOf(pictureOf(sheet), range, { contentType: "image/png" });
     }
-    const film = filmOf({ width, height, seconds: Number(job.seconds) });
-    return partOf(film, range, { contentType: "video/mp4", ...job });
+    return partOf(filmOf(job.seconds), range, {
+      contentType: "video/mp4",
+      ...job,
+    });
   }
 }
 
