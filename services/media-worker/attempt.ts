@@ -89,14 +89,9 @@ const PIECE_BYTES_MAX = 64 * 1024;
  * server has made something.
  */
 export class AttemptAnswer {
-  /** What has been made, in the unit that such requests cost. */
-  unitsMade = 0;
-  /**
-   * What the model server was asked for that it makes as a whole, in the same unit; 0
-   * where closing the connection stops it.
-   */
-  unitsStarted = 0;
-  head: MediaHead;
+  #unitsMade = 0;
+  #unitsStarted = 0;
+  #head: MediaHead;
   #isOpen = false;
 
   constructor(
@@ -104,7 +99,35 @@ export class AttemptAnswer {
     readonly progress: AttemptProgress,
     request: MediaRequest,
   ) {
-    this.head = { content_type: mediaTypeOf(request) };
+    this.#head = { content_type: mediaTypeOf(request) };
+  }
+
+  /** How much has been made, in the unit that such requests cost. */
+  get unitsMade(): number {
+    return this.#unitsMade;
+  }
+
+  /**
+   * How much the model server was asked for that it makes as a whole, in the same unit;
+   * 0 where closing the connection stops it.
+   */
+  get unitsStarted(): number {
+    return this.#unitsStarted;
+  }
+
+  /** Notes how much has been made so far. */
+  noteMade(units: number): void {
+    this.#unitsMade = units;
+  }
+
+  /** Notes how much the model server was asked for as a whole. */
+  noteStarted(units: number): void {
+    this.#unitsStarted = units;
+  }
+
+  /** Changes members of the head. Must be called before the first part. */
+  changeHead(change: Partial<MediaHead>): void {
+    this.#head = { ...this.#head, ...change };
   }
 
   /** The model server has started to answer: nothing is repeated from now on. */
@@ -122,12 +145,12 @@ export class AttemptAnswer {
     if (!this.#isOpen) {
       this.#isOpen = true;
       this.begin();
-      this.context.write(encodeMediaHead(this.head), this.unitsMade);
+      this.context.write(encodeMediaHead(this.#head), this.#unitsMade);
     }
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     for (let at = 0; at < bytes.length; at += PIECE_BYTES_MAX) {
       const piece = bytes.subarray(at, at + PIECE_BYTES_MAX);
-      const room = this.context.write(piece, this.unitsMade);
+      const room = this.context.write(piece, this.#unitsMade);
       if (room === undefined) continue;
       await room;
       this.context.signal.throwIfAborted();
@@ -136,8 +159,8 @@ export class AttemptAnswer {
 
   /** Keeps what the server says its answer is, if the format did not tell. */
   setTypeIfUnknown(type: string): void {
-    if (this.head.content_type !== "") return;
-    this.head = { content_type: type || "application/octet-stream" };
+    if (this.#head.content_type !== "") return;
+    this.#head = { content_type: type || "application/octet-stream" };
   }
 
   writeEvent(event: JsonObject & { type: string }): Promise<void> {

@@ -68,7 +68,7 @@ async function passOnSound(
   const pass = async (sound: Uint8Array, event: json.JsonObject = {}) => {
     if (sound.length === 0) return;
     // The server has read the whole text, even if the rest of the audio never arrives.
-    answer.unitsMade = [...request.input].length;
+    answer.noteMade([...request.input].length);
     if (!request.stream) return await answer.write(sound);
     const audio = sound.toBase64();
     await answer.writeEvent({ ...event, type: DELTA_OF_SOUND, audio });
@@ -92,7 +92,7 @@ async function passOnSound(
     });
   } else {
     answer.setTypeIfUnknown(body.type);
-    if (!request.stream) answer.head = { ...answer.head, headers };
+    if (!request.stream) answer.changeHead({ headers });
     const pieces = piecesOf(body, MEDIA_LIMITS.speechBytesMax);
     for await (const sound of pieces) await pass(sound);
   }
@@ -163,7 +163,7 @@ export function transcribe(
   const { request, server, answer } = attempt;
   const { files } = answer.context;
   const [file] = files;
-  answer.unitsStarted = secondsOf(file?.content ?? new Uint8Array());
+  answer.noteStarted(secondsOf(file?.content ?? new Uint8Array()));
   const { format, fields, stream } = request;
   // Events need JSON: speaches fills them with the requested format.
   const isText = stream && !JSON_FORMAT.test(format);
@@ -204,14 +204,14 @@ async function passOnText(
     : readDocument(body, isJson);
   let heard = "";
   for await (const { type, data } of parts) {
-    answer.unitsMade = estimate;
+    answer.noteMade(estimate);
     if (type !== DONE) {
       if (type === DELTA) heard += json.textOf(data.delta);
       if (request.stream) await answer.writeEvent({ ...data, type });
       continue;
     }
     const seconds = statedSeconds(data) ?? estimate;
-    answer.unitsMade = seconds;
+    answer.noteMade(seconds);
     const text = json.textOf(data.text) || heard;
     // The usage that the server states, or the seconds of the recording.
     const usage = json.isJsonObject(data.usage)

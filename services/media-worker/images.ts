@@ -88,7 +88,7 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const endsAtMs = server.now() + server.config.deadlines.total_ms;
   const imageAttempt = { ...attempt, heldBytes, endsAtMs };
   const parts: Part[] = [];
-  answer.unitsStarted = request.count;
+  answer.noteStarted(request.count);
   try {
     await ask(attempt, {
       ...encodeRequest(attempt),
@@ -101,7 +101,7 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
         // An event is passed on as it arrives, a document afterwards.
         if (request.stream && part.about === part.data) {
           const picture = await pictureOf(part, imageAttempt);
-          if (isLast) answer.unitsMade += 1;
+          if (isLast) answer.noteMade(answer.unitsMade + 1);
           await writeEvent(picture, imageAttempt);
         } else if (isLast) parts.push(part);
         if (answer.unitsMade + parts.length === request.count) return;
@@ -112,7 +112,7 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
       // Fetched only now, when the connection of the answer is free again.
       pictures.push(await pictureOf(part, imageAttempt));
     }
-    answer.unitsMade += pictures.length;
+    answer.noteMade(answer.unitsMade + pictures.length);
     if (answer.unitsMade === 0) throw errors.truncatedAnswer("No final image");
     if (!request.stream) return await writeDocument(pictures, imageAttempt);
     for (const picture of pictures) await writeEvent(picture, imageAttempt);

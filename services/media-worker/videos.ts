@@ -274,11 +274,11 @@ function isPassedOn(
     const headers = typeof framing === "number" && isPlain(contentEncoding)
       ? { ...fileHeaders, "content-length": String(framing) }
       : fileHeaders;
-    answer.head = {
+    answer.changeHead({
       content_type: body.type,
       headers,
       status: status === 206 ? 206 : 200,
-    };
+    });
     for await (const piece of piecesOf(body, VIDEO_LIMITS.fileBytesMax)) {
       await answer.write(piece);
     }

@@ -73,7 +73,11 @@ export class CircuitBreaker {
    * Must be called once for each attempt, at its end. The failure of a probe that
    * somebody has sent on purpose opens it alone.
    */
-  end(enteredAtMs: number, outcome: string, isProbe = false): void {
+  end(
+    enteredAtMs: number,
+    outcome: string,
+    { isProbe = false }: { isProbe?: boolean } = {},
+  ): void {
     this.begun(enteredAtMs);
     if (enteredAtMs <= this.#changedAtMs || UNCLEAR.test(outcome)) return;
     const hasFailed = !HEALTHY.test(outcome);

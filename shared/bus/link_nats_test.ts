@@ -24,7 +24,8 @@ Deno.test("publish() delivers in order, to wildcards, to one of a queue group, a
   }
   alice.link.subscribe("s.*", (message) => {
     const { subject, data, reply } = message;
-    messages.push([subject, text(data), reply, isNoResponders(message)]);
+    const isRefusal = isNoResponders(message);
+    messages.push({ subject, data: text(data), reply, isRefusal });
   });
   await bob.link.flush();
   await alice.link.flush();
@@ -37,9 +38,9 @@ Deno.test("publish() delivers in order, to wildcards, to one of a queue group, a
   }
   await until(() => messages.length >= 3 && jobs.length >= 20);
   assert.deepEqual(messages, [
-    ["s.a", "1", "", false],
-    ["s.b", "", "r", false],
-    ["s.c", "", "", true],
+    { subject: "s.a", data: "1", reply: "", isRefusal: false },
+    { subject: "s.b", data: "", reply: "r", isRefusal: false },
+    { subject: "s.c", data: "", reply: "", isRefusal: true },
   ]);
   assert.equal(new Set(jobs).size, 20);
 });

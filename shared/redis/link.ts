@@ -9,7 +9,12 @@ import {
   type RedisAddress,
   type RedisReply,
 } from "./connection.ts";
-import * as errors from "./errors.ts";
+import {
+  isDenied,
+  RedisReplyError,
+  RedisUnavailableError,
+  type UnavailableReason,
+} from "./errors.ts";
 
 /** A Lua script and the hash under which Redis caches it. */
 export interface RedisScript {
@@ -213,7 +218,7 @@ class ReconnectingLink implements RedisLink {
     const { length } = keys;
     const line = ["EVALSHA", script.sha, String(length), ...keys, ...args];
     return this.command(line, options).catch(async (error) => {
-      const isMissing = error instanceof errors.RedisReplyError &&
+      const isMissing = error instanceof RedisReplyError &&
         error.message.startsWith("NOSCRIPT");
       if (!isMissing) throw error;
       this.#log.info("redis_script_load", { script: script.name });
@@ -231,7 +236,7 @@ class ReconnectingLink implements RedisLink {
     if (await settlesWithin(this.#firstReply.promise, timeoutMs)) return;
     const detail = `not ready after ${timeoutMs} ms`;
     const cause = this.#downCause;
-    throw new errors.RedisUnavailableError("offline", detail, cause);
+    throw new RedisUnavailableError("offline", detail, cause);
   }
 
   async close(): Promise<void> {
@@ -316,15 +321,15 @@ class ReconnectingLink implements RedisLink {
   }
 }
 
-const refused = (reason: errors.UnavailableReason, detail: string) =>
-  Promise.reject(new errors.RedisUnavailableError(reason, detail));
+const refused = (reason: UnavailableReason, detail: string) =>
+  Promise.reject(new RedisUnavailableError(reason, detail));
 
 /** Why the server is unavailable according to a call's result; null if it is not. */
 function unavailableReason(
   error: unknown,
-): errors.UnavailableReason | "denied" | null {
-  if (error instanceof errors.RedisUnavailableError) return error.reason;
-  return errors.isDenied(error) ? "denied" : null;
+): UnavailableReason | "denied" | null {
+  if (error instanceof RedisUnavailableError) return error.reason;
+  return isDenied(error) ? "denied" : null;
 }
 
 const loadLine = ({ source }: RedisScript) => ["SCRIPT", "LOAD", source];

@@ -241,7 +241,7 @@ export class ModelServer {
       return result;
     } finally {
       deadlines.dispose();
-      void connection?.release(isDone);
+      void connection?.release({ isDone });
     }
   }
 

@@ -347,7 +347,7 @@ export class BackendPool<Backend extends PoolBackend> {
       lease?.end(progress, error !== null);
       // A key that is refused says nothing about the health of its server.
       const health = isOfKey ? "rate_limited" : outcome;
-      breaker.end(enteredAtMs, health, context.isProbe);
+      breaker.end(enteredAtMs, health, context);
       onAttempt({
         requestId: context.requestId,
         backend: backend.config.name,

@@ -1,18 +1,22 @@
 // Promise: the wire contract of an OpenAI-compatible service, case by case, as
 // collected from the SDKs, OpenAI's schema and the suites of other servers.
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
-import * as answers from "./answers.ts";
+import { answerCases, streamingCases, toolCases } from "./answers.ts";
 import { type Cases, createContext } from "./context.ts";
 import { referenceCases } from "./reference.ts";
-import * as requests from "./requests.ts";
+import {
+  authenticationCases,
+  routingCases,
+  validationCases,
+} from "./requests.ts";
 
 const GROUPS: { [title: string]: Cases } = {
-  "A authentication": requests.authenticationCases,
-  "B answers": answers.answerCases,
-  "C streaming": answers.streamingCases,
-  "D tools": answers.toolCases,
-  "E validation": requests.validationCases,
-  "F and G routing": requests.routingCases,
+  "A authentication": authenticationCases,
+  "B answers": answerCases,
+  "C streaming": streamingCases,
+  "D tools": toolCases,
+  "E validation": validationCases,
+  "F and G routing": routingCases,
   // Last, because it compares all of these with the description of the API.
   "H reference": referenceCases,
 };

@@ -117,15 +117,10 @@ for (const side of ["key", "owner"] as const) {
         const [edge = assert.fail()] = edges;
         const held = await refused(edge, key);
         assert.equal(held.limit, "budget_held");
-        assert.deepEqual(
-          [
-            held.holder,
-            held.budget?.spent,
-            held.budget?.held,
-            held.budget?.limit,
-          ],
-          [side, 0, 100, 100],
-        );
+        assert.partialDeepStrictEqual(held, {
+          holder: side,
+          budget: { spent: 0, held: 100, limit: 100 },
+        });
         for (const [at, grant] of grants.entries()) {
           await edge.leases.settle({
             reservation: grant,
@@ -315,10 +310,10 @@ Deno.test("a refusal says whose budget it is, what is spent, held and allowed, a
     await edge.settle(grant, cost(2_500_000_001));
     const spent = refusalError(await refused(edge, key), "USD");
     assert.match(spent.message, /2\.500000001 of 2\.5 USD spent, 0 held/);
-    assert.deepEqual(
-      [spent.status, spent.wireCode, spent.retryable, spent.reason],
-      [429, "insufficient_quota", false, "budget_day"],
-    );
+    assert.equal(spent.status, 429);
+    assert.equal(spent.wireCode, "insufficient_quota");
+    assert.equal(spent.retryable, false);
+    assert.equal(spent.reason, "budget_day");
     const toMidnightMs = DAY_MS - await world.time() % DAY_MS;
     assert.ok(Math.abs((spent.retryAfterMs ?? 0) - toMidnightMs) < 10_000);
   }));

@@ -229,7 +229,7 @@ export class ChunkReader {
    * response is whole but lacks choices, the server does not support that number: a
    * fault of the request.
    */
-  end(isWhole: boolean): StatedUsage {
+  end({ isWhole }: { isWhole: boolean }): StatedUsage {
     const n = this.#choices.length;
     const isComplete = isWhole || this.#endsWithUsage;
     const wholeChoices = this.#choices.filter(({ ending }) =>
@@ -280,10 +280,10 @@ export class ChunkReader {
   }
 
   #noteFingerprint({ system_fingerprint: fingerprint }: JsonObject): void {
-    if (this.#answer.fingerprint !== null) return;
+    if (this.#answer.isServerKnown) return;
     const text = textOf(fingerprint);
     const isClean = FINGERPRINT.test(text) && this.#redact(text) === text;
-    if (isClean) this.#answer.fingerprint = text;
+    if (isClean) this.#answer.identifyServer(text);
   }
 
   /**

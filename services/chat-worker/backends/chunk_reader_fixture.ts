@@ -23,7 +23,7 @@ export function read(chunks: readonly unknown[], n = 1, isWhole = true) {
     const text = typeof chunk === "string" ? chunk : JSON.stringify(chunk);
     reader.take(text, "");
   }
-  answer.end(reader.end(isWhole));
+  answer.end(reader.end({ isWhole }));
   return context;
 }
 

@@ -177,15 +177,16 @@ export class OpenAiBackend extends ModelServer {
     }
     if (form === "events") {
       const reading = { reader, answer, start };
-      return reader.end(await this.#readEvents(response, reading));
+      const isWhole = await this.#readEvents(response, reading);
+      return reader.end({ isWhole });
     }
-    answer.isOneBody = true;
+    answer.expectOneBody();
     if (request.stream) bound();
     const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
     const rest = await connection.readText(betweenTokensMs, start);
     reader.take(rest, "");
     if (reader.skipped > 0) throw invalidAnswer("Not a JSON object");
-    return reader.end(true);
+    return reader.end({ isWhole: true });
   }
 
   /**

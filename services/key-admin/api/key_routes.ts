@@ -1,4 +1,4 @@
-/** The keys of all accounts. */
+/** Routes of the admin API for the keys of all accounts. */
 import { isDeepStrictEqual } from "node:util";
 import { isAccountId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
@@ -49,7 +49,10 @@ const createdAnswer = (
   etag: String(key.version),
 });
 
-/** The settings that a request states, by our names; limits on top of others. */
+/**
+ * Returns the settings that a request states, by our names. Limits that it leaves out
+ * stay as they were.
+ */
 function settingsOf(
   wanted: Wanted,
   before: Pick<KeySettings, "limits" | "models">,
@@ -78,7 +81,7 @@ function settingsOf(
   });
 }
 
-/** The key that the path names. */
+/** Returns the key that the path names. */
 async function find(
   { deps: { people, keys }, id }: Pick<
     AdminCall<unknown, unknown>,
@@ -93,8 +96,8 @@ async function find(
   return key;
 }
 
-/** The key, and the version that a change is about. */
-async function target(call: AdminCall<unknown, unknown>) {
+/** Returns the key that is to be changed, and the version that the change expects. */
+async function findTarget(call: AdminCall<unknown, unknown>) {
   const key = await find(call);
   const { ifMatch } = call;
   if (ifMatch !== undefined && ifMatch !== String(key.version)) {
@@ -105,20 +108,24 @@ async function target(call: AdminCall<unknown, unknown>) {
   }
   const version = ifMatch === undefined ? null : key.version;
   const { ownerId } = key;
-  return { key, of: { ownerId, keyId: key.id, version, actor: call.actor } };
+  const { actor } = call;
+  return { key, target: { ownerId, keyId: key.id, version, actor } };
 }
 
-/** Makes the key what is wanted; changes nothing if it is that already. */
+/**
+ * Gives a key the settings of a request, then the state; changes nothing if it has
+ * both.
+ */
 async function change(
   call: AdminCall<unknown, Wanted>,
   baseOf: (key: KeyRecord) => Partial<KeySettings>,
 ): Promise<AdminAnswer> {
   const { deps, body } = call;
-  const { key, of } = await target(call);
+  const { key, target } = await findTarget(call);
   const base = { ...key, ...baseOf(key) };
   const settings = { ...baseOf(key), ...settingsOf(body, base, deps) };
   let after = key;
-  let step: Target = of;
+  let step: Target = target;
   const next = (changed: KeyRecord) => {
     after = changed;
     if (step.version !== null) step = { ...step, version: changed.version };
@@ -202,7 +209,10 @@ async function create(
 const { state: _, ...NEW_MEMBERS } = WHOLE.shape;
 const NEW = z.strictObject({ account: accountId, ...NEW_MEMBERS });
 
-/** What a key is that states nothing else: unlimited, for everything, for ever. */
+/**
+ * The settings of a key for which a request states none: no limits, all scopes, no
+ * expiry.
+ */
 const bare = (): Partial<KeySettings> => ({
   ...newSettings({ key: UNLIMITED, owner: UNLIMITED }),
 });
@@ -270,8 +280,8 @@ export const KEY_ROUTES = [
     body: NO_BODY,
     answers: "nothing",
     run: async (call) => {
-      const { of } = await target(call);
-      await call.deps.keys.delete(of);
+      const { target } = await findTarget(call);
+      await call.deps.keys.delete(target);
       return { status: 204 };
     },
   }),
@@ -285,9 +295,9 @@ export const KEY_ROUTES = [
     body: z.strictObject({ old: graceSchema.default("now") }),
     answers: "json",
     run: async (call) => {
-      const { of } = await target(call);
+      const { target } = await findTarget(call);
       const { ms } = GRACES[call.body.old];
-      return createdAnswer(await call.deps.keys.rotate(of, ms), call.deps);
+      return createdAnswer(await call.deps.keys.rotate(target, ms), call.deps);
     },
   }),
   adminRoute({
@@ -300,11 +310,11 @@ export const KEY_ROUTES = [
     answers: "json",
     run: async (call) => {
       const { deps, actor } = call;
-      const { key, of } = await target(call);
+      const { key, target } = await findTarget(call);
       const { ownerId, id: keyId, hint, description } = key;
       const after = key.state === "disabled"
         ? key
-        : await deps.keys.disable(of);
+        : await deps.keys.disable(target);
       const about = { keyId, hint, description };
       await deps.audit.add(ownerId, {
         action: "key.stop_requested",

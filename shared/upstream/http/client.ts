@@ -83,8 +83,10 @@ export class HttpConnection {
     this.#isKeepAlive = false;
     const wasIdle = this.#idleRead !== null;
     void this.#write(request);
-    let head = await this.#readHead(wasIdle);
-    while (head && head.status < 200) head = await this.#readHead(false);
+    let head = await this.#readHead({ wasIdle });
+    while (head && head.status < 200) {
+      head = await this.#readHead({ wasIdle: false });
+    }
     if (head === null) return null;
     this.#isKeepAlive = head.isKeepAlive;
     this.#body = new BodyDecoder(head.framing);
@@ -172,7 +174,7 @@ export class HttpConnection {
    * Keeps the connection if all of the body was read or, when `isDone`, its rest is
    * short; else closes it.
    */
-  async release(isDone: boolean): Promise<void> {
+  async release({ isDone }: { isDone: boolean }): Promise<void> {
     if (isDone && this.#isKeepAlive && !this.#body.isComplete) {
       const giveUp = setTimeout(() => this.close(), DRAIN_MS);
       this.bytesLeft = DRAIN_BYTES_MAX;
@@ -226,7 +228,9 @@ export class HttpConnection {
     }
   }
 
-  async #readHead(wasIdle: boolean): Promise<ResponseHead | null> {
+  async #readHead(
+    { wasIdle }: { wasIdle: boolean },
+  ): Promise<ResponseHead | null> {
     for (;;) {
       const end = findHeadEnd(this.#buffer, this.#from, this.#to);
       if (end >= 0) {

@@ -84,7 +84,8 @@ class Rig {
         if (enteredAtMs === null) return false;
         this.askedAtMs.push(this.nowMs);
         await this.held;
-        breaker.end(enteredAtMs, this.fault ?? "success", true);
+        const outcome = this.fault ?? "success";
+        breaker.end(enteredAtMs, outcome, { isProbe: true });
         if (this.fault !== null) throw new UpstreamError(this.fault);
         return true;
       },

@@ -71,13 +71,6 @@ export interface AnswerOptions {
 
 /** Collects the output of a model and passes it on as lines. */
 export class ChatAnswer {
-  /**
-   * Identifies the server's build and weights, if it has one. Must be set before the
-   * first delta.
-   */
-  fingerprint: string | null = null;
-  /** Whether the server sends one body, whose arrival is not that of a first token. */
-  isOneBody = false;
   readonly request: ChatRequest;
   readonly context: JobContext;
   readonly progress: AttemptProgress;
@@ -85,6 +78,8 @@ export class ChatAnswer {
   readonly choices: readonly Choice[];
   /** The counters that read responses into the answer. */
   readonly counters: TokenCounter[] = [];
+  #fingerprint: string | null = null;
+  #isOneBody = false;
   #lines = "";
   #prefix = "";
   /** The parts of a whole answer; a stream keeps nothing. */
@@ -110,6 +105,24 @@ export class ChatAnswer {
       more: undefined,
       finishReason: "stop",
     }));
+  }
+
+  /** Whether {@link identifyServer} was called. */
+  get isServerKnown(): boolean {
+    return this.#fingerprint !== null;
+  }
+
+  /**
+   * Keeps the first text that identifies the server's build and weights. Must be called
+   * before the first delta.
+   */
+  identifyServer(fingerprint: string): void {
+    this.#fingerprint ??= fingerprint;
+  }
+
+  /** The server sends one body: its arrival is not that of a first token. */
+  expectOneBody(): void {
+    this.#isOneBody = true;
   }
 
   /** Adds a part to a choice. */
@@ -188,8 +201,8 @@ export class ChatAnswer {
     this.#prefix = `{"id":"chatcmpl-${requestId}"` +
       `,"object":"chat.completion.chunk","created":${created}` +
       `,"model":${JSON.stringify(this.request.model)}` +
-      `,"system_fingerprint":${JSON.stringify(this.fingerprint)},"choices":[`;
-    this.progress.onBegun(this.isOneBody ? "whole" : undefined);
+      `,"system_fingerprint":${JSON.stringify(this.#fingerprint)},"choices":[`;
+    this.progress.onBegun(this.#isOneBody ? "whole" : undefined);
     if (!this.request.stream) return;
     for (const choice of this.choices) {
       const content = choice === calling ? null : "";
@@ -244,7 +257,7 @@ export class ChatAnswer {
         };
       }),
       usage,
-      system_fingerprint: this.fingerprint,
+      system_fingerprint: this.#fingerprint,
       ...this.#chunkMembers,
     };
     return JSON.stringify(completion) + "\n";

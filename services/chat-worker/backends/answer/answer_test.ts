@@ -1,3 +1,4 @@
+/** The lines of an answer, as a stream and whole. */
 import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Logprobs, Usage } from "@gateway/shared/openai/completion";

@@ -1,3 +1,4 @@
+/** Chunks that repeat an earlier one with another text. */
 import assert from "node:assert/strict";
 import { amountOf } from "../../../../tests/support/amount.ts";
 import { choiceChunk } from "../../../../tests/support/model_servers/model_answers.ts";
@@ -104,7 +105,7 @@ function read(payloads: readonly string[]): string {
   const redact = (text: string) => text;
   const reader = new ChunkReader({ answer, choices: answer.choices, redact });
   for (const payload of payloads) reader.take(payload, "");
-  answer.end(reader.end(true));
+  answer.end(reader.end({ isWhole: true }));
   return `${context.answer()} ${reader.tokens}`;
 }
 

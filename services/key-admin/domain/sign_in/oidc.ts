@@ -1,13 +1,13 @@
 /** Sign-in through an OpenID Connect provider. */
-import * as oidc from "openid-client";
+import * as openidClient from "openid-client";
 import { parseStatedEmail } from "../owners/email.ts";
 import type { Identity } from "../owners/owner_store.ts";
 import { type GroupRules, groupsIn } from "./groups.ts";
 import { isSafeUrl } from "./safe_url.ts";
 
 /**
- * How somebody proves again who they are: the provider's `auth_time` is checked, or
- * coming back from the provider is trusted. Google states no `auth_time`:
+ * How somebody proves again who they are: `checked`, by the provider's `auth_time`, or
+ * `trusted`, by coming back from the provider. Google states no `auth_time`:
  * https://developers.google.com/identity/openid-connect/openid-connect, 2026.
  */
 export const REAUTHENTICATIONS = ["checked", "trusted"] as const;
@@ -21,9 +21,9 @@ export interface OidcConfig {
   /** Addresses and `@domains` that may sign in, all in lower case. */
   allowed: readonly string[];
   reauthentication: typeof REAUTHENTICATIONS[number];
-  /** What is asked of the provider: `openid email`, and more for groups. */
+  /** The scope of the request: `openid email`, and more for groups. */
   scope: string;
-  /** The claim that has somebody's groups, and what these give; null: nothing. */
+  /** The claim with somebody's groups, and the rules for them; null without rules. */
   groups: { claim: string; rules: GroupRules } | null;
   /** Its name on the button: "Continue with …". */
   name: string;
@@ -42,7 +42,7 @@ export interface ProviderSignIn {
    * does not say. It may be long ago, since providers keep people signed in.
    */
   provedAtMs: number;
-  /** Their groups there; null: they are unknown. */
+  /** Their groups at the provider; null if unknown. */
   groups: readonly string[] | null;
 }
 
@@ -52,8 +52,8 @@ const TIMEOUT_SECONDS = 5;
 const SUBJECT_CHARS_MAX = 255;
 
 /**
- * Who was asked to sign in again must have done so this recently. It is as long as the
- * browser keeps the flow's cookie.
+ * Somebody who was asked to sign in again must have done so within this time: as long
+ * as the browser keeps the flow's cookie.
  */
 const AGAIN_MAX_MS = 10 * 60_000;
 /** How far the provider's clock may be ahead of ours. */
@@ -72,18 +72,18 @@ const FLOW = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})(\.again)?$/;
  */
 export class OidcClient {
   readonly #config: OidcConfig;
-  #provider: Promise<oidc.Configuration> | null = null;
+  #provider: Promise<openidClient.Configuration> | null = null;
 
   constructor(config: OidcConfig) {
     this.#config = config;
   }
 
-  /** What people call the provider. */
+  /** The name of the provider, as people know it. */
   get name(): string {
     return this.#config.name;
   }
 
-  /** What groups give; null: they give nothing here. */
+  /** The rules for groups; null without rules. */
   get groupRules(): GroupRules | null {
     return this.#config.groups?.rules ?? null;
   }
@@ -97,13 +97,13 @@ export class OidcClient {
     redirectUri: URL,
     { mustProve }: { mustProve: boolean },
   ): Promise<{ url: URL; flow: string }> {
-    const verifier = oidc.randomPKCECodeVerifier();
-    const state = oidc.randomState();
-    const nonce = oidc.randomNonce();
-    const url = oidc.buildAuthorizationUrl(await this.#discover(), {
+    const verifier = openidClient.randomPKCECodeVerifier();
+    const state = openidClient.randomState();
+    const nonce = openidClient.randomNonce();
+    const url = openidClient.buildAuthorizationUrl(await this.#discover(), {
       redirect_uri: redirectUri.href,
       scope: this.#config.scope,
-      code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
+      code_challenge: await openidClient.calculatePKCECodeChallenge(verifier),
       code_challenge_method: "S256",
       state,
       nonce,
@@ -128,12 +128,16 @@ export class OidcClient {
       throw new Error("The flow cookie is malformed");
     }
     const provider = await this.#discover();
-    const tokens = await oidc.authorizationCodeGrant(provider, returned, {
-      pkceCodeVerifier: verifier,
-      idTokenExpected: true,
-      expectedState: state,
-      expectedNonce: nonce,
-    });
+    const tokens = await openidClient.authorizationCodeGrant(
+      provider,
+      returned,
+      {
+        pkceCodeVerifier: verifier,
+        idTokenExpected: true,
+        expectedState: state,
+        expectedNonce: nonce,
+      },
+    );
     const claims = tokens.claims();
     if (claims === undefined) throw new NotAllowed(NOBODY);
     const identity = this.#identityOf(claims);
@@ -149,14 +153,17 @@ export class OidcClient {
     return this.#config.reauthentication === "trusted";
   }
 
-  /** What asks the provider to make somebody prove again who they are. */
+  /**
+   * Returns the parameters that ask the provider to make somebody prove again who they
+   * are.
+   */
   #proof(): Record<string, string> {
     if (this.#isTrusted) return { prompt: "select_account" };
     // With `max_age` the provider must say when it asked (OpenID Connect Core, 2).
     return { prompt: "login", max_age: "0" };
   }
 
-  #identityOf(claims: oidc.IDToken): Identity {
+  #identityOf(claims: openidClient.IDToken): Identity {
     const { iss: issuer, sub: subject, email } = claims;
     if (subject === "" || subject.length > SUBJECT_CHARS_MAX) {
       throw new NotAllowed(NOBODY);
@@ -174,7 +181,7 @@ export class OidcClient {
     return { issuer, subject, email: address };
   }
 
-  async #discover(): Promise<oidc.Configuration> {
+  async #discover(): Promise<openidClient.Configuration> {
     this.#provider ??= this.#fetchMetadata();
     try {
       return await this.#provider;
@@ -185,15 +192,21 @@ export class OidcClient {
     }
   }
 
-  #fetchMetadata(): Promise<oidc.Configuration> {
+  #fetchMetadata(): Promise<openidClient.Configuration> {
     const { issuer, clientId, clientSecret } = this.#config;
     // Without it the library relies on TLS and leaves signatures unchecked.
-    const execute = [oidc.enableNonRepudiationChecks];
+    const execute = [openidClient.enableNonRepudiationChecks];
     if (issuer.protocol === "http:" && isSafeUrl(issuer)) {
-      execute.push(oidc.allowInsecureRequests);
+      execute.push(openidClient.allowInsecureRequests);
     }
     const options = { timeout: TIMEOUT_SECONDS, execute };
-    return oidc.discovery(issuer, clientId, clientSecret, undefined, options);
+    return openidClient.discovery(
+      issuer,
+      clientId,
+      clientSecret,
+      undefined,
+      options,
+    );
   }
 }
 
@@ -202,7 +215,9 @@ export class OidcClient {
  * `xms_edov` says that the owner of the address' domain was verified:
  * https://learn.microsoft.com/entra/identity-platform/optional-claims-reference, 2026.
  */
-function isVerified({ email_verified, xms_edov }: oidc.IDToken): boolean {
+function isVerified(
+  { email_verified, xms_edov }: openidClient.IDToken,
+): boolean {
   const words: unknown[] = [true, "true", 1, "1"];
   return email_verified === undefined
     ? words.includes(xms_edov)
