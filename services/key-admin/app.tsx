@@ -1,4 +1,4 @@
-/** The console: its routes, and what every request passes. */
+/** The console: its routes, and the guards that every request passes. */
 import { Hono } from "hono";
 import { createAdminApi } from "./api/admin_api.ts";
 import { accountRoutes } from "./web/pages/account/account_page.tsx";
@@ -105,7 +105,7 @@ const OPERATOR_ROUTES: Routes = {
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
   const adminApi = createAdminApi(deps, deps.log);
-  // All below `/admin/`, but not `/admin`, which is no page.
+  // Every path below `/admin/`. `/admin` itself is no page.
   app.use("/admin/:path{.+}", baseHeaders, (c) => {
     c.set("deps", deps);
     checkHost(c);

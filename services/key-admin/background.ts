@@ -1,4 +1,4 @@
-/** What a key-admin does without being asked by a browser. */
+/** The work of a key-admin that no request asks for. */
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
@@ -18,7 +18,7 @@ import { linkPath } from "./domain/sign_in/links.ts";
 import { RunningRequests } from "./domain/running/running_requests.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 
-/** Follows the workers, and tells them and the edges what operators have changed. */
+/** Follows the workers, and tells them and the edges the overrides of operators. */
 export function followAndTell(
   { bus: access }: Config,
   { overrides, catalog }: Pick<ConsoleDeps, "overrides"> & {
@@ -50,7 +50,10 @@ export function followAndTell(
   };
 }
 
-/** Tells of budgets and keys that expire. Returns the function that ends it. */
+/**
+ * Starts to send notices of budgets and of keys that expire. Returns the function that
+ * ends this.
+ */
 export function startNotices(
   { budgetZone, noticeTarget: target }: Config,
   parts: Pick<NoticesOptions, "redis" | "keys" | "people" | "now" | "catalog">,
@@ -62,13 +65,16 @@ export function startNotices(
   return () => notices.stop();
 }
 
-/** Tells in the log what operators must know at a start. */
+/** Logs what operators must know at a start. */
 export async function announce(deps: ConsoleDeps): Promise<void> {
   await announceCurrency(deps);
   await announceSetUp(deps);
 }
 
-/** Warns once of a currency that has changed: nothing that was counted is converted. */
+/**
+ * Warns once that the currency has changed: amounts that were counted are not
+ * converted.
+ */
 async function announceCurrency(
   { redis, catalog, log }: Pick<ConsoleDeps, "redis" | "catalog" | "log">,
 ): Promise<void> {

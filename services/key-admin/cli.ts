@@ -17,7 +17,7 @@ import {
   parseCommand,
   UsageError,
 } from "./cli/command_line.ts";
-import type { AskedWorkers } from "./cli/asked.ts";
+import type { ConnectedWorkers } from "./cli/connected_workers.ts";
 import { ADMIN_KEYS } from "./cli/admin_keys.ts";
 import { KEYS } from "./cli/keys.ts";
 import { LEDGER } from "./cli/ledger.ts";
@@ -108,11 +108,11 @@ export async function run(
   }
 }
 
-/** What the workers tell on the bus: the same that the console hears. */
+/** Connects to the bus and collects the reports of workers, as the console does. */
 async function askWorkers(
   { bus: access, catalog }: Pick<ConsoleConfig, "bus" | "catalog">,
   { overrides }: Pick<Stores, "overrides">,
-): Promise<AskedWorkers> {
+): Promise<ConnectedWorkers> {
   const workers = followWorkers({ access, catalog, log: silentLog });
   try {
     await allTold(workers);
@@ -145,7 +145,7 @@ function findCluster(environment: env.Env) {
     };
   }
   const { redis_url, nats_url, console_url, models, aliases } = readUpFile();
-  // The launcher has read the list of models: with `--models`, no variable names it.
+  // With `--models`, only the launcher knows the file of models: no variable names it.
   const found = { REDIS_URL: redis_url, NATS_URL: nats_url, MODELS_FILE: "" };
   const variables = { PUBLIC_URL: console_url, ...environment, ...found };
   const config = configFrom(variables, Deno.readTextFileSync);
@@ -224,7 +224,7 @@ function printError(text: string): void {
   Deno.stderr.writeSync(lineOf(text));
 }
 
-/** On a terminal, what is shown again replaces what was shown before. */
+/** On a terminal, `--watch` replaces what it has shown before. */
 const CLEAR = Deno.stdout.isTerminal() ? "\x1b[H\x1b[2J" : "";
 
 if (import.meta.main) {

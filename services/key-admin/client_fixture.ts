@@ -1,4 +1,4 @@
-/** A browser without a script, for tests of the console. */
+/** A browser that runs no scripts, for tests of the console. */
 import assert from "node:assert/strict";
 
 /** The origin of the console in tests. */

@@ -39,12 +39,17 @@ function isSafeOrigin(text: string): boolean {
 const publicUrl = z.string().refine(isSafeOrigin)
   .transform((text) => new URL(text));
 
-/** Whoever reads along could sign in as anybody: the issuer vouches for people. */
+/**
+ * Without TLS, an eavesdropper could sign in as anybody: the issuer vouches for people.
+ */
 const issuerUrl = z.string().refine((text) =>
   env.isUrl(text, ["http:", "https:"]) && isSafeUrl(new URL(text))
 );
 
-/** An e-mail address, or a domain behind `@`, in lower case; null if it is neither. */
+/**
+ * Returns an e-mail address, or a domain with its `@`, in lower case; null for any
+ * other text.
+ */
 function allowedOf(text: string): string | null {
   const local = text.startsWith("@") ? "anybody" : "";
   return parseEmail(local + text)?.slice(local.length) ?? null;
@@ -143,13 +148,13 @@ export interface ConsoleConfig {
   projectsCreatedBy: ProjectCreators;
   /** The time zone of the days and months of budgets. */
   budgetZone: string;
-  /** Where notices are sent; null: nowhere. */
+  /** The receiver of notices; null if they are not sent. */
   noticeTarget: NoticeTarget | null;
   /** Whether the model simulator answers. */
   isSimulated: boolean;
   /** The models; undefined if no variable names a model server. */
   catalog: ModelCatalog | undefined;
-  /** How long running requests may take when the service stops. */
+  /** How long requests may still run when the service stops. */
   drainMs: number;
 }
 
@@ -238,7 +243,9 @@ function noticeTargetOf(
   throw new env.ConfigError("the environment", [mistake]);
 }
 
-/** The claim and the rules, which need each other. */
+/**
+ * Returns the claim with the groups and the rules for them; neither makes sense alone.
+ */
 function groupsOf(
   { OIDC_GROUPS_CLAIM: claim, OIDC_GROUPS: rules }: env.ConfigOf<
     typeof CONSOLE_VARIABLES

@@ -56,7 +56,7 @@ export const tryFormOf = (
   ...fields,
 });
 
-/** What {@link upload} sends instead of one second of silence to "Try it". */
+/** The parts of {@link upload} that differ from one second of silence. */
 export interface Upload {
   /** Fields of the form for a transcription. */
   fields?: Record<string, string>;
@@ -84,7 +84,7 @@ export function upload(
 /** A key that was created through the pages. */
 export interface MadeKey {
   id: string;
-  /** What clients send, which only {@link text} contains. */
+  /** The value that clients send. Only {@link text} contains it. */
   value: string;
   /** The page that showed it. */
   text: string;

@@ -1,4 +1,4 @@
-/** Changes of every kind, and whether what was acknowledged is still there. */
+/** Makes changes of every kind, and finds acknowledged ones that were lost. */
 import { isDeepStrictEqual } from "node:util";
 import {
   auditKey,
@@ -14,7 +14,7 @@ import { asFields, asList } from "./domain/store/redis.ts";
 
 /** The owner of the keys that tests change. */
 export const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
-/** Who changes them. */
+/** The actor of the changes. */
 export const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
 /** The settings of a new key. */
 export const SETTINGS: KeySettings = {
@@ -82,7 +82,7 @@ export async function changeKeys(
       }
     }
   } catch (error) {
-    // The server was killed: a change that it did not acknowledge does not count.
+    // The server was killed: a change that it has not acknowledged does not count.
     if (error instanceof KeyRefused) throw error;
   }
 }

@@ -29,7 +29,7 @@ import { createHandler, type ServeHandler } from "./web/server.ts";
 import { announce, followAndTell, startNotices } from "./background.ts";
 
 const FIRST_CONNECT_MS = 30_000;
-/** A page takes a second or two, unlike the answer of a model. */
+/** Enough for pages, which take a second or two, unlike answers of models. */
 const DRAIN_MS_MAX = 10_000;
 const ABORT_MS = 500;
 
@@ -94,14 +94,14 @@ async function start(
   };
 }
 
-/** What pages show of the configuration. */
+/** Returns the part of the configuration that pages show. */
 function shownOf(
   { apiUrl, isSimulated, projectsCreatedBy, budgetZone }: Config,
 ) {
   return { apiUrl, isSimulated, projectsCreatedBy, budgetZone };
 }
 
-/** Serves what the handler answers, once there is one. */
+/** Listens at once, and answers requests when the handler is there. */
 function listen(
   { hostname, port }: Config,
   handler: Promise<ServeHandler>,

@@ -1,4 +1,4 @@
-/** What workers tell of backends, for tests of the console. */
+/** Reports of workers on backends, for tests of the console. */
 import assert from "node:assert/strict";
 import {
   type BackendRowInput,
@@ -7,7 +7,7 @@ import {
 } from "@gateway/shared/backends/report";
 import type { TestConsole } from "./console_fixture.ts";
 
-/** A row of which nothing is known but its model. */
+/** A report of a backend that was not used yet. */
 export const ROW = {
   backend: "openai-1",
   preference: 0,
@@ -15,7 +15,7 @@ export const ROW = {
   state: "closed",
 } as const satisfies Partial<BackendRowInput>;
 
-/** A worker tells this of its backends, as a message of the bus has it. */
+/** Delivers a worker's report on its backends, as a message of the bus. */
 export function tell(
   { deps }: Pick<TestConsole, "deps">,
   workerId: string,

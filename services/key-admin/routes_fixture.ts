@@ -1,4 +1,4 @@
-/** Owners with a key, and what all answers and all changes have to leave. */
+/** Owners with a key, and checks of all answers. */
 import assert from "node:assert/strict";
 import type { AuditRow } from "./domain/audit/audit_log.ts";
 import type { Answer, TestClient } from "./client_fixture.ts";

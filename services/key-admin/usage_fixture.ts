@@ -1,4 +1,4 @@
-/** What edges leave in Redis: the state of limits, counted usage, request logs. */
+/** Writes what edges leave in Redis: the state of limits, usage, and request logs. */
 import {
   dayLimitField,
   FAILURE_REASONS,
@@ -28,7 +28,7 @@ import {
 import { encodeRow, type RequestRow } from "@gateway/shared/keys/request_row";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 
-/** Whose Redis is written to. */
+/** The console whose Redis is written to. */
 interface Site {
   readonly deps: { readonly redis: RedisLink };
 }
@@ -94,14 +94,14 @@ export type UseCounts = Readonly<
   Partial<Record<UsageKind | FailureReason, number>>
 >;
 
-/** What was used of one model in one hour. */
+/** The usage of one model in one hour. */
 interface HourOfUse {
   /** A moment of the hour. */
   atMs: number;
   counts: UseCounts;
-  /** Missing: the requests named no model that exists. */
+  /** Missing if the requests named no model that exists. */
   model?: string;
-  /** Missing: counted by an earlier version. */
+  /** Missing if an earlier version counted them. */
   endpoint?: UsageEndpoint;
 }
 

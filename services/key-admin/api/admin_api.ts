@@ -31,11 +31,11 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
 ];
 const DOCUMENT = describe(BASE, ADMIN_ROUTES);
 
-/** A key with 1,000 models of 200 characters has less. */
+/** A request for a key with 1,000 models of 200 characters is smaller. */
 const BODY_BYTES_MAX = 256 * 1024;
 const IDEMPOTENCY_CHARS_MAX = 200;
 
-/** What a request of the admin API comes with. */
+/** The client of a request: its address, and the id of its request. */
 interface Origin {
   readonly requestId: string;
   readonly remoteIp: string;
@@ -131,7 +131,10 @@ function idempotencyKeyOf({ headers }: Request): string | undefined {
   });
 }
 
-/** What stands between the quotes of `If-Match`; any version for `*`. */
+/**
+ * Returns the version in `If-Match`, without its quotes; undefined, for any, if it is
+ * `*`.
+ */
 function versionIn(header: string | undefined): string | undefined {
   if (header === undefined || header === "*") return undefined;
   const [, version] = /^(?:W\/)?"([^"]*)"$/.exec(header) ?? [];

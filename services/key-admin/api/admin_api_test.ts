@@ -1,4 +1,7 @@
-/** The admin API: who may use it, what it changes, and what it says to mistakes. */
+/**
+ * Promise: only admin keys use the admin API, within their scopes; it changes what it
+ * says, and names the mistake in a request.
+ */
 import assert from "node:assert/strict";
 import { ORIGIN } from "../client_fixture.ts";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
@@ -12,7 +15,7 @@ import { ADMIN_ROUTES } from "./admin_api.ts";
 const IP = "192.0.2.77";
 const MAKER = { by: "op@example.org", ip: IP, ownerId: null };
 
-/** A request of a program, and what it is answered. */
+/** A request of a program. */
 interface Sent {
   key?: string;
   body?: unknown;

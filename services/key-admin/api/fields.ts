@@ -1,4 +1,4 @@
-/** The members of JSON that requests have in common. */
+/** Fields that several requests of the admin API share. */
 import { END_USERS_EXAMPLE } from "../domain/keys/end_users.ts";
 import {
   KEY_FILTERS,
@@ -15,9 +15,9 @@ import { z } from "zod";
 
 const { shape: setting } = SETTING_TEXTS;
 
-/** Nothing behind the `?`, or no body. */
+/** A query or a body without members. */
 export const NOTHING = z.strictObject({});
-/** No body, or one that is ignored: `DELETE`, `GET`. */
+/** Of methods that read no body: `GET`, `DELETE`. */
 export const NO_BODY = z.undefined();
 
 const texts = z.array(z.string()).max(1_000);
@@ -48,7 +48,7 @@ export const someLimits = z.record(
   return limits;
 }).meta({ description: `Numbers by limit: ${[...words.keys()].join(", ")}` });
 
-/** The members of a key that a request may set. */
+/** Fields of a key that a request may set. */
 export const KEY_MEMBERS = {
   description: setting.description,
   scopes: setting.scopes,
@@ -68,7 +68,7 @@ export const KEY_MEMBERS = {
   state: z.enum(["enabled", "disabled"]),
 };
 
-/** Which page of a list. */
+/** The query that selects a page of a list. */
 export const PAGE = {
   search: z.string().max(200).default(""),
   after: z.string().max(200).default("").meta({
@@ -78,5 +78,5 @@ export const PAGE = {
     .pipe(z.number().min(1).max(PAGE_ROWS_MAX)).default(PAGE_ROWS),
 };
 
-/** Which keys a list has. */
+/** The query that selects keys by their state. */
 export const stateFilter = z.enum(KEY_FILTERS).default("all");

@@ -1,4 +1,4 @@
-/** The owners of keys: who they are, their limits, and whether they are disabled. */
+/** Routes of the admin API for owners of keys: their limits, and their state. */
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
@@ -38,7 +38,7 @@ async function find(deps: AdminDeps, id: string) {
   }
   const limits = await deps.owners.limits(id);
   const json = toJson(account, limits);
-  // What can be changed, so that a sign-in is no new version.
+  // Made only of what can be changed here: a sign-in makes no new version.
   const version = JSON.stringify([json.state, json.limits]);
   const etag = digest(version).slice(0, ETAG_CHARS);
   return { account, limits, answer: { json, etag } };
@@ -60,7 +60,7 @@ async function list(
 }
 const LIST = z.strictObject(PAGE);
 
-/** The owner of an address, who is new or was there before. */
+/** Creates the owner of an address, or finds one who exists. */
 async function add(
   { deps, actor, body }: AdminCall<unknown, z.output<typeof NEW>>,
 ): Promise<AdminAnswer> {

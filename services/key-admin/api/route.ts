@@ -1,4 +1,4 @@
-/** A route of the admin API: what it takes, what it answers, and what it does. */
+/** The type of a route of the admin API, and its errors. */
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { z } from "zod";
 import type { AdminScope } from "../domain/admin_keys/admin_key_store.ts";
@@ -6,7 +6,7 @@ import type { Actor } from "../domain/audit/audit_log.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { Stores } from "../domain/stores.ts";
 
-/** What the handlers work with. */
+/** Dependencies of the handlers. */
 export interface AdminDeps extends Stores {
   sendStop: SendStop;
   /** Origin of the console, for links. */
@@ -18,29 +18,29 @@ export interface AdminDeps extends Stores {
 /** A request whose admin key may make it, with its arguments checked. */
 export interface AdminCall<Query, Body> {
   readonly deps: AdminDeps;
-  /** Whom the audit log names. */
+  /** The admin key, as the audit log names it. */
   readonly actor: Actor;
   /** The parameters of the path. */
   readonly id: string;
   readonly query: Query;
   readonly body: Body;
-  /** The header `Idempotency-Key`; undefined: none. */
+  /** The header `Idempotency-Key`; undefined without it. */
   readonly idempotencyKey: string | undefined;
-  /** The header `If-Match`; undefined: any version. */
+  /** The version in the header `If-Match`; undefined for any version. */
   readonly ifMatch: string | undefined;
 }
 
-/** What a request is answered with. */
+/** The answer to a request. */
 export interface AdminAnswer {
   readonly status?: 200 | 201 | 204;
-  /** JSON, or the lines of a file. */
+  /** The body: JSON, or the lines of a file. */
   readonly json?: object;
   readonly csv?: AsyncIterable<string>;
-  /** The version of what is answered, without quotes. */
+  /** The version of the resource, without quotes. */
   readonly etag?: string;
 }
 
-/** A route, as its handler is written. */
+/** A route with the types of its query and body. */
 interface RouteSpec<Query extends z.ZodType, Body extends z.ZodType> {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Below `/admin/v1`: `/keys/:id`. */
@@ -52,14 +52,14 @@ interface RouteSpec<Query extends z.ZodType, Body extends z.ZodType> {
   readonly query: Query;
   /** The JSON that it takes. */
   readonly body: Body;
-  /** The type of the answer. */
+  /** The media type of the answer. */
   readonly answers: "json" | "csv" | "nothing";
   readonly run: (
     call: AdminCall<z.output<Query>, z.output<Body>>,
   ) => Promise<AdminAnswer>;
 }
 
-/** A route, whatever it takes: `run` gets what the schemas have not seen. */
+/** A route of any types. `run` checks the query and the body itself. */
 export interface AdminRoute
   extends Omit<RouteSpec<z.ZodType, z.ZodType>, "run"> {
   readonly run: (call: AdminCall<unknown, unknown>) => Promise<AdminAnswer>;

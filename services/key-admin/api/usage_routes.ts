@@ -1,4 +1,4 @@
-/** What was used and spent. */
+/** Routes of the admin API for usage and spend. */
 import { z } from "zod";
 import { spendCsv, spendMonths } from "../domain/keys/spend_csv.ts";
 import { NO_BODY, NOTHING } from "./fields.ts";

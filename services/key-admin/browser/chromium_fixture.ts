@@ -10,7 +10,7 @@ import { leaveOut, runProcess } from "../../../tests/support/process.ts";
  */
 export const IS_WHOLE = amountOf({ usual: 0, full: 1 }) === 1;
 
-/** What the process of the whole tests is told. */
+/** The environment of the process that runs the whole tests. */
 const FULL_AMOUNTS = { TEST_AMOUNTS: "full" };
 const PATHS = [
   "/usr/bin/chromium",

@@ -1,4 +1,4 @@
-/** What is checked on every page: the rules of axe, and that nothing is cut off. */
+/** The checks of every page: the rules of axe, and that nothing is cut off. */
 import assert from "node:assert/strict";
 import axe from "axe-core";
 import type { Page } from "playwright-core";

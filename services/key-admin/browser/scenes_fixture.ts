@@ -1,4 +1,4 @@
-/** The pages of the console, and every state of them that looks different. */
+/** Every page of the console, in each state that looks different. */
 import type { Page } from "playwright-core";
 import { codeOf } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
@@ -13,14 +13,14 @@ export interface Scene {
   play: (stage: Stage) => Promise<Page>;
 }
 
-/** What a user does on a page, and who. */
+/** A user, and what this user does on a page. */
 interface Play {
   who?: "owner" | "newcomer" | "stranger" | "operator";
   /** Text by field. */
   fill?: Readonly<Record<string, string>>;
   /** The selector of what is clicked. */
   click?: string;
-  /** What the page shows then. */
+  /** A text that the page shows afterwards. */
   shows?: string;
 }
 
@@ -187,7 +187,7 @@ export const SCENES: readonly Scene[] = [
   { name: "unavailable", play: unavailable },
 ];
 
-/** Two workers tell of servers in all states, most of which are probed. */
+/** Reports of two workers about servers in all states, most of which are probed. */
 async function tellOfModels({ site }: Stage): Promise<void> {
   const used = {
     requests: 12_345,

@@ -19,7 +19,7 @@ import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { SendStop } from "../domain/keys/notice.ts";
 import type { ConnectedRunning } from "../domain/running/ask_running.ts";
-import type { AskedWorkers } from "./asked.ts";
+import type { ConnectedWorkers } from "./connected_workers.ts";
 import * as settings from "../domain/keys/settings.ts";
 import { REASON_CHARS_MAX } from "../domain/audit/audit_log.ts";
 import {
@@ -50,7 +50,7 @@ export interface Output {
   note?: string;
 }
 
-/** What commands work with. */
+/** Dependencies of commands. */
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
   publicUrl: URL;
@@ -59,7 +59,7 @@ export interface CommandDeps extends Stores {
   /** Reads a file that an option names. */
   readFile: (path: string) => Promise<string>;
   /**
-   * The ids of all models; undefined if the list is not known here, so that any is
+   * The ids of all models; undefined if the list is not known here: then any id is
    * accepted.
    */
   models: readonly string[] | undefined;
@@ -67,13 +67,19 @@ export interface CommandDeps extends Stores {
   findModel(name: string): { readonly id: string } | undefined;
   /** All models; undefined if the list is not known here. */
   catalog: Catalog | undefined;
-  /** What workers tell, once all that live have; to be disposed of. */
-  askWorkers: () => Promise<AskedWorkers>;
-  /** What runs now, as edges and workers tell it; to be disposed of. */
+  /**
+   * Resolves with the reports of workers when all living ones have sent theirs. The
+   * result must be disposed of.
+   */
+  askWorkers: () => Promise<ConnectedWorkers>;
+  /**
+   * Resolves with the running requests, as edges and workers report them. The result
+   * must be disposed of.
+   */
   askRunning: () => Promise<ConnectedRunning>;
-  /** Tells the operator something in addition to the answer. */
+  /** Writes a warning for the operator, besides the answer. */
   warn: (text: string) => void;
-  /** Shows something before the answer, which may never come. */
+  /** Shows an output at once: a command with `--watch` never ends with an answer. */
   show: (output: Output) => void;
   pause: (ms: number) => Promise<void>;
 }
@@ -98,15 +104,15 @@ export interface Command {
 /** The commands on one subject: `keys …`. */
 export interface Area {
   title: string;
-  /** What all of its commands take. */
+  /** Options of all of its commands. */
   options?: readonly OptionName[];
   commands: readonly Command[];
-  /** The command that runs where none is named. */
+  /** The command that runs if none is named. */
   usual?: string;
   notes: string;
 }
 
-/** Whom the audit log names for a change by a command. */
+/** The actor of changes by commands, as the audit log names it. */
 export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
 const { shape: setting } = settings.SETTING_TEXTS;
@@ -215,7 +221,7 @@ function flagOf(name: string): string {
   return `--${settings.limitWords(name, "-")}`;
 }
 
-/** The page of a list that was asked for. */
+/** Returns the query for the page of a list that the options select. */
 export const queryOf = ({ now, options }: Invocation) => ({
   search: options.search ?? "",
   after: options.after ?? "",
@@ -223,7 +229,9 @@ export const queryOf = ({ now, options }: Invocation) => ({
   day: usageDay(now()),
 });
 
-/** The limits that the options set; the others as in `before`. */
+/**
+ * Returns the limits with those that the options set; the others stay as in `before`.
+ */
 export const limitsFrom = (options: Options, before: Limits): Limits =>
   settings.limitsOf((name) => options[name] ?? before[name]);
 
@@ -256,7 +264,7 @@ export async function findProject(
   return project;
 }
 
-/** 69 and 77 are from sysexits.h. */
+/** The numbers 69 and 77 are from sysexits.h. */
 export const EXIT_CODES_HELP =
   `Exit codes: 0 done, 1 refused, 2 invalid command line,
 69 no answer from Redis, or a change not confirmed to be on disk,
@@ -353,7 +361,8 @@ export function outputText({ json, table, note }: Output): string {
 }
 
 function cellOf(name: string, value: unknown): string {
-  // Besides times, the creator of a key may be missing: the command line is nobody.
+  // Besides times, only the creator of a key may be missing: that of a key from the
+  // command line.
   if (value === null) return name.endsWith("_at") ? "never" : "-";
   if (value === "") return "-";
   if (Array.isArray(value)) return value.join(", ") || "all";

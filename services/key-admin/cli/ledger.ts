@@ -1,4 +1,4 @@
-/** `ledger …`: whether what keys and accounts were charged adds up. */
+/** `ledger …`: checks that the charges of keys and accounts add up. */
 import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
 import { formatAmount, parseAmount } from "@gateway/shared/money/amount";
 import { z } from "zod";

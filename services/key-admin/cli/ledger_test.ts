@@ -72,7 +72,7 @@ Deno.test("ledger check finds a billionth that a key or its account lacks, and w
     check(site, line("1.500000001") + '{"cost": "0.'),
     /Line 3 of the log is no JSON/,
   );
-  // A deleted key is known by the audit log.
+  // Only the audit log still knows a deleted key.
   await keys.delete({
     ownerId,
     keyId: key.id,

@@ -1,4 +1,7 @@
-/** `models …`: how the model servers do, as the page "Models" of the console shows. */
+/**
+ * `models …`: the state of the model servers, as the page "Models" of the console shows
+ * it.
+ */
 import { isoTime } from "../domain/keys/key_json.ts";
 import { scopeOf } from "@gateway/shared/models/kinds";
 import {
@@ -27,7 +30,7 @@ import {
   UsageError,
 } from "./command_line.ts";
 
-/** As often as workers tell anything. */
+/** As often as workers send reports. */
 const WATCH_MS = 2_000;
 const ERROR_CHARS_MAX = 60;
 
@@ -42,7 +45,7 @@ async function list(invocation: Invocation): Promise<Output> {
   return await look();
 }
 
-/** What {@link output} reads of the workers. */
+/** The part of the workers that {@link output} reads. */
 interface WorkerReports {
   readonly backends: { read(): Parameters<typeof modelViews>[1] };
   readonly follower: { readonly workers: number };
@@ -186,7 +189,7 @@ function findServer(
   return server;
 }
 
-/** A command that changes something, or undoes a change. */
+/** Makes a command that changes a model or a server, or undoes such a change. */
 const changing = (
   make: (
     invocation: Invocation,
@@ -233,7 +236,9 @@ const disable = changing(({ word: model }, views) => {
   throw new CommandRefused('There is no such model: "models" shows all');
 });
 
-/** Undoes a change also of what is no longer in the list. */
+/**
+ * Makes a command that undoes a change, even if its target is no longer in the list.
+ */
 const undo = (what: OverrideTarget["what"]) =>
   changing(({ word, options }, _, overrides) => {
     if (what === "disable") return { undo: { what, model: word } };

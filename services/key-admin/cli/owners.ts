@@ -134,7 +134,7 @@ function change(what: OwnerChange) {
   };
 }
 
-/** Stops what runs with the keys of an owner who was disabled. */
+/** Stops the running requests of an owner who was disabled. */
 async function stopRunning(
   { redis, sendStop, word: email }: Invocation,
   ownerId: string,

@@ -53,7 +53,7 @@ async function search(invocation: Invocation): Promise<Output> {
   };
 }
 
-/** The account that `--owner` or `--project` names; null: all of them. */
+/** Returns the account that `--owner` or `--project` names; null for all accounts. */
 async function accountOf(invocation: Invocation): Promise<string | null> {
   const { owner, project } = invocation.options;
   if (project === undefined) {
@@ -116,7 +116,9 @@ const rowOf = (
   request_id: row.requestId,
 });
 
-/** Its reason, with what a budget said that refused it. */
+/**
+ * Returns the reason of a refusal, with the numbers of the budget if one refused it.
+ */
 function reasonOf(row: FoundRequest): string {
   const { budget, budget_spent, budget_held, budget_allowed } = budgetCells(
     row,

@@ -1,4 +1,7 @@
-/** `running …`: what runs now, as the page "Running requests" of the console shows it. */
+/**
+ * `running …`: the requests that run now, as on the page "Running requests" of the
+ * console.
+ */
 import { isoTime } from "../domain/keys/key_json.ts";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { ageText } from "../domain/models/model_views.ts";
@@ -45,7 +48,7 @@ async function list(invocation: Invocation): Promise<Output> {
   return await look();
 }
 
-/** The account that the options name; null: all. */
+/** Returns the account that the options name; null for all accounts. */
 async function accountOf(invocation: Invocation): Promise<string | null> {
   const { owner, project } = invocation.options;
   if (owner !== undefined && project !== undefined) {

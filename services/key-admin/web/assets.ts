@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 
-/** A file as it is served. */
+/** A file that is served. */
 interface Asset {
   body: string;
   /** The media type with its charset. */

@@ -1,4 +1,7 @@
-/** What the handlers of the console share: what they get, and what they answer with. */
+/**
+ * The types that the handlers of the console share: their dependencies, requests and
+ * answers.
+ */
 
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { Log } from "@gateway/shared/process/log";
@@ -22,7 +25,9 @@ import type { Stores } from "../domain/stores.ts";
 import type { AskApi } from "../domain/try/edge.ts";
 import type { Assets } from "./assets.ts";
 
-/** What the console works with: the stores, other services, and its configuration. */
+/**
+ * The dependencies of the console: the stores, other services, and its configuration.
+ */
 export interface ConsoleDeps extends Stores {
   hasher: PasswordHasher;
   /** Tells the edges to stop the running requests of a key. */
@@ -39,11 +44,14 @@ export interface ConsoleDeps extends Stores {
   askApi: AskApi;
   /** Whether the model simulator answers, for the banner. */
   isSimulated: boolean;
-  /** Tells edges and workers what operators have changed; false: the bus is down. */
+  /**
+   * Sends the overrides of operators to edges and workers. Returns false if the bus is
+   * down.
+   */
   tellOverrides: () => Promise<boolean>;
-  /** What the workers tell of their model servers. */
+  /** The reports of workers on their model servers. */
   workers: Pick<FollowedWorkers, "backends" | "follower">;
-  /** What runs now, as edges and workers tell it. */
+  /** The running requests, as edges and workers report them. */
   running: Pick<RunningRequests, "list" | "stop">;
   /** Who may create projects: everyone, or only operators. */
   projectsCreatedBy: ProjectCreators;
@@ -51,7 +59,7 @@ export interface ConsoleDeps extends Stores {
   catalog: Catalog;
   /** The time zone of the days and months of budgets. */
   budgetZone: string;
-  /** Why the list of models is not in use as it is now; none: it is. */
+  /** Why the current list of models is not in use; empty if it is. */
   listMistakes: () => readonly string[];
 }
 
@@ -59,11 +67,14 @@ export interface ConsoleDeps extends Stores {
 export interface SignedIn {
   session: Session;
   account: Account;
-  /** What they are in the project that the path names; null: none, or no member. */
+  /**
+   * Their membership in the project that the path names; null if it names none, or
+   * without one.
+   */
   membership: Membership | null;
 }
 
-/** What Hono keeps for each request, in its own terms. */
+/** The bindings and variables that Hono keeps for each request. */
 export interface ConsoleEnv {
   /** The client's address, as the trusted proxies report it. */
   Bindings: { remoteIp: string };
@@ -75,7 +86,7 @@ export interface ConsoleEnv {
     form: URLSearchParams;
     /** The file of an upload. */
     file: File | undefined;
-    /** Missing on routes that need no sign-in, until {@link SignedIn} is looked up. */
+    /** Missing on routes that need no sign-in, until somebody looks it up. */
     signedIn: SignedIn;
   };
 }

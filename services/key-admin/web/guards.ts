@@ -1,10 +1,12 @@
-/** What every request passes, in the order of `app.tsx`. */
+/** Guards that every request passes, in the order of `app.tsx`. */
 
 import { newRequestId } from "@gateway/shared/process/ids";
 import { createMiddleware } from "hono/factory";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 
-/** What a page may load and do. `more`: other sources of images or audio. */
+/**
+ * Returns what a page may load and do; `more` has further sources of images or audio.
+ */
 export const securityPolicy = (more: Readonly<Record<string, string>> = {}) =>
   Object.entries({
     "default-src": "'none'",
@@ -24,7 +26,7 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   "strict-transport-security": "max-age=31536000; includeSubDomains",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
-  // Not "no-referrer": with it browsers send "Origin: null" with our own forms.
+  // Not "no-referrer": with that, browsers send "Origin: null" with our own forms.
   "referrer-policy": "same-origin",
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",

@@ -44,7 +44,7 @@ async (site: TestConsole) => {
 
 const ROOT = "/people/projects/:id";
 
-/** By route, as the other valid requests. */
+/** Valid requests by route. */
 export const OPERATOR_PROJECT_REQUESTS = {
   [`GET ${ROOT}`]: about(""),
   [`GET ${ROOT}/export.csv`]: about("/export.csv"),

@@ -39,7 +39,9 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: without Redis the console answers 503 wi
   await until(async () => (await client.get("/keys")).status === 200);
 });
 
-/** What Redis says when no flush is confirmed: somebody keeps switching it back. */
+/**
+ * Replies of a Redis that confirms no flush, because somebody keeps switching it back.
+ */
 const NEVER_FLUSHED = new Map<string | undefined, RedisReply>([
   ["CONFIG", ["appendonly", "yes", "appendfsync", "everysec"]],
   ["SREM", 0],

@@ -1,4 +1,7 @@
-/** What every route of the console has to refuse, and how it serves its owner. */
+/**
+ * The checks of every route of the console: what it refuses, and how it serves its
+ * owner.
+ */
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
 import { amountOf } from "../../../tests/support/amount.ts";
@@ -96,7 +99,7 @@ const BODIES: readonly { name: string; status: number; body: BodyInit }[] = [
     body: Uint8Array.of(0x61, 0x3d, 0xed, 0xa0, 0x80),
   },
   { name: "cut", status: 400, body: Uint8Array.of(0x61, 0x3d, 0xe4, 0xbd) },
-  // Read, and refused for its field.
+  // It is read, and then refused for its field.
   { name: "32 KiB", status: 400, body: `a=${"a".repeat(32 * 1024 - 2)}` },
 ];
 
@@ -130,7 +133,7 @@ interface RouteParts {
   request: ValidRequest;
 }
 
-/** What every route has to do with requests, of its owner and of others. */
+/** Checks a route with requests of its owner and of others. */
 export class RouteCheck {
   readonly #site: TestConsole;
   readonly #parts: RouteParts;

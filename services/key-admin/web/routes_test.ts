@@ -1,4 +1,4 @@
-/** What all pages have in common: refusals, files, the host, privacy. */
+/** What all pages share: refusals, files, the host, privacy. */
 import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";
 import { isIP } from "node:net";

@@ -1,9 +1,9 @@
-/** Requests that run, as edges would tell them. */
+/** Running requests, as edges would report them. */
 import { publicRequestId } from "@gateway/shared/process/ids";
 import type { TestConsole } from "../console_fixture.ts";
 import type { RunningView } from "../domain/running/running_requests.ts";
 
-/** Lets a request with a key run. Returns its id as pages show it. */
+/** Adds a running request with a key. Returns its id as pages show it. */
 export function run(
   { running }: Pick<TestConsole, "running">,
   { ownerId, keyId }: { ownerId: string; keyId: string },

@@ -6,7 +6,7 @@ import { counter, type MetricRegistry } from "@gateway/shared/process/metrics";
 import type { Hono } from "hono";
 import type { ConsoleEnv } from "./context.ts";
 
-/** What the console counts, for `/metrics` of the operations port. */
+/** The metrics of the console, for `/metrics` of the operations port. */
 export const CONSOLE_METRICS = {
   responses: counter("gateway_console_responses_total", {
     help: "Responses of the console by status class: `2xx` to `5xx`.",
@@ -20,7 +20,7 @@ export type ServeHandler = (
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,
 ) => Promise<Response>;
 
-/** What a handler works with besides the console. */
+/** Dependencies of a handler besides the console. */
 interface HandlerOptions {
   clientAddress: ClientAddress;
   log: Log;

@@ -1,4 +1,4 @@
-/** A valid request for each route of the console, and what it leads to. */
+/** A valid request for each route of the console, and its effects. */
 import type { Form } from "../client_fixture.ts";
 import {
   codeOf,
@@ -13,7 +13,7 @@ import type { RouteOwner } from "../routes_fixture.ts";
 import { OPERATOR_PROJECT_REQUESTS } from "./operator_requests_fixture.ts";
 import { run } from "./running_fixture.ts";
 
-/** A valid request of an owner, and what it leads to. */
+/** A valid request of an owner, and its effects. */
 export interface ValidRequest {
   form?: Form;
   /** Entries in the audit log. */

@@ -1,6 +1,7 @@
 /**
- * Admin keys: what programs show that manage keys and owners through `/admin/v1`. They
- * are in one hash of Redis by the SHA-256 of their values, which exist nowhere.
+ * Admin keys: the credentials of programs that manage keys and owners through
+ * `/admin/v1`. They are in one hash of Redis by the SHA-256 of their values, which
+ * exist nowhere.
  */
 import { randomBase62 } from "@gateway/shared/keys/key";
 import { z } from "zod";
@@ -33,22 +34,25 @@ const storedKey = z.object({
   description: z.string(),
   hint: z.string(),
   scopes: z.array(z.enum(ADMIN_SCOPES)),
-  /** Who created it, as the audit log names them. */
+  /** Its creator, as the audit log names them. */
   createdBy: z.string(),
   createdAtMs: z.number(),
-  /** Null: never. */
+  /** Null if it never expires. */
   expiresAtMs: z.number().nullable(),
 });
 
 /** An admin key, without its value. */
 export type AdminKey = Readonly<z.output<typeof storedKey>>;
 
-/** Nothing was changed; the message says why, a sentence without its full stop. */
+/**
+ * A change of admin keys was refused, and nothing was changed. The message is a
+ * sentence without its full stop.
+ */
 export class AdminKeyRefused extends Error {
   override name = "AdminKeyRefused";
 }
 
-/** An operator, or the command line (null), in whose name a key is made or deleted. */
+/** Who makes or deletes an admin key: an operator, or the command line (null). */
 interface Maker extends Actor {
   ownerId: string | null;
 }
@@ -145,7 +149,10 @@ export class AdminKeyStore {
     throw new AdminKeyRefused("There is no admin key of this id");
   }
 
-  /** Notes it with whoever did it; the first owner has what the command line did. */
+  /**
+   * Writes an entry to the audit log of the operator; of the first owner for the
+   * command line.
+   */
   async #note(
     action: `admin_key.${"created" | "deleted"}`,
     { id, hint, description, scopes }: AdminKey,

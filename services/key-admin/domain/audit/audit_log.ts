@@ -48,8 +48,8 @@ export type AuditAction =
 /** Who did something, as the audit log records it. */
 export interface Actor {
   /**
-   * An e-mail address, `command line`, `admin key adm_…`, or `gateway`: it did so by
-   * itself.
+   * An e-mail address, `command line`, `admin key adm_…`, or `gateway` for what it does
+   * by itself.
    */
   by: string;
   /** Address of the client, empty for the command line. */
@@ -94,7 +94,7 @@ interface AuditQuery {
   /** A cursor that came with an earlier page; empty: from the newest on. */
   before: string;
   rows: number;
-  /** Whether an entry may be seen; undefined: all may. */
+  /** Whether the reader may see an entry; undefined if all may be seen. */
   isShown?: (row: AuditRow) => boolean;
 }
 

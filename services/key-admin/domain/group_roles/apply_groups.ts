@@ -7,7 +7,7 @@ import { ProjectRefused } from "../projects/project_refused.ts";
 import type { ProjectActor, ProjectStore } from "../projects/project_store.ts";
 import type { Grant, GroupRules } from "../sign_in/groups.ts";
 
-/** What {@link applyGroups} works with. */
+/** Dependencies of {@link applyGroups}. */
 export interface GroupDeps {
   operators: Pick<Operators, "change">;
   projects: Pick<
@@ -17,20 +17,20 @@ export interface GroupDeps {
   log: Log;
 }
 
-/** Whose groups they are, and what they mean. */
+/** A sign-in with groups, and the rules for them. */
 export interface GroupSignIn {
   account: Account;
   ip: string;
-  /** Null: they are unknown, so nothing changes. */
+  /** Null if they are unknown: then nothing changes. */
   groups: readonly string[] | null;
   rules: GroupRules;
 }
 
 /**
- * Gives somebody who signs in exactly the roles that their groups have, in the projects
- * that the rules name and as an operator if the rules name that; takes those that they
- * do not have. Other projects are left alone. What is refused is logged and changes
- * nothing: the last operator stays one.
+ * Gives somebody who signs in exactly the roles that the rules grant to their groups:
+ * in the projects that the rules name, and as an operator if the rules name that. Takes
+ * all others there; other projects are left alone. A change that is refused is logged
+ * and left out: the last operator stays one.
  */
 export async function applyGroups(
   deps: GroupDeps,
@@ -68,7 +68,7 @@ export async function applyGroups(
   });
 }
 
-/** Whom the audit log names. */
+/** The actor of these changes, as the audit log names it. */
 const BY_GROUPS = { by: "groups at the provider" } as const;
 
 const projectsIn = (rules: GroupRules): Set<string> =>

@@ -29,7 +29,7 @@ async function startGroups() {
   rules.set("ops", ["operator"]);
   await owners.giveRole(await owners.ensure("op@example.org"));
   const ownerId = await owners.ensure(ADA);
-  /** Signs Ada in with these claims. Returns what she is then. */
+  /** Signs Ada in with these claims. Returns her roles afterwards. */
   const signIn = async (claims: Record<string, unknown>) => {
     provider.claims = claims;
     const client = site.client();

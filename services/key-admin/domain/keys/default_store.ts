@@ -1,4 +1,4 @@
-/** What new keys of an account get unless whoever creates them chooses otherwise. */
+/** The default settings of new keys of an account. */
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import type { Actor, AuditLog } from "../audit/audit_log.ts";
@@ -7,12 +7,12 @@ import { type Fields, readHash, type StoreDeps } from "../store/redis.ts";
 import { decodeLimits, encodeKey } from "./key_record.ts";
 import { type KeySettings, namedLimits } from "./settings.ts";
 
-/** Defaults of an account. They are no bounds: each key may have other settings. */
+/** Default settings of an account. They are no bounds: each key may have others. */
 export interface KeyDefaults {
   limits: Limits;
   /** Model ids; empty: all. */
   models: readonly string[];
-  /** Days until a new key expires; 0: it never does. */
+  /** Days until a new key expires; 0 if it never does. */
   expiryDays: number;
 }
 
@@ -29,7 +29,7 @@ export const expiryDays = z.string().trim().regex(/^\d{0,4}$/, tooMuch)
 
 const defaultsKey = (ownerId: string) => `defaults:{${ownerId}}`;
 
-/** What a {@link DefaultStore} works with. */
+/** Dependencies of a {@link DefaultStore}. */
 export interface DefaultStoreDeps extends Pick<StoreDeps, "redis" | "writer"> {
   audit: Pick<AuditLog, "add">;
 }

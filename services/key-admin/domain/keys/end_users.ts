@@ -1,4 +1,4 @@
-/** What each end user of a key may use, as owners write and read it. */
+/** The limits of each end user of a key, as owners write and read them. */
 import { type EndUsers, isEndUserSource } from "@gateway/shared/keys/end_user";
 import {
   AMOUNT_FAULTS,
@@ -52,7 +52,7 @@ export const endUsersSetting = z.string().transform((text, context) => {
   return { from: source, ...limits };
 });
 
-/** Reads `rpm=60`; a text says what is wrong with it. */
+/** Reads `rpm=60`. Returns a text that names the mistake if it cannot be read. */
 function readLimit(text: string): { word: LimitWord; value: number } | string {
   const [name = "", value = ""] = text.split("=", 2);
   const word = WORDS.find((each) => each === name);

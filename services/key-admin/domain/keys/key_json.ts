@@ -17,7 +17,7 @@ export type KeyJson = {
   description: string;
   hint: string;
   owner_id: string;
-  /** The id of the owner who created it; null: the command line did. */
+  /** The id of the owner who created it; null if the command line did. */
   created_by: string | null;
   scopes: KeyRecord["scopes"];
   models: readonly string[];
@@ -30,7 +30,7 @@ export type KeyJson = {
    */
   limits: Record<string, string | number>;
   created_at: string | null;
-  /** Null: never. */
+  /** Null if it never expires. */
   expires_at: string | null;
   /** The id of the other key of a rotation. */
   replaces?: string;

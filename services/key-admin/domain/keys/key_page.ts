@@ -23,13 +23,15 @@ import { readLastUse, readTotals, type Totals } from "./usage.ts";
 export const PAGE_ROWS = 50;
 /** Rows of the largest page. */
 export const PAGE_ROWS_MAX = 200;
-/** How many keys a search examines for one page, and how many it reads at a time. */
+/** Bounds of a search: keys examined for one page, and keys read at a time. */
 const SCAN_MAX = 10_000;
 const BATCH = 500;
 /** Creation time in ms and id of a key. */
 const CURSOR = /^(\d{1,16})-(key_\w{1,64})$/;
 
-/** Which keys to list. `with_expiry` are those that have expired or will. */
+/**
+ * The filters of a list of keys. `with_expiry` finds those that have expired or will.
+ */
 export const KEY_FILTERS = [
   "all",
   "enabled",
@@ -39,7 +41,7 @@ export const KEY_FILTERS = [
 /** One of the {@link KEY_FILTERS}. */
 export type KeyFilter = typeof KEY_FILTERS[number];
 
-/** Which page of which keys to read. */
+/** The query for a page of keys. */
 export interface PageQuery {
   filter: KeyFilter;
   /**
@@ -61,7 +63,7 @@ export interface PageQuery {
 /** A key in a list. */
 export interface KeyRow {
   key: KeyRecord;
-  /** In ms since 1970; null: never, or too long ago to be known. */
+  /** In ms since 1970; null if it was never used, or too long ago to be known. */
   lastUsedAtMs: number | null;
   /** What was used on the day of the query. */
   totals: Totals;

@@ -1,4 +1,4 @@
-/** A key as Redis keeps it, and as pages show it. */
+/** Reads and writes the record of a key in Redis, and describes changes of it. */
 import {
   KEY_FIELDS,
   KEY_SCOPES,
@@ -13,7 +13,7 @@ import type { Fields } from "../store/redis.ts";
 import { endUsersWords } from "./end_users.ts";
 import { limitsOf, namedLimits } from "./settings.ts";
 
-/** Whether every edge refuses the key, whatever its state. */
+/** Whether a key has expired: then every edge refuses it, whatever its state. */
 export const isExpired = ({ expiresAtMs }: KeyRecord, nowMs: number) =>
   expiresAtMs !== null && expiresAtMs <= nowMs;
 

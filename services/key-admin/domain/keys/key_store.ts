@@ -47,7 +47,7 @@ import { KeyRefused, refusal } from "./key_refused.ts";
 import commitLua from "./lua/commit.lua" with { type: "text" };
 import type { KeySettings } from "./settings.ts";
 
-/** When the old key of a rotation stops working: how long after it, and in words. */
+/** The delays after a rotation until the old key stops working, in ms and in words. */
 export const GRACES = {
   now: { ms: 0, text: "immediately" },
   "1h": { ms: 3_600_000, text: "in 1 hour" },
@@ -64,7 +64,7 @@ export const graceSchema = z.enum(
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
 
-/** The owner of the keys, and who changes them. */
+/** The owner of the keys that are changed, and the actor. */
 interface Origin {
   ownerId: string;
   actor: Actor;
@@ -86,7 +86,7 @@ interface Creation extends Origin {
 /** The key that a change is about. */
 export interface Target extends Origin {
   keyId: string;
-  /** Null: any version. Concurrent changes of other fields are kept. */
+  /** Null for any version: concurrent changes of other fields are kept. */
   version: number | null;
   /** Why an operator changes somebody else's key; for the audit log. */
   reason?: string | undefined;
@@ -157,7 +157,7 @@ export class KeyStore {
     this.#persist = createPersist(writer);
   }
 
-  /** The key of this id if it is the owner's; null otherwise. */
+  /** Returns the key of this id if it is the owner's; null otherwise. */
   async get(ownerId: string, keyId: string): Promise<KeyRecord | null> {
     if (!isKeyId(keyId)) return null;
     const ids = { ownerId, keyId };
@@ -166,8 +166,8 @@ export class KeyStore {
   }
 
   /**
-   * The key of this id, as `get()` finds it, but throws {@link KeyRefused} if there is
-   * no such key.
+   * Returns the key of this id as `get()` does. Throws {@link KeyRefused} if there is
+   * none.
    */
   async find(ownerId: string, keyId: string): Promise<KeyRecord> {
     const key = await this.get(ownerId, keyId);
@@ -228,7 +228,7 @@ export class KeyStore {
     const { actor, version, reason } = target;
     const transition = { actor, version, reason, before: key, changed: {} };
     await this.#commit(target, [stepOf("key.deleted", transition)]);
-    // For the request log: programs may go on using it for a while.
+    // The request log needs it: programs may go on using the key for a while.
     const whose = `${key.id}:${key.ownerId}`;
     const kept = ["EX", String(DELETED_KEY_SECONDS)];
     await this.#writer.command(["SET", deletedKey(key.hash), whose, ...kept]);
@@ -345,7 +345,7 @@ function creationSteps(
   ];
 }
 
-/** What a step does to a key. */
+/** The effect of a step on a key. */
 interface Transition {
   actor: Actor;
   /** The version that the stored key must have; null or none: any. */
@@ -355,7 +355,7 @@ interface Transition {
   changed: Partial<KeyRecord>;
   /** The change as the audit log words it; by default what differs. */
   detail?: string;
-  /** Why an operator makes it. */
+  /** The reason that an operator gave. */
   reason?: string | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** How much of the limits of a key and of its owner is in use right now. */
+/** Reads how much of the limits of a key and of its owner is in use now. */
 import {
   dayLimitField,
   LIMITER_EPOCH_MS,
@@ -81,8 +81,8 @@ function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
   };
 }
 
-/** Whose budgets are read, and at which time. */
-interface BudgetsAsked {
+/** The owner of budgets, and the time at which they are read. */
+interface BudgetQuery {
   readonly whose: Meter["whose"];
   readonly limits: Limits;
   readonly nowMs: number;
@@ -93,7 +93,7 @@ interface BudgetsAsked {
 /** The budgets that are set, with what is spent and held in their present windows. */
 async function readBudgets(
   redis: RedisLink,
-  { whose, limits, nowMs, days, keyOf }: BudgetsAsked,
+  { whose, limits, nowMs, days, keyOf }: BudgetQuery,
 ): Promise<Meter[]> {
   const { day, month } = days.at(nowMs);
   const windows = [

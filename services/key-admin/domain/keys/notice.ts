@@ -18,7 +18,7 @@ export type SendStop = (principals: readonly Principal[]) => Promise<void>;
 
 /** A page waits for this, and running requests have to stop within 1 s. */
 const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
-/** No request runs longer. */
+/** Longer than any request runs. */
 const ORDER_MS = 86_400_000;
 
 /**

@@ -112,7 +112,9 @@ const models = z.string()
     ).max(MODELS_MAX, `At most ${MODELS_MAX} models`),
   );
 
-/** What is wrong with these model ids, if one is not among those that exist. */
+/**
+ * Returns a message about the first id that names no model; undefined if all name one.
+ */
 export function unknownModel(
   ids: readonly string[],
   existing: readonly string[],
@@ -123,7 +125,7 @@ export function unknownModel(
     `. The models are ${existing.join(", ")}`;
   return `There is no model '${id}'${clip(hint, MODELS_SHOWN_CHARS_MAX)}`;
 }
-/** More names do not help whoever misspelled one. */
+/** A longer list would not help to find a misspelled name. */
 const MODELS_SHOWN_CHARS_MAX = 300;
 
 /**
@@ -205,7 +207,10 @@ const limit = (name: LimitName) => {
     .pipe(z.number(tooMuch).max(max, tooMuch));
 };
 
-/** Networks between spaces, commas or lines; none: from anywhere. */
+/**
+ * Reads networks, separated by spaces, commas or line breaks. Without any, requests may
+ * come from anywhere.
+ */
 const allowedCidrs = z.string().transform((text, context) => {
   const texts = text.split(/[\s,]+/).filter((each) => each !== "");
   const stored = new Set<string>();
@@ -220,7 +225,9 @@ const allowedCidrs = z.string().transform((text, context) => {
   return [...stored];
 });
 
-/** How the settings are read from the texts of a form or of command line options. */
+/**
+ * Schemas that read the settings from the texts of a form or of command line options.
+ */
 export const SETTING_TEXTS = z.object({
   description,
   scopes,

@@ -1,4 +1,4 @@
-/** What was spent in a month as a CSV file, by account, key, endpoint and model. */
+/** The spend of a month as a CSV file, by account, key, endpoint and model. */
 import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS } from "@gateway/shared/keys/record";
 import { formatAmount } from "@gateway/shared/money/amount";
@@ -8,27 +8,24 @@ import { isCreatedBy, keysFrom } from "./key_page.ts";
 import { restOf } from "./usage_csv.ts";
 import { type Counts, lastDays, readRows, type UsageScope } from "./usage.ts";
 
-/** An account, as finance knows it. */
+/** An account, by the name that people know. */
 export interface SpendAccount {
   readonly ownerId: string;
   /** The address of an owner, or the name of a project. */
   readonly name: string;
 }
 
-/** Of what month, and in what currency. */
+/** The month of a file of spend, and its currency. */
 export interface SpendQuery {
   /** `2026-11`. */
   readonly month: string;
   readonly currency: string;
   readonly nowMs: number;
-  /** Only keys that this owner created have names; undefined: all. */
+  /** Only keys that this owner created are named; undefined if all are. */
   readonly createdBy?: string | undefined;
 }
 
-/**
- * The months whose usage is still there as a whole, as far as they have passed: the
- * current one first.
- */
+/** Returns the months whose usage is still complete, the current one first. */
 export function spendMonths(nowMs: number): string[] {
   const days = lastDays(USAGE_DAYS_KEPT, nowMs);
   const months = [...new Set(days.map(monthOf))];
@@ -101,7 +98,7 @@ async function* linesOf(
   yield lines(left, ["", "", restOf(createdBy)]);
 }
 
-/** What was counted of an endpoint and a model in all of the days. */
+/** The sum of the counters of an endpoint and a model over all days. */
 interface Sum {
   readonly endpoint: string;
   readonly model: string;

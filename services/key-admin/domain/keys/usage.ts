@@ -22,8 +22,8 @@ import { asList, asNumber, readHash } from "../store/redis.ts";
 import totalsLua from "./lua/totals.lua" with { type: "text" };
 
 /**
- * What is counted of every model. `requests` ran, `failed` are those of them that
- * failed; `refused` did not run.
+ * The counts of every model. `requests` ran, `failed` are those of them that failed;
+ * `refused` did not run.
  */
 export const MAIN_COUNTS = [
   "requests",
@@ -32,7 +32,10 @@ export const MAIN_COUNTS = [
   "inputTokens",
   "outputTokens",
 ] as const;
-/** Input tokens that model servers had in their caches, and that they put there. */
+/**
+ * Counts of input tokens that model servers read from their caches, and that they wrote
+ * there.
+ */
 export const CACHE_COUNTS = ["cachedTokens", "cacheWriteTokens"] as const;
 /** Counts of money, in billionths of the currency; shown if there is any. */
 export const COST_COUNTS = ["cost", "estimatedCost"] as const;
@@ -87,9 +90,7 @@ export type UsageRange = keyof typeof RANGES;
 export const lastDays = (count: number, nowMs: number): string[] =>
   Array.from({ length: count }, (_, n) => usageDay(nowMs - n * DAY_MS));
 
-/**
- * Whose usage to read: of one key, or of all keys of the owner when `keyId` is null.
- */
+/** The owner whose usage is read: of one key, or of all keys when `keyId` is null. */
 export interface UsageScope {
   ownerId: string;
   keyId: string | null;
@@ -190,7 +191,7 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ]);
 
-/** What counters add up to. */
+/** The sums of counters. */
 export interface Totals {
   requests: number;
   /** Input and output. */
@@ -217,8 +218,8 @@ export async function readTotals(
 }
 
 /**
- * When a key was last used; null: never, or so long ago that the limiter has dropped
- * it.
+ * Returns when a key was last used, in Unix ms; null if it never was, or so long ago
+ * that the limiter has dropped it.
  */
 export async function readLastUse(
   redis: RedisLink,

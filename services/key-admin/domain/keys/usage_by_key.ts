@@ -1,21 +1,23 @@
-/** What each key of an account, and each member who created keys, has used. */
+/** The usage of each key of an account, and of each member who created keys. */
 import { KEY_FIELDS } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import pLimit from "p-limit";
 import { isCreatedBy, keysFrom } from "./key_page.ts";
 import { COUNTS, type Counts, readUsage, type UsageRange } from "./usage.ts";
 
-/** A key, and what was used with it. */
+/** A key and its usage. */
 export interface KeyUse {
   readonly id: string;
   readonly description: string;
   readonly hint: string;
-  /** Empty: it is not recorded. */
+  /** The id of the owner who created it; empty if it is not recorded. */
   readonly createdBy: string;
   readonly counts: Counts;
 }
 
-/** Keys that are read for a page: 3,000 hashes of a month. Files have all of them. */
+/**
+ * The most keys that are read for a page: 3,000 hashes of a month. Files have all keys.
+ */
 export const KEYS_SHOWN_MAX = 100;
 const READS = 10;
 
@@ -57,7 +59,10 @@ export async function readUsageByKey(
     .sort((a, b) => (b.counts.requests ?? 0) - (a.counts.requests ?? 0));
 }
 
-/** What is left of the account's use: of deleted keys, and of those left out. */
+/**
+ * Returns the usage of the account that is not that of these keys: of deleted keys, and
+ * of those left out.
+ */
 export function restOfUse(total: Counts, keys: readonly KeyUse[]): Counts {
   const rest: Counts = {};
   for (const name of COUNTS) {
@@ -71,7 +76,7 @@ export function restOfUse(total: Counts, keys: readonly KeyUse[]): Counts {
   return rest;
 }
 
-/** The use of the keys that each owner created, by the owner's id. */
+/** Returns the usage of the keys that each owner created, by the owner's id. */
 export function useByMember(keys: readonly KeyUse[]): Map<string, Counts> {
   const members = new Map<string, Counts>();
   for (const { createdBy, counts } of keys) {

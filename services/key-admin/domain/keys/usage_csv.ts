@@ -25,7 +25,7 @@ export async function* usageCsv(
   { ownerId, key, createdBy }: {
     ownerId: string;
     key: KeyRecord | null;
-    /** Only keys that this owner created have names; undefined: all. */
+    /** Only keys that this owner created are named; undefined if all are. */
     createdBy?: string | undefined;
   },
   nowMs: number,
@@ -63,7 +63,7 @@ export async function* usageCsv(
   yield linesOf(all, ["", "", restOf(createdBy)]);
 }
 
-/** What belongs to no key that has a line of its own. */
+/** Returns the name of the lines for usage of keys without lines of their own. */
 export const restOf = (createdBy: string | undefined): string =>
   createdBy === undefined ? "deleted keys and Try it" : "all other keys";
 

@@ -1,11 +1,11 @@
-/** In which currency money was counted so far: amounts in Redis have none of their own. */
+/** Remembers the currency in which money was counted: amounts in Redis name none. */
 import type { RedisLink } from "@gateway/shared/redis/link";
 
 const KEY = "ledger:currency";
 
 /**
- * Keeps the currency of this configuration. Returns the one before, if that is another:
- * what was counted and every budget stay as they are, and are now read in this one.
+ * Stores the currency of this configuration. Returns the previous one if it was
+ * another: counts and budgets stay as they are, and now mean this currency.
  */
 export async function keepCurrency(
   redis: Pick<RedisLink, "command">,

@@ -1,6 +1,6 @@
 /**
- * Whether the ledger adds up: what keys were charged is what their accounts were
- * charged, counter by counter, and what budgets show as held is what requests hold.
+ * Checks that the ledger adds up: the charges of keys are those of their accounts,
+ * counter by counter, and budgets hold what running requests hold.
  */
 import {
   type BudgetDays,
@@ -38,14 +38,14 @@ export interface LedgerDifference {
   readonly whole: bigint;
 }
 
-/** What a line of the log says that a request was charged. */
+/** The charge of a request, as a line of the log states it. */
 export interface LoggedCharge {
   readonly keyId: string;
   readonly model: string;
   readonly nanos: bigint;
 }
 
-/** What was compared, and what did not agree. */
+/** The outcome of a comparison: its size, and the differences. */
 export interface LedgerReport {
   accounts: number;
   keys: number;
@@ -53,11 +53,11 @@ export interface LedgerReport {
   /** In billionths. */
   cost: bigint;
   readonly differences: LedgerDifference[];
-  /** What each key was charged for each model: `<key id> <model>`. */
+  /** The charges of each key for each model, by `<key id> <model>`. */
   readonly byKeyAndModel: Map<string, bigint>;
 }
 
-/** What the check reads. */
+/** Dependencies of the check. */
 export interface LedgerDeps {
   readonly redis: RedisLink;
   readonly audit: Pick<AuditLog, "read">;
@@ -65,7 +65,7 @@ export interface LedgerDeps {
   readonly nowMs: number;
 }
 
-/** Requests that are settled while it reads make two reads differ. */
+/** Requests that are settled between two reads make them differ, so it reads again. */
 const READS_MAX = 5;
 const AUDIT_ROWS = 1_000;
 
@@ -101,7 +101,7 @@ export async function checkLedger(
   return report;
 }
 
-/** What the log says beside what the ledger says, where they differ. */
+/** Returns where the charges in the log and in the ledger differ. */
 export function compareLog(
   { byKeyAndModel }: LedgerReport,
   charges: readonly LoggedCharge[],
@@ -144,7 +144,9 @@ async function keysEver(
   return found;
 }
 
-/** Reads again while there are differences, which a request may have made. */
+/**
+ * Reads again while there are differences: a request may have been settled meanwhile.
+ */
 async function settled<T extends { differences: readonly unknown[] }>(
   read: () => Promise<T | null>,
 ): Promise<T | null> {
@@ -198,7 +200,7 @@ function costIn(fields: Fields): bigint {
 
 const HELD_IN = / (key|owner):(\w+):\d+/g;
 
-/** What budgets show as held, and what the requests of the keys hold. */
+/** Compares what budgets show as held with what the requests of the keys hold. */
 async function compareHeld(
   { redis, days, nowMs }: LedgerDeps,
   principals: readonly Principal[],

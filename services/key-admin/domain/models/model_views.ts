@@ -124,7 +124,7 @@ export function othersInUse(
   );
 }
 
-/** How a server does, in one word, and what more there is to say. */
+/** The state of a server: one word, and details. */
 export interface ServerState {
   word:
     | "Not reported"
@@ -149,7 +149,7 @@ function probeNote({ probe }: BackendView): string {
   return probe.isFailed ? `probe failed ${ago}` : `probed ${ago}`;
 }
 
-/** What an operator has done counts before all else. */
+/** Overrides of operators count before anything else. */
 function wordOf(server: BackendView): ServerState {
   const { workers, drainedWorkers, inFlight, state, limitedMs } = server;
   if (workers === 0) return { word: "Not reported", note: "No worker has it" };
@@ -180,7 +180,7 @@ function wordOf(server: BackendView): ServerState {
   return { word: "Closed", note: "" };
 }
 
-/** `for 1 of 3 workers`; empty: for all of them. */
+/** Returns `for 1 of 3 workers`, or an empty text for all of them. */
 function on(
   { workers, stateWorkers }: BackendView,
   count: number = stateWorkers,

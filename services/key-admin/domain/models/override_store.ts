@@ -1,5 +1,6 @@
 /**
- * What operators have changed beside the list of models, in Redis and in their logs.
+ * Overrides: changes of operators beside the list of models, in Redis and in their
+ * audit logs.
  */
 import {
   type Override,
@@ -21,9 +22,9 @@ const noteSchema = z.object({
   reason: z.string(),
 });
 
-/** Who has changed something, when and why. */
+/** The author, time and reason of an override. */
 export type OverrideNote = z.infer<typeof noteSchema>;
-/** An override, and who has made it. */
+/** An override with its note. */
 export type StoredOverride = Override & OverrideNote;
 
 /** An override that cannot be made. The message is a sentence without its full stop. */
@@ -31,9 +32,9 @@ export class OverrideRefused extends Error {
   override name = "OverrideRefused";
 }
 
-/** Who changes something, and in whose audit log it is recorded. */
+/** Who makes an override, and the owner of the audit log that records it. */
 export interface OverrideActor extends Actor {
-  /** Null: the command line, in the log of the first owner. */
+  /** Null for the command line, whose changes are in the log of the first owner. */
   ownerId: string | null;
 }
 
@@ -119,12 +120,12 @@ function decode(text: string): StoredOverride | null {
     const value: unknown = JSON.parse(text);
     return { ...overrideSchema.parse(value), ...noteSchema.parse(value) };
   } catch {
-    // A newer version has written it, and knows it.
+    // A newer version has written it: it is left out here, and kept in Redis.
     return null;
   }
 }
 
-/** `gpu-1 of qwen drained`: an override for people. */
+/** Describes an override for people: `gpu-1 of qwen drained`. */
 export function describe(override: Override): string {
   const { model } = override;
   if (override.what === "disable") return `${model} disabled`;

@@ -1,4 +1,4 @@
-/** Tells edges and workers what operators have changed beside the list of models. */
+/** Sends the overrides of operators to edges and workers. */
 import {
   encodeOverrides,
   OVERRIDES_REPEAT_MS,
@@ -18,8 +18,8 @@ const FLUSH_MS = 500;
 type Bus = Pick<BusLink, "isConnected" | "publish" | "subscribe" | "flush">;
 
 /**
- * Tells everybody now. False if the bus is down: key-admin repeats it, so that those
- * that miss it hear of it a few seconds later.
+ * Sends the overrides now. Returns false if the bus is down: key-admin repeats them, so
+ * that processes which miss them hear of them a few seconds later.
  */
 export async function tellOverrides(
   { bus, overrides }: {

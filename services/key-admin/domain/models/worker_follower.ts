@@ -1,6 +1,6 @@
 /**
- * What workers tell: which models their servers list, on their beats, which edges read,
- * too, and what they have seen of their backends.
+ * Follows the messages of workers: beats, with the models that their servers list, and
+ * reports of what they have seen of their backends.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { decodeReport } from "@gateway/shared/backends/report";
@@ -28,10 +28,10 @@ import {
 const TICK_MS = 100;
 const EMPTY = new Uint8Array(0);
 
-/** What a follower needs. */
+/** Dependencies of a {@link WorkerFollower}. */
 export interface WorkerFollowerOptions {
   bus: Pick<BusLink, "flowingSinceMs">;
-  /** Null: nobody wants to know what servers list. */
+  /** Null if nobody needs the lists of servers. */
   catalog: Pick<ModelCatalog, "list"> | null;
   backends: Pick<BackendReports, "take" | "lost">;
   now: MonotonicNow;
@@ -48,7 +48,7 @@ export class WorkerFollower {
   readonly #backends: WorkerFollowerOptions["backends"];
   /** When each worker has given its last sign of life. */
   readonly #beatAtMs = new Map<string, number>();
-  /** What the beats of workers say of it. */
+  /** The mistakes that beats of workers name, by worker. */
   readonly #mistakes = new Map<string, string>();
 
   constructor({ bus, catalog, backends, now }: WorkerFollowerOptions) {
@@ -109,7 +109,7 @@ export class WorkerFollower {
   }
 }
 
-/** What follows workers. */
+/** Followed workers: their reports, until {@link FollowedWorkers.stop}. */
 export interface FollowedWorkers {
   readonly backends: BackendReports;
   readonly follower: Pick<WorkerFollower, "workers">;
@@ -124,7 +124,7 @@ export interface FollowedWorkers {
 const CONNECT_MS = 2_000;
 /** Long enough for two beats of each worker. */
 const ANSWER_MS = 600;
-/** Some may be of an older version, and tell nothing. */
+/** Workers of an older version may send nothing. */
 const ANSWER_MS_MAX = 1_500;
 const LOOK_MS = 50;
 
@@ -149,8 +149,8 @@ export async function allTold(
 }
 
 /**
- * Follows what workers tell, from the first moment on: they are asked for it. The
- * console also works while the bus cannot be reached.
+ * Follows workers from the first moment on: it asks them for reports. The console also
+ * works while the bus cannot be reached.
  */
 export function followWorkers(
   { access, catalog, log }: {

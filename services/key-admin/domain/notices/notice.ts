@@ -1,4 +1,4 @@
-/** What notices say: that a budget has reached a threshold, or that a key expires. */
+/** The content of notices: a budget has reached a threshold, or a key expires. */
 import {
   type BudgetDays,
   TOTAL_WINDOW,
@@ -9,7 +9,7 @@ import { formatAmount } from "@gateway/shared/money/amount";
 /** An account, as notices name it. */
 export interface NoticedAccount {
   readonly id: string;
-  /** An e-mail address, or what a project is called. */
+  /** An e-mail address, or the name of a project. */
   readonly name: string;
 }
 
@@ -19,7 +19,7 @@ export type NoticedKey = Pick<KeyRecord, "id" | "description" | "hint">;
 /** A threshold that a budget has reached. */
 export interface BudgetReached {
   readonly account: NoticedAccount;
-  /** Null: it is the budget of the whole account. */
+  /** Null for the budget of the whole account. */
   readonly key: NoticedKey | null;
   /** `d20261128`, `m202611` or `total`. */
   readonly window: string;
@@ -28,7 +28,7 @@ export interface BudgetReached {
   readonly spent: number;
   readonly allowed: number;
   readonly currency: string;
-  /** When it is reset, in Unix ms; null: never, or that is over. */
+  /** When it is reset, in Unix ms; null if it never is, or if that time has passed. */
   readonly resetMs: number | null;
 }
 
@@ -36,13 +36,13 @@ export interface BudgetReached {
 export interface KeyExpires {
   readonly account: NoticedAccount;
   readonly key: NoticedKey;
-  /** Who created it; null: not known. */
+  /** The id of the owner who created it; null if unknown. */
   readonly createdBy: string | null;
   readonly days: number;
   readonly expiresAtMs: number;
 }
 
-/** What is delivered, as JSON; `text` is what Slack and others like it show. */
+/** The JSON that is delivered. Slack and the like show `text`. */
 export interface NoticeBody {
   readonly id: string;
   readonly type: "budget_reached" | "key_expires";
@@ -52,17 +52,17 @@ export interface NoticeBody {
 
 const WINDOW = /^(?:\{(\w+)\}(?::(\w+))?):(\w+) (\d+) (\d+)$/;
 
-/** What an edge has left of a budget that has reached a threshold. */
+/** The message that an edge leaves when a budget has reached a threshold. */
 export interface DueNotice {
   readonly ownerId: string;
-  /** Null: it is the budget of the owner. */
+  /** Null for the budget of the owner. */
   readonly keyId: string | null;
   readonly window: string;
   readonly allowed: number;
   readonly percent: number;
 }
 
-/** Reads what an edge has left; null where it has another form. */
+/** Reads the message of an edge. Returns null if it has another form. */
 export function parseDue(text: string): DueNotice | null {
   const [, ownerId, keyId, window, allowed, percent] = WINDOW.exec(text) ?? [];
   if (ownerId === undefined || window === undefined) return null;
@@ -75,7 +75,7 @@ export function parseDue(text: string): DueNotice | null {
   };
 }
 
-/** When a window ends, if it is that of this time; else null. */
+/** Returns when a window ends, in Unix ms; null if it is not the current one. */
 export function resetOf(
   window: string,
   days: BudgetDays,
@@ -136,7 +136,7 @@ export function expiryBody(
   };
 }
 
-/** What the audit log says of a threshold. */
+/** Describes a threshold for the audit log. */
 export const budgetDetail = (
   { window, percent, spent, allowed, currency }: BudgetReached,
 ): string =>
@@ -179,6 +179,6 @@ const isoOf = (ms: number): string =>
 const isoOrNull = (ms: number | null): string | null =>
   ms === null ? null : isoOf(ms);
 
-/** Slack reads `<!channel>` and links between these characters. */
+/** Escapes the characters with which Slack marks `<!channel>` and links. */
 const escaped = (text: string): string =>
   text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

@@ -1,4 +1,4 @@
-/** Which notices there are, in Redis: each is noted once, whoever does it. */
+/** Notices in Redis: each is noted once, whichever process does it. */
 import { auditKey, DUE_NOTICES_KEY } from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import {
@@ -16,16 +16,16 @@ const OUTBOX_KEY = "notices:outbox";
 const SCAN_KEY = "notices:scan";
 const NOTE = defineScript("key-admin/note", noteLua, { AUDIT_ENTRIES_MAX });
 const CLAIM = defineScript("key-admin/claim", claimLua);
-/** Who the audit log says has done what the gateway does by itself. */
+/** The actor of what the gateway does by itself, as the audit log names it. */
 const GATEWAY: Actor = { by: "gateway", ip: "" };
 
-/** Something to note. */
+/** A notice that is to be noted. */
 export interface Note {
-  /** What it is about: one of these is noted once. */
+  /** Its subject: notices with the same one are noted once. */
   readonly subject: string;
   /** For how long it is remembered, in ms. */
   readonly rememberedMs: number;
-  /** What an edge has left about it; absent: nothing. */
+  /** The message of an edge about it; absent if there is none. */
   readonly due?: string;
   readonly ownerId: string;
   readonly audit: {
@@ -35,7 +35,7 @@ export interface Note {
     readonly hint?: string;
     readonly description?: string;
   };
-  /** What is to be delivered; null: nobody is to be told. */
+  /** The text to deliver; null if it is delivered to nobody. */
   readonly delivery: string | null;
 }
 
@@ -47,18 +47,21 @@ export class NoticeStore {
     this.#redis = redis;
   }
 
-  /** Some of what edges have left. */
+  /** Returns some of the messages that edges have left. */
   async due(count: number): Promise<string[]> {
     const some = ["SRANDMEMBER", DUE_NOTICES_KEY, String(count)];
     return asTexts(await this.#redis.command(some));
   }
 
-  /** Drops what an edge has left. */
+  /** Drops a message of an edge. */
   async drop(due: string): Promise<void> {
     await this.#redis.command(["SREM", DUE_NOTICES_KEY, due]);
   }
 
-  /** Notes something, to be delivered from `atMs` on. False: it was noted before. */
+  /**
+   * Notes a notice, to be delivered from `atMs` on. Returns false if it was noted
+   * before.
+   */
   async note(
     { subject, rememberedMs, due = "", ownerId, audit, delivery }: Note,
     atMs: number,
@@ -75,7 +78,7 @@ export class NoticeStore {
     return asNumber(await this.#redis.evalScript(NOTE, input)) === 1;
   }
 
-  /** Takes notices to deliver, which are due again at `untilMs`. */
+  /** Takes notices for delivery; they are due again at `untilMs`. */
   async claim(
     { nowMs, untilMs, count }: {
       nowMs: number;
@@ -88,7 +91,7 @@ export class NoticeStore {
     return asTexts(await this.#redis.evalScript(CLAIM, input));
   }
 
-  /** Says when a notice is to be tried again. */
+  /** Sets when the delivery of a notice is tried again. */
   async retry(delivery: string, atMs: number): Promise<void> {
     await this.#redis.command(["ZADD", OUTBOX_KEY, String(atMs), delivery]);
   }

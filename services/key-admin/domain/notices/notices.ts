@@ -1,7 +1,6 @@
 /**
- * Tells whom it concerns that budgets have reached a threshold and that keys expire:
- * in the audit log, the log, metrics, and to a URL. Edges and pages wait for none of
- * this.
+ * Announces budgets that have reached a threshold and keys that expire: in the audit
+ * log, the log, metrics, and to a URL. Edges and pages wait for none of this.
  */
 import {
   type BudgetDays,
@@ -35,7 +34,7 @@ import {
 import { type Note, NoticeStore } from "./notice_store.ts";
 import { type NoticeTarget, sendNotice } from "./send_notice.ts";
 
-/** What {@link Notices} works with. */
+/** Dependencies of {@link Notices}. */
 export interface NoticesOptions {
   redis: RedisLink;
   keys: Pick<KeyStore, "get">;
@@ -45,7 +44,7 @@ export interface NoticesOptions {
   now: WallNow;
   log: Log;
   registry: MetricRegistry;
-  /** Where notices are sent; null: nowhere. */
+  /** The receiver of notices; null if they are not sent. */
   target: NoticeTarget | null;
 }
 
@@ -88,14 +87,14 @@ const delivery = z.object({
   body: z.looseObject({ id: z.string(), type: z.string() }),
 });
 
-/** Notes what edges have left, looks for keys that expire, and sends notices. */
+/** Notes the messages of edges, looks for keys that expire, and sends notices. */
 export class Notices {
   readonly #options: NoticesOptions;
   readonly #store: NoticeStore;
   readonly #metrics;
   readonly #stopping = new AbortController();
   #timer: ReturnType<typeof setInterval> | undefined;
-  /** What is under way of each kind of work. */
+  /** The work that is under way, by its kind. */
   readonly #running = new Map<string, Promise<void>>();
 
   constructor(options: NoticesOptions) {
@@ -115,14 +114,14 @@ export class Notices {
     this.#timer = setInterval(work, POLL_MS);
   }
 
-  /** Ends, with what is under way. */
+  /** Ends when the work that is under way is done. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#stopping.abort();
     await Promise.all(this.#running.values());
   }
 
-  /** Notes what edges have left of budgets. */
+  /** Notes the messages of edges about budgets. */
   async noteDue(): Promise<void> {
     for (const due of await this.#store.due(DUE_MAX)) {
       const note = await this.#budgetNote(due);
@@ -146,7 +145,10 @@ export class Notices {
     }
   }
 
-  /** Sends what is due, each notice once; what fails is tried again later. */
+  /**
+   * Sends the notices that are due, each once; a delivery that fails is tried again
+   * later.
+   */
   async deliver(): Promise<void> {
     const { target, now } = this.#options;
     if (target === null) return;
@@ -237,7 +239,10 @@ export class Notices {
     };
   }
 
-  /** The days within which a key expires, if its owner is to be told; else null. */
+  /**
+   * Returns the days within which a key expires if its owner is to be told; null
+   * otherwise.
+   */
   #expiresWithin(
     { state, expiresAtMs, createdAtMs, replacedBy }: KeyRecord,
   ): number | null {
@@ -250,7 +255,7 @@ export class Notices {
     return days === undefined || isShort ? null : days;
   }
 
-  /** What is kept to be sent; null if notices go nowhere. */
+  /** Returns the text that is kept for delivery; null if notices are not sent. */
   #deliveryOf(body: NoticeBody): string | null {
     const { target, now } = this.#options;
     if (target === null) return null;

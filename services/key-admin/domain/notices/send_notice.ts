@@ -4,7 +4,7 @@
  */
 import { createHmac } from "node:crypto";
 
-/** Where notices go, and what signs them. */
+/** The receiver of notices, and the secret that signs them. */
 export interface NoticeTarget {
   readonly url: string;
   /** `whsec_` and the key in base64. */
@@ -63,7 +63,7 @@ export async function sendNotice(
       signal,
     });
   } catch {
-    // What fetch says has the URL in it.
+    // The error of fetch contains the URL.
     throw new Error(signal.aborted ? "no answer in time" : "not reachable");
   }
   await response.body?.cancel();

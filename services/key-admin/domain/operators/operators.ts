@@ -1,5 +1,6 @@
 /**
- * What operators do to the accounts of owners, in the console and on the command line.
+ * Actions of operators on the accounts of owners, in the console and on the command
+ * line.
  */
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import { keysOf } from "@gateway/shared/process/env";
@@ -28,7 +29,7 @@ export interface OwnerLink extends Link {
   secret: string;
 }
 
-/** What an operator did to a key, and why. */
+/** An action of an operator on a key, and its reason. */
 export interface KeyNote {
   action: AuditAction;
   key: Pick<KeyRecord, "id" | "hint" | "description">;
@@ -46,9 +47,11 @@ const ordinary = (account: Account): string =>
 
 /** A change to an account. */
 interface Change {
-  /** What the audit log calls it. */
+  /** Its action in the audit log. */
   action: AuditAction;
-  /** Why an account does not allow it, as in "… is disabled"; empty if it does. */
+  /**
+   * Returns why an account does not allow it, as in "… is disabled"; empty if it does.
+   */
   refusal: (account: Account) => string;
 }
 
@@ -72,7 +75,7 @@ const CHANGES = {
   },
 } satisfies Record<string, Change>;
 
-/** What an operator can do to somebody else's account. */
+/** The actions of an operator on somebody else's account. */
 export type OwnerChange = keyof typeof CHANGES;
 /** All changes, in the order in which they are offered. */
 export const OWNER_CHANGES = keysOf(CHANGES);
@@ -83,7 +86,7 @@ export const changesOf = (account: Account): OwnerChange[] =>
 const OWN_ACCOUNT =
   "This is your own account. Use the Account page, or ask another operator";
 
-/** What {@link Operators} works with. */
+/** Dependencies of {@link Operators}. */
 export interface OperatorsDeps {
   owners: OwnerStore;
   sessions: Pick<SessionStore, "endOthers">;
@@ -172,8 +175,8 @@ export class Operators {
   }
 
   /**
-   * Notes in the operator's audit log what was done to a key of the account with this
-   * name, whose own log has it already.
+   * Writes an action on a key to the operator's audit log, with the name of the
+   * account, whose own log has the action already.
    */
   async noteKey(
     { ownerId: operatorId, by, ip }: Operator,

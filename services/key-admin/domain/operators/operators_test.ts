@@ -103,7 +103,7 @@ Deno.test("API5, ASVS 8.3.2: a disabled owner is signed out, cannot come back, a
   assert.equal(state, "disabled");
   assert.equal(await isSignedIn(client), false);
   assert.equal((await site.client().get(linkPath(secret))).status, 404);
-  // Only who has password and code learns why.
+  // Only somebody with the password and the code learns why.
   const codes = [["000000", /password or code is wrong/], [
     codeOf(site, SECRET),
     /account is disabled\. Ask your operator\./,

@@ -1,6 +1,6 @@
 /**
- * What operators see of all accounts. docs/evidence/limits.md has what it takes to
- * read.
+ * Lists of all accounts for operators. docs/evidence/limits.md has the cost of reading
+ * them.
  */
 import pLimit from "p-limit";
 import { isKeyId, isProjectId } from "@gateway/shared/keys/key";
@@ -43,10 +43,10 @@ const KEYS_MAX = 500;
 const SEARCH_MS = 2_000;
 const TOP_MAX = 50;
 
-/** Which page of a list to read, and the words to search for. */
+/** The query for a page of a list, with the words to search for. */
 export type PeopleQuery = Omit<PageQuery, "filter" | "examinedMax">;
 
-/** An account by its name: the address of an owner, or what a project is called. */
+/** An account with its name: the address of an owner, or the name of a project. */
 export interface NamedAccount {
   ownerId: string;
   name: string;
@@ -57,7 +57,7 @@ export interface OwnerRow {
   account: Account;
   /** How many keys the owner has. */
   keys: number;
-  /** What was used today, unless the list is about other days. */
+  /** Usage of today, unless the list is about other days. */
   totals: Totals;
 }
 
@@ -70,7 +70,7 @@ export interface ProjectRow {
   totals: Totals;
 }
 
-/** What {@link People} works with. */
+/** Dependencies of {@link People}. */
 export interface PeopleDeps extends Pick<StoreDeps, "redis" | "now"> {
   owners: Pick<OwnerStore, "read">;
   keys: Pick<KeyStore, "get">;

@@ -26,7 +26,9 @@ async function* batchesOf(
   }
 }
 
-/** Those with a lease, which a request holds while it runs. */
+/**
+ * Returns the keys of an owner with running requests: each holds a lease while it runs.
+ */
 export async function runningKeys(
   redis: RedisLink,
   ownerId: string,
@@ -44,8 +46,8 @@ export async function runningKeys(
 }
 
 /**
- * Takes back the orders to stop what runs with an owner's keys, when the owner may send
- * requests again. Those of disabled keys stay.
+ * Takes back the orders to stop the requests of an owner's keys, when the owner may
+ * send requests again. Those of disabled keys stay.
  */
 export async function dropStopOrders(
   { redis, writer }: { redis: RedisLink; writer: RedisLink },

@@ -1,4 +1,4 @@
-/** Which keys of an owner run something, and the orders to stop it. */
+/** The keys of an owner with running requests, and the orders to stop them. */
 import assert from "node:assert/strict";
 import { leaseKey, stopKey } from "@gateway/shared/keys/record";
 import { startConsole, storedKey } from "../../console_fixture.ts";

@@ -44,15 +44,15 @@ export interface Identity {
 const time = z.coerce.number();
 /** An account as it is stored, except for its recovery codes. */
 const storedAccount = z.object({
-  /** Empty: the first owner before set-up. */
+  /** Empty for the first owner before the set-up. */
   email: z.string().default(""),
   created_at: time.default(0),
-  /** argon2id string; null: cannot sign in with a password (yet). */
+  /** An argon2id string; null if the owner cannot sign in with a password (yet). */
   password: z.string().nullable().default(null),
   password_at: time.default(0),
-  /** Secret of the authenticator app; null: no second factor. */
+  /** Secret of the authenticator app; null without a second factor. */
   totp: z.string().nullable().default(null),
-  /** Null: never, or before this was recorded. */
+  /** Null if the owner never signed in, or did before this was recorded. */
   signed_in_at: time.nullable().default(null),
   /**
    * When an operator removed the second factor, and who it was, until the owner has
@@ -73,11 +73,14 @@ const storedAccount = z.object({
   };
 });
 
-/** An owner, and what signs them in, as the console reads it at once. */
+/** An owner with their credentials, as the console reads them in one call. */
 export interface Account extends z.output<typeof storedAccount> {
   ownerId: string;
   recoveryCodesLeft: number;
-  /** Cannot sign in, and every request with one of the keys is refused. */
+  /**
+   * Whether the owner cannot sign in, and every request with one of their keys is
+   * refused.
+   */
   isDisabled: boolean;
   isOperator: boolean;
 }
@@ -105,7 +108,7 @@ const RECOVERY_CHARS = 20;
 /** A code is accepted for three steps of 30 s. */
 const STEP_SECONDS = 120;
 
-/** What an {@link OwnerStore} works with. */
+/** Dependencies of an {@link OwnerStore}. */
 export interface OwnerStoreDeps extends StoreDeps {
   /** The limits of new owners, and of new keys. */
   defaultLimits: DefaultLimits;

@@ -4,7 +4,7 @@ import { lineOfText } from "../keys/settings.ts";
 import type { Fields } from "../store/redis.ts";
 
 /**
- * What members may do. An admin changes the members and all keys; a member creates
+ * The roles of members. An admin changes the members and all keys; a member creates
  * keys, sees and changes those, and sees the usage of the project.
  */
 export const ROLES = ["admin", "member"] as const;
@@ -22,17 +22,20 @@ export interface Project {
   id: string;
   name: string;
   createdAtMs: number;
-  /** An operator has disabled it: every request with one of its keys is refused. */
+  /**
+   * Whether an operator has disabled it: then every request with one of its keys is
+   * refused.
+   */
   isDisabled: boolean;
 }
 
-/** What somebody is in a project. */
+/** The membership of a person in a project. */
 export interface Membership {
   project: Project;
   role: Role;
 }
 
-/** Somebody in the list of members. */
+/** A person in the list of members. */
 export interface Member {
   ownerId: string;
   role: Role;
@@ -40,11 +43,14 @@ export interface Member {
 
 /** Bounds of projects. */
 export const PROJECT_LIMITS = {
-  /** Read for one page. Beyond: refused. */
+  /** Members of a project: all are read for one page. A further one is refused. */
   membersMax: 1_000,
-  /** Of one person, in the menu of each page. Beyond: refused. */
+  /**
+   * Projects of one person, which are in the menu of each page. A further one is
+   * refused.
+   */
   projectsPerOwnerMax: 100,
-  /** The newest ones, which operators see and search, as with owners. */
+  /** The newest projects, which operators see and search, as with owners. */
   listedMax: 10_000,
 } as const;
 
@@ -52,7 +58,7 @@ export const PROJECT_LIMITS = {
 export const projectName = lineOfText("Say what the project is called");
 
 const role = z.enum(ROLES);
-/** A role as Redis keeps it; null: no member. */
+/** Reads a role as Redis keeps it; null for somebody who is no member. */
 export const readRole = (reply: unknown): Role | null =>
   role.nullable().parse(reply);
 

@@ -58,14 +58,14 @@ const MEMBER_SCRIPT = defineScript(
   { MEMBERS_MAX: PROJECT_LIMITS.membersMax, AUDIT_ENTRIES_MAX },
 );
 
-/** Who changes a project: a member, whose role counts, or an operator. */
+/** The actor of a change of a project: a member, whose role counts, or an operator. */
 export interface ProjectActor extends Actor {
   /** Null for the command line. */
   ownerId: string | null;
   as: "member" | "operator";
 }
 
-/** What a {@link ProjectStore} works with. */
+/** Dependencies of a {@link ProjectStore}. */
 export interface ProjectStoreDeps extends OwnerStoreDeps {
   owners: Pick<
     OwnerStore,
@@ -77,27 +77,29 @@ export interface ProjectStoreDeps extends OwnerStoreDeps {
 /** A new project. */
 export interface NewProject {
   name: string;
-  /** The id of the first admin; null: an operator names one later. */
+  /** The id of the first admin; null if an operator names one later. */
   adminId: string | null;
   /** Digest of the form's nonce: a second project with the same one is refused. */
   once?: string;
 }
 
-/** One change of who belongs to a project. */
+/** A change of a membership. */
 interface MemberChange {
   action: AuditAction;
   memberId: string;
-  /** The new role; empty: no member any more. */
+  /** The new role; empty to end the membership. */
   role: Role | "";
-  /** Whether the person must not be, rather than be, a member before. */
+  /**
+   * Whether the person joins: then they must not be a member before, otherwise they
+   * must.
+   */
   isNew: boolean;
 }
 
 /**
- * Who may act for which project. Each change is durable like one of a key, and in the
- * audit logs of the project, of the person and of the operator who made it. A refused
- * change throws {@link ProjectRefused}.
- *
+ * Projects and memberships. Each change is durable like one of a key, and in the audit
+ * logs of the project, of the person and of the operator who made it. A refused change
+ * throws {@link ProjectRefused}.
  * The projects of a person are an index in another slot, which is written before a
  * membership and removed after it: it may name projects that the person does not belong
  * to, so every reader asks the project.
@@ -125,7 +127,7 @@ export class ProjectStore {
     return fields && decodeProject(id, { fields, state });
   }
 
-  /** What an owner is in a project; null: not one of its members. */
+  /** Returns the membership of an owner in a project; null without one. */
   async membership(id: string, ownerId: string): Promise<Membership | null> {
     if (!isProjectId(id)) return null;
     const [project, reply] = await Promise.all([

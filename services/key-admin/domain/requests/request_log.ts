@@ -16,23 +16,29 @@ import {
   Texts,
 } from "./request_table.ts";
 
-/** Rows in memory, of 96 bytes each. Beyond, the oldest of the largest logs go. */
+/**
+ * Rows in memory, of 96 bytes each. Beyond them, the oldest rows of the largest logs
+ * are dropped.
+ */
 const ROWS_MAX = 1_200_000;
-/** Texts in memory, for each row and beside. Beyond, most are of rows that have gone. */
+/**
+ * Texts in memory, for each row and beside. Beyond them, most texts belong to rows that
+ * have been dropped.
+ */
 const TEXTS_PER_ROW = 9;
 const TEXTS_MORE = 100_000;
 const BATCH = 1_000;
-/** For reads of a batch, which nobody waits for alone. */
+/** Options for reads of a batch: no request waits for one of them alone. */
 const PATIENT = { deadlineMs: 10_000 };
 const READS = 4;
-/** How often rows that are too old are forgotten of accounts without new ones. */
+/** How often rows that are too old are dropped from logs without new ones. */
 const TIDY_MS = 600_000;
 const CURSOR = /^(\d{1,15})-(\d{1,10})-((?:own|prj)_\w{1,64})$/;
 const STREAM_ID = /^(\d{1,15})-(\d{1,10})$/;
 
-/** Which requests to find, of which account. */
+/** A search for requests, of one account or of all. */
 export interface RequestQuery extends RowFilter {
-  /** Null: of all accounts. */
+  /** Null for all accounts. */
   ownerId: string | null;
   /** A cursor that came with an earlier page; empty: the first page. */
   after: string;
@@ -44,13 +50,15 @@ export interface FoundRequest extends RequestRow {
   ownerId: string;
 }
 
-/** A page of what was found, newest first. */
+/** A page of rows that were found, newest first. */
 export interface RequestPage extends RowPage<FoundRequest> {
-  /** Rows before this time may be missing, for want of memory; null: none is. */
+  /**
+   * Rows before this time may be missing, for want of memory; null if all are there.
+   */
   missingBeforeMs: number | null;
 }
 
-/** What {@link RequestLog} works with. */
+/** Dependencies of {@link RequestLog}. */
 export interface RequestLogDeps {
   redis: Pick<RedisLink, "command">;
   now: WallNow;
@@ -58,11 +66,11 @@ export interface RequestLogDeps {
   rowsMax?: number;
 }
 
-/** A row and where it is: its account and its place in the log of that. */
+/** A row with its account, and its place in the log of that account. */
 interface Found {
   readonly ownerId: string;
   readonly place: RowPlace;
-  /** Where its table has it. */
+  /** Its index in the table of the account. */
   readonly at: number;
 }
 
@@ -119,7 +127,7 @@ export class RequestLog {
     };
   }
 
-  /** Reads what is new in all logs. */
+  /** Reads the new rows of all logs. */
   async readAll(): Promise<void> {
     const isDue = this.#now() - this.#tidiedAtMs >= TIDY_MS;
     const range = [isDue ? "-inf" : this.#seenMs, "+inf", "WITHSCORES"];
@@ -149,7 +157,7 @@ export class RequestLog {
     this.#lastIds.delete(ownerId);
   }
 
-  /** Reads what is new in a log, once for all that ask at the same time. */
+  /** Reads the new rows of a log, once for all that ask at the same time. */
   #read(ownerId: string): Promise<void> {
     const read = this.#reads.get(ownerId) ??
       this.#readNew(ownerId).finally(() => this.#reads.delete(ownerId));
@@ -183,12 +191,12 @@ export class RequestLog {
     this.#lastIds.set(ownerId, id);
   }
 
-  /** Keeps what is in memory within its bounds. */
+  /** Keeps the rows and texts in memory within their bounds. */
   #bound(): void {
     const tables = [...this.#tables.values()];
     let rows = tables.reduce((sum, { size }) => sum + size, 0);
     if (this.#texts.size > TEXTS_PER_ROW * rows + TEXTS_MORE) {
-      // All is read again.
+      // Drops everything: it is read again.
       this.#texts = new Texts();
       this.#tables = new Map();
       this.#lastIds = new Map();

@@ -1,4 +1,4 @@
-/** What a search for requests asks for, as people write it. */
+/** Searches for requests, as people write them. */
 import { isKeyId } from "@gateway/shared/keys/key";
 import { REQUEST_OUTCOMES } from "@gateway/shared/keys/request_row";
 import type { RowFilter } from "./request_table.ts";
@@ -36,8 +36,8 @@ export const TIME_FORMS =
   "2026-11-28, 2026-11-28T14:30 (UTC), or 30m, 2h, 7d for so long ago";
 
 /**
- * Reads a time in UTC, or how long ago it is. Null if it is neither. A day is its first
- * moment.
+ * Reads a time in UTC, or how long ago it is. Returns null for any other text. A day
+ * stands for its first moment.
  */
 export function parseMoment(text: string, nowMs: number): number | null {
   const [, count, unit] = AGO.exec(text) ?? [];

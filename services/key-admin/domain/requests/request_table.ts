@@ -8,7 +8,7 @@ import {
   type RequestRow,
 } from "@gateway/shared/keys/request_row";
 
-/** Which rows to find. An empty text, and null: any. */
+/** The rows to find. An empty text and null stand for any value. */
 export interface RowFilter {
   keyId: string;
   model: string;
@@ -84,7 +84,7 @@ export class Texts {
     return number;
   }
 
-  /** The number of a text that a row has; null: no row has it. */
+  /** Returns the number of a text; null if no row has it. */
   find(text: string): number | null {
     return this.#numbers.get(text) ?? null;
   }
@@ -95,11 +95,11 @@ export class Texts {
   }
 }
 
-/** A filter with the numbers of its texts; null for one that no row passes. */
+/** A filter with the numbers of its texts. */
 interface Wanted {
   /** Columns, each followed by the number that it must have. */
   readonly equal: readonly number[];
-  /** The number of the code or reason; null: any. */
+  /** The number of the code or reason; null for any. */
   readonly code: number | null;
   readonly fromMs: number;
   readonly toMs: number;
@@ -263,7 +263,9 @@ export class RequestTable {
     };
   }
 
-  /** Makes room for a row: what was dropped, or twice as much. */
+  /**
+   * Makes room for a row: in the place of dropped ones, or in arrays of twice the size.
+   */
   #makeRoom(): void {
     const { size } = this;
     const capacity = this.#times.length / 2;

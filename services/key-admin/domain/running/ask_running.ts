@@ -1,4 +1,4 @@
-/** What runs now, for a program that looks once: on a connection of its own. */
+/** Asks once for the running requests, on a connection of its own, for commands. */
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";

@@ -1,4 +1,4 @@
-/** Asks edges and workers what runs now, and edges to stop a request. */
+/** Asks edges and workers for the running requests, and edges to stop one. */
 import { setTimeout as delay } from "node:timers/promises";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import {
@@ -11,27 +11,33 @@ import {
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 
-/** A request that runs, and where. */
+/** A running request, and where it runs. */
 export interface RunningView extends RunningRequest {
-  /** The model server that was asked last; empty: none, or its worker is silent. */
+  /**
+   * The model server that was asked last; empty if none was, or if its worker is
+   * silent.
+   */
   backend: string;
 }
 
-/** What runs, as far as edges have told. */
+/** The running requests that edges have reported. */
 export interface RunningList {
   /** The oldest first. */
   requests: readonly RunningView[];
-  /** How many edges have told, and how many have not in time that did before. */
+  /**
+   * How many edges have answered, and how many have not in time, although they did
+   * before.
+   */
   edges: number;
   silentEdges: number;
-  /** How many more run that edges have left out for their number. */
+  /** How many further requests edges have left out, because there are too many. */
   more: number;
 }
 
-/** What became of an order to stop a request. */
+/** The outcome of an order to stop a request. */
 export type StopResult = "stopped" | "ended" | "unreachable";
 
-/** What {@link RunningRequests} needs. */
+/** Dependencies of {@link RunningRequests}. */
 export interface RunningRequestsOptions {
   bus: Pick<BusLink, "isConnected" | "publish" | "subscribe">;
   now: MonotonicNow;
@@ -66,7 +72,10 @@ class Answers {
   }
 }
 
-/** What runs now. Nothing is kept between two questions but which edges there are. */
+/**
+ * Finds and stops running requests. Between two questions it keeps only the ids of
+ * edges.
+ */
 export class RunningRequests {
   readonly #options: RunningRequestsOptions;
   readonly #pause: (ms: number) => Promise<unknown>;
@@ -115,7 +124,9 @@ export class RunningRequests {
     return hasStopped(answers) ? "stopped" : "ended";
   }
 
-  /** Asks, and waits for those that are to answer. Null: the bus is down. */
+  /**
+   * Asks, and waits for the answers that are expected. Returns null if the bus is down.
+   */
   async #ask(question: RunningQuestion): Promise<Answers | null> {
     const { bus, now } = this.#options;
     if (!bus.isConnected) return null;

@@ -1,4 +1,4 @@
-/** What the audit log says of a request that was stopped. */
+/** The entry of the audit log about a request that was stopped. */
 import type { RunningRequest } from "@gateway/shared/bus/running";
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { publicRequestId } from "@gateway/shared/process/ids";

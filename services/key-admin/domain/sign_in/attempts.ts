@@ -28,7 +28,7 @@ export const ACCOUNT_RULE = { free: 5, waitMs: 1_000, waitMsMax: 900_000 };
 export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
 /** Attempts from an IPv6 /48, since the holder of one has very many /64s. */
 export const SITE_RATE: Rate = { count: 40, perMs: 600_000 };
-/** Attempts from an IPv6 /32, which is what a provider has. */
+/** Attempts from an IPv6 /32, the block of a provider. */
 export const PROVIDER_RATE: Rate = { count: 80, perMs: 600_000 };
 /**
  * Attempts of an address that others cannot use up. Further ones count towards {@link
@@ -82,7 +82,8 @@ export async function forgetFailures(redis: RedisLink, attempt: Attempt) {
 }
 
 /**
- * Where attempts are counted: for the account, or for a device that it signed in from.
+ * Returns the count of an attempt: that of the account, or of a device that it signed
+ * in from.
  */
 async function countOf(redis: RedisLink, { email, device }: Attempt) {
   const isKnownDevice = isSecret(device) &&
@@ -107,9 +108,9 @@ export async function rememberDevice(
 }
 
 /**
- * Takes one from the rates of an address and of all. Returns the milliseconds to wait,
- * 0 when one was taken. No limit that a few other addresses can use up applies to the
- * first attempts of an address.
+ * Takes one from the rate of an address and from those of all addresses. Returns the
+ * milliseconds to wait, 0 when one was taken. No limit that a few other addresses can
+ * use up applies to the first attempts of an address.
  */
 export async function takeRates(redis: RedisLink, ip: string): Promise<number> {
   const address = siteOf(ip);

@@ -34,7 +34,7 @@ Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a
   assert.equal(await takeAttempt(redis, attempt), 0, "free attempts again");
 });
 
-/** More than may proceed, wherever they come from. */
+/** More attempts than may proceed, wherever they come from. */
 const TRIES = amountOf({ usual: 1_500, full: 3_000 });
 const AT_ONCE = 250;
 
@@ -56,7 +56,7 @@ async function allowed(redis: RedisLink, attempt: (n: number) => Attempt) {
 
 const hex = (n: number) => n.toString(16);
 const site = (n: number) => `2001:db8:${hex(n)}::1`;
-/** Where thousands of guesses come from, and how many of them are checked. */
+/** Sources of thousands of guesses, and how many of these are checked. */
 const GUESSERS: {
   name: string;
   ip: (n: number) => string;

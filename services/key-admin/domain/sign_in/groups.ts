@@ -1,15 +1,15 @@
 /**
- * What the groups that somebody has at the provider give them here: roles in projects,
- * and that of an operator.
+ * Rules that grant roles to the groups of a provider: in projects, and that of an
+ * operator.
  */
 import { isProjectId } from "@gateway/shared/keys/key";
 import { z } from "zod";
 import { type Role, ROLES } from "../projects/project_record.ts";
 
-/** What a group gives: the role of an operator, or one in a project. */
+/** A role that a rule grants: that of an operator, or one in a project. */
 export type Grant = "operator" | { projectId: string; role: Role };
 
-/** What each group gives, by its name at the provider. */
+/** The roles that each group is granted, by its name at the provider. */
 export type GroupRules = ReadonlyMap<string, readonly Grant[]>;
 
 const grant = z.string().transform((text, context): Grant => {
@@ -36,7 +36,7 @@ export function parseGroupRules(text: string): GroupRules | null {
   try {
     return rules.safeParse(JSON.parse(text)).data ?? null;
   } catch {
-    // It is no JSON, of which the caller tells.
+    // It is no JSON: the caller reports the mistake.
     return null;
   }
 }

@@ -7,15 +7,15 @@ import { asTextOrNull, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /**
- * What a link lets its holder do, once, and for how long in seconds. Whoever opens a
- * set-up link becomes the first owner.
+ * The kinds of links, each of which works once, and their life in seconds. Whoever
+ * opens a set-up link becomes the first owner.
  */
 export const LINK_SECONDS = {
   set_up: 15 * 60,
   invite: 72 * 3_600,
   reset: 3_600,
 };
-/** These times in words. */
+/** The same lives in words. */
 export const LINK_TIMES = {
   set_up: "15 minutes",
   invite: "3 days",
@@ -26,7 +26,7 @@ const linkSchema = z.object({
   kind: z.enum(["set_up", "invite", "reset"]),
   ownerId: z.string(),
 });
-/** What a link is for, and whom it lets in. */
+/** A link: its kind, and the owner whom it lets in. */
 export type Link = z.infer<typeof linkSchema>;
 /** Links of an earlier version have no time: they count as newer than anything. */
 const storedLink = linkSchema.extend({

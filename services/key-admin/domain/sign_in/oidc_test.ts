@@ -146,10 +146,13 @@ Deno.test("ASVS 7.5.3: an owner without a password signs in at the provider agai
   assert.equal((await create()).status, 201);
 });
 
-/** Seconds since 1970, `agoS` seconds ago. */
+/** The time `agoS` seconds ago, in seconds since 1970. */
 const secondsAgo = (agoS: number) => Math.floor(Date.now() / 1_000) - agoS;
 
-/** Signs in at the provider as the page asks who must prove again who they are. */
+/**
+ * Signs in at the provider in the way that the page asks for when somebody must prove
+ * again who they are.
+ */
 async function signInAgain(
   provider: TestProvider,
   client: TestClient,

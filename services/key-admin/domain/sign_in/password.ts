@@ -32,8 +32,8 @@ export const GUESSES_LOG10_MIN = 10;
 export const EXAMINED_CHARS_MAX = 40;
 
 /**
- * What an attacker tries first here (ASVS 6.1.2): the product, what it does, and who
- * uses it. Words of the owner's address are added to these.
+ * Words that an attacker tries first here (ASVS 6.1.2): the product, what it does, and
+ * who uses it. Words of the owner's address are added to these.
  */
 export const CONTEXT_WORDS: readonly string[] = [
   "gateway",

@@ -1,4 +1,4 @@
-/** An OpenID Connect provider for tests, whose answers they set. */
+/** An OpenID Connect provider whose answers tests set. */
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { OidcClient, type OidcConfig } from "./oidc.ts";
 
@@ -6,7 +6,10 @@ const CLIENT_ID = "gateway-console";
 const KEY_ID = "k1";
 const TOKEN_SECONDS = 300;
 const RSA = { modulusLength: 2048 };
-/** The key that providers publish, and another one. Each takes long to make. */
+/**
+ * The key that providers publish, and another one. They are made once, because that
+ * takes long.
+ */
 const PUBLISHED = generateKeyPairSync("rsa", RSA);
 const FORGER = generateKeyPairSync("rsa", RSA);
 

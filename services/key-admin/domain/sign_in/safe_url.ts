@@ -1,4 +1,7 @@
-/** Where passwords and codes may travel without being read by others. */
+/**
+ * Tells URLs to which passwords and codes may be sent: nobody else can read them on the
+ * way.
+ */
 
 const LOOPBACK_HOSTS: readonly string[] = ["localhost", "127.0.0.1", "[::1]"];
 

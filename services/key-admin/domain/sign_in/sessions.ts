@@ -1,4 +1,4 @@
-/** Who is signed in: the sessions behind the console's cookies. */
+/** Sessions: who is signed in, by the console's cookies. */
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -36,11 +36,11 @@ const storedSession = z.object({
   ownerId: z.string(),
   createdAtMs: z.coerce.number(),
   seenAtMs: z.coerce.number(),
-  /** When the password was last entered, here or at the provider; 0: unknown. */
+  /** When the password was last entered, here or at the provider; 0 if unknown. */
   checkedAtMs: z.coerce.number(),
   ip: z.string(),
   userAgent: z.string(),
-  /** A second factor that is being set up; empty: none. */
+  /** The secret of a second factor that is being set up; empty if none is. */
   totpSecret: z.string().default(""),
 });
 type StoredSession = z.infer<typeof storedSession>;
@@ -68,14 +68,14 @@ const tryKeysOf = (ownerId: string, fields: Fields) =>
 /** The browser of a session, as its owner sees it in the list of sessions. */
 export type Client = Pick<Session, "ip" | "userAgent">;
 
-/** Whom the audit log names for what ends with a session. */
+/** The actor of what ends with a session, as the audit log names it. */
 const ENDED = { by: "end of the session", ip: "" };
 
 const sessionKey = (id: string) => `sess:${id}`;
 const sessionsKey = (ownerId: string) => `sessions:{${ownerId}}`;
 const LIFE_SECONDS = String(SESSION_LIMITS.absoluteMs / 1_000);
 
-/** What a {@link SessionStore} works with. */
+/** Dependencies of a {@link SessionStore}. */
 export interface SessionStoreDeps extends Omit<StoreDeps, "writer"> {
   /** Deletes the key of the page "Try it" with its session. */
   keys: Pick<KeyStore, "delete">;
@@ -178,7 +178,7 @@ export class SessionStore {
     for (const [accountId, keyId] of tryKeysOf(ownerId, fields)) {
       const key = { ownerId: accountId, keyId, version: null, actor: ENDED };
       await this.#keys.delete(key).catch((error) => {
-        // It is gone already.
+        // The key is gone already.
         if (!(error instanceof KeyRefused)) throw error;
       });
     }

@@ -1,4 +1,4 @@
-/** How somebody signs in with a password, and proves again who they are. */
+/** Signs owners in with a password, and lets them prove again who they are. */
 import type { Log } from "@gateway/shared/process/log";
 import type { AuditLog } from "../audit/audit_log.ts";
 import { parseEmail } from "../owners/email.ts";
@@ -15,7 +15,7 @@ import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
 
-/** What a browser sends to sign in. */
+/** The credentials that a browser sends to sign in. */
 interface Credentials extends Attempt, Client {
   password: string;
   /**
@@ -38,13 +38,13 @@ export interface SignedIn {
 /** Somebody may not sign in. */
 export interface SignInRefused {
   ok: false;
-  /** How long to wait before the next attempt; 0: no wait. */
+  /** How long to wait before the next attempt, in ms; 0 for no wait. */
   waitMs: number;
   /** The account is theirs, but an operator disabled it. */
   isDisabled: boolean;
 }
 
-/** What {@link signIn} works with. */
+/** Dependencies of {@link signIn}. */
 export interface SignInDeps extends StoreDeps {
   owners: OwnerStore;
   sessions: SessionStore;
@@ -91,11 +91,11 @@ export async function signIn(
   return { ok: false, waitMs: 0, isDisabled: isProved };
 }
 
-/** What sign-in has found out about somebody who may come in. */
+/** Somebody who may come in, as sign-in knows them. */
 export interface Entrance extends Client {
   /** Attempts that failed since the last success. */
   failedBefore: number;
-  /** When they last proved who they are, in ms since 1970; 0: unknown. */
+  /** When they last proved who they are, in ms since 1970; 0 if unknown. */
   provedAtMs: number;
 }
 
@@ -125,7 +125,7 @@ export async function admit(
   return { ok: true, cookie, device, failedBefore };
 }
 
-/** A password that somebody enters again, and where. */
+/** A password that somebody enters again, with their address and device. */
 export interface Proof extends Omit<Attempt, "email"> {
   password: string;
 }

@@ -1,4 +1,4 @@
-/** How a change is known to survive a loss of power before it is acknowledged. */
+/** Makes sure that a change survives a loss of power before it is acknowledged. */
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisReply } from "@gateway/shared/redis/connection";
@@ -51,8 +51,8 @@ export const detectDurability = async (redis: RedisLink): Promise<Durability> =>
   (await askServer(redis)).durability;
 
 /**
- * Asked after each change: changes are rare, and an operator may have changed the
- * settings.
+ * It runs after each change: changes are rare, and an operator may have changed the
+ * settings of Redis.
  */
 async function askServer(redis: RedisLink) {
   const replicasName = "min-replicas-to-write";

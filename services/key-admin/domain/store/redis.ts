@@ -14,7 +14,7 @@ import { z } from "zod";
 /** Longer than at an edge, since people rather than programs wait. */
 const DEADLINE_MS = 2_000;
 
-/** What stores work with. */
+/** Dependencies of stores. */
 export interface StoreDeps {
   redis: RedisLink;
   /** A separate connection, since waiting for the disk blocks everything behind it. */

@@ -1,11 +1,11 @@
-/** What the page "Try it" shows of an answer of the API. */
+/** The part of an answer of the API that the page "Try it" shows. */
 import { videoSchema } from "@gateway/shared/openai/media";
 import { parseJson } from "@gateway/shared/upstream/json";
 import { z } from "zod";
 import { TRY_LIMITS } from "./key.ts";
 import { wholeBody } from "./edge.ts";
 
-/** Facts about every answer, and their labels. Kinds have more of them. */
+/** Facts about every answer, with their labels. Kinds of models add their own. */
 export const TRY_FACTS = {
   status: "Status",
   total: "Complete after",

@@ -9,8 +9,8 @@ export const LANGUAGES = ["curl", "TypeScript", "Python"] as const;
 type Language = typeof LANGUAGES[number];
 
 /**
- * What to do with the answers. `CALL` is the request, `VIDEO` one about its video,
- * `FIELDS` are the arguments.
+ * Programs that send a request and use its answer. `CALL` stands for the request,
+ * `VIDEO` for one about its video, `FIELDS` for the arguments.
  */
 const PROGRAMS: Record<TryEndpoint, Record<Language, string>> = {
   chat: {
@@ -240,7 +240,7 @@ const AUTHORIZATION = '-H "Authorization: Bearer $OPENAI_API_KEY"';
 /** For a shell. */
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** Shorter lists and objects stay on one line. */
+/** Lists and objects of at most this length stay on one line. */
 const LINE_CHARS_MAX = 56;
 
 /** A JSON value in a language, or the opened file of this name. */

@@ -27,18 +27,23 @@ export const TRY_LIMITS = {
     tokensPerMinute: 40_000,
     concurrency: 2,
   },
-  /** The whole answer; the default timeout of OpenAI's packages. Beyond: 504. */
+  /**
+   * How long a whole answer may take: the default timeout of OpenAI's packages. Beyond
+   * it, 504.
+   */
   answerMs: 600_000,
   /**
-   * The size of an upload, or of an answer that a page shows whole. Beyond: 413, or a
-   * message.
+   * The largest upload, and the largest answer that a page shows whole. Beyond it, 413
+   * or a message.
    */
   heldBytes: 8 * 2 ** 20,
   /**
-   * How many such uploads and answers key-admin holds at the same time. Beyond: 503.
+   * How many such uploads and answers key-admin holds at the same time. Beyond it, 503.
    */
   heldAtOnce: 8,
-  /** How many of one account: as many as its key may run. Beyond: 429. */
+  /**
+   * How many of these are of one account: as many as its key may run. Beyond it, 429.
+   */
   heldPerOwner: 2,
 } as const;
 

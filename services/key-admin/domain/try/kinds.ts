@@ -20,7 +20,7 @@ export interface TryField {
   label: string;
   /** Attributes of its input. */
   input?: object;
-  /** By default the text as it is. */
+  /** How its text is read; by default it is used as it is. */
   read?: Read;
 }
 
@@ -31,20 +31,20 @@ interface Group {
   fields: readonly TryField[];
 }
 
-/** What the page "Try it" knows of a kind of models. */
+/** A kind of models, as the page "Try it" knows it. */
 export interface Kind {
   path: string;
-  /** What a new form says. */
+  /** The values of a new form. */
   example: TryValues;
   /** The fields below the model. */
   fields: readonly Group[];
-  /** What to say about fields that must not be blank. */
+  /** Messages about fields that must not be blank. */
   needed?: TryValues;
-  /** Turns what was read into the request, if it is not the request already. */
+  /** Turns the fields into the request, where they are not the request already. */
   toRequest?: (read: TryRequest, errors: Map<string, string>) => TryRequest;
   /** Whether the form has a file, `file`. */
   isUpload?: boolean;
-  /** What makes the answer a stream. */
+  /** Fields that make the answer a stream. */
   streamed?: TryRequest;
   /** Facts about an answer, and their labels. */
   facts?: TryValues;
@@ -69,7 +69,7 @@ const json = (
   read: field.read,
 });
 
-/** What empty fields show. */
+/** Examples that empty fields show. */
 const TOOLS = `[{"type": "function", "function": {"name": "get_weather",
 "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]`;
 const SCHEMA = `{"type": "object", "properties": {"city": {"type": "string"}},
@@ -270,9 +270,9 @@ const KINDS = {
   },
 } satisfies { [kind in ModelKind]?: Kind };
 
-/** The kinds of models that can be tried. */
+/** The name of a kind of models that can be tried. */
 export type TryKind = keyof typeof KINDS;
-/** What the page knows of each of these kinds. */
+/** The kinds of models that can be tried, by their names. */
 export const TRY_KINDS: Readonly<Record<TryKind, Kind>> = KINDS;
 
 function numberOf(text: string): number {
@@ -316,7 +316,7 @@ function moreOf(text: string): object {
   throw new Error(`The page sets '${own}' itself. Leave it out here`);
 }
 
-/** The messages of a form, and what else a chat has. */
+/** Returns the request of a chat, with the messages of the form. */
 export function chatRequest(
   {
     system,

@@ -18,19 +18,19 @@ import {
   type TryValues,
 } from "./kinds.ts";
 
-/** What a form is sent to: that of its kind, or for a chat another of its endpoints. */
+/** An endpoint to which a form is sent: that of its kind, or another one for chats. */
 export type TryEndpoint = TryKind | ChatForm;
 
-/** How an endpoint is asked. */
-interface AskedEndpoint {
+/** An endpoint with its path, and how a form becomes a request to it. */
+interface EndpointForm {
   name: TryEndpoint;
   path: string;
   toRequest?: Kind["toRequest"];
   streamed?: TryRequest;
 }
 
-/** What the values of a form are sent to. Only chats are streamed. */
-export function endpointOf(kind: TryKind, values: TryValues): AskedEndpoint {
+/** Returns the endpoint for the values of a form. Only chats are streamed. */
+export function endpointOf(kind: TryKind, values: TryValues): EndpointForm {
   const { endpoint = "" } = values;
   if (kind === "chat" && isChatForm(endpoint)) {
     const toRequest: Kind["toRequest"] = (read, errors) =>
@@ -77,10 +77,10 @@ export function exampleFor(
   return null;
 }
 
-/** What {@link tryRequest} returns. */
+/** The result of {@link tryRequest}. */
 interface ReadForm {
   request: TryRequest;
-  /** What is wrong, by field. */
+  /** Mistakes by field. */
   errors: Map<string, string>;
 }
 

@@ -6,7 +6,7 @@ const form = document.getElementById("try");
 const stopButton = form.querySelector("[data-stop]");
 const [sendButton, codeButton] = form.querySelectorAll("[type=submit]");
 const box = document.querySelector("[data-answer]");
-/** It is replaced with the answer that a page of the console has. */
+/** Found anew each time: the answer of a page of the console replaces it. */
 const continueButton = () => document.querySelector("[data-continue]");
 const isUpload = form.enctype === "multipart/form-data";
 const isChat = "message" in form.elements;
@@ -17,7 +17,7 @@ const POLL_MS = 2_000;
 
 /** Ends the request that is running; null without one. */
 let running = null;
-/** The message that was sent, and what has arrived of the answer. */
+/** The message that was sent, and the part of the answer that has arrived. */
 let sent = "";
 /** Its endpoint; empty for chat completions. */
 let sentAs = "";
@@ -58,7 +58,7 @@ const post = (path, { show = "", signal } = {}) => {
 const fail = ({ code, type, message }, status) =>
   show("error", `${code ?? type ?? status}: ${message}`);
 
-/** What a chunk of chat completions brings. */
+/** Reads a chunk of chat completions. */
 function ofChunk({ error, usage, choices: [choice] = [] }) {
   const { delta = {}, finish_reason: finish } = choice ?? {};
   const { content, reasoning_content: thinking, tool_calls = [] } = delta;
@@ -77,7 +77,7 @@ function ofChunk({ error, usage, choices: [choice] = [] }) {
   };
 }
 
-/** What an event of `/v1/responses` brings. */
+/** Reads an event of `/v1/responses`. */
 function ofResponses({ type, delta, item, output_index: index, response }) {
   const { status, usage, error } = response ?? {};
   switch (type) {
@@ -105,7 +105,7 @@ function ofResponses({ type, delta, item, output_index: index, response }) {
   }
 }
 
-/** What an event of `/v1/messages` brings. */
+/** Reads an event of `/v1/messages`. */
 function ofMessages({ type, message, index, content_block, delta, ...event }) {
   const { stop_reason: finish, text, thinking, partial_json } = delta ?? {};
   switch (type) {
@@ -131,7 +131,7 @@ const inputOf = (usage) =>
   (usage?.input_tokens ?? 0) + (usage?.cache_read_input_tokens ?? 0) +
   (usage?.cache_creation_input_tokens ?? 0);
 
-/** What an event brings, whichever endpoint has sent it. */
+/** Reads an event of any endpoint. */
 function piecesIn({ type, ...event }) {
   if (type === undefined) return ofChunk(event);
   if (type === "error") return { error: event.error ?? event };
@@ -148,7 +148,7 @@ function addCall({ index, start, text = "" }) {
   else if (text !== "") call.input += text;
 }
 
-/** Adds what an event brings. */
+/** Adds the pieces of an event to the answer. */
 function add(event, startMs) {
   const pieces = piecesIn(event);
   const { error, content = "", thinking = "", calls = [] } = pieces;
@@ -174,7 +174,10 @@ function add(event, startMs) {
   if (pieces.isLast && !error) endWhole();
 }
 
-/** The answer is whole: a chat may go on, but calls only in the form they came in. */
+/**
+ * Called when the answer is whole: a chat may go on, but one with calls only in its own
+ * form.
+ */
 function endWhole() {
   if (sentAs !== "") answer.reasoning_content = "";
   continueButton().hidden = sentAs !== "" && answer.tool_calls.length > 0;

@@ -1,4 +1,4 @@
-/** Who did what, when and from where. */
+/** The page "Audit log": who did what, when and from where. */
 
 import type { AuditRow } from "../../domain/audit/audit_log.ts";
 import type { Account } from "../../domain/owners/owner_store.ts";
@@ -87,7 +87,10 @@ export const auditRoutes = (root: string): Routes => ({
   [`${root}/audit.csv`]: { GET: auditCsv },
 });
 
-/** A member sees only their own changes, and those of the project itself. */
+/**
+ * Returns the filter for a member, who sees only their own changes and those of the
+ * project itself.
+ */
 function shownTo(c: ConsoleContext, createdBy: string | undefined) {
   const { email } = c.var.signedIn.account;
   return ({ action, by }: AuditRow): boolean =>

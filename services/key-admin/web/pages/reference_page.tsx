@@ -166,7 +166,9 @@ const refs = (label: string, part: unknown) => {
   );
 };
 
-/** What a field may be: types or values with their bounds, or other schemas. */
+/**
+ * Describes the value of a field: types or values with their bounds, or other schemas.
+ */
 function valueOf(schema: Schema): Child {
   const { $ref, type = [], enum: values, const: only, items } = schema;
   const [ref] = refsIn($ref);
@@ -185,7 +187,7 @@ function valueOf(schema: Schema): Child {
     </>
   );
 }
-/** The largest numbers and any number of items say nothing. */
+/** Bounds that say something: not the largest numbers, nor any number of items. */
 const BOUND =
   /^(?!minItems 0$|.* -?9007199254740991$)(min|max|excl|pattern|default|format)/;
 

@@ -18,7 +18,7 @@ export const answering = (handler: Handler) => async (c: ConsoleContext) => {
   return await c.html(html`<!DOCTYPE html>${answer}`);
 };
 
-/** The refusal that an error means; a fault is one without details. */
+/** Returns the refusal for an error. That for a fault has no details. */
 export function asRefused(error: unknown, { method }: HonoRequest): Refused {
   if (error instanceof Refused) return error;
   if (

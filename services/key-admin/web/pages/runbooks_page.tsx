@@ -26,7 +26,7 @@ const showRunbooks: Handler = async (c) => {
   );
 };
 
-/** As GitHub and others name the headings of a document. */
+/** Returns the anchor of a heading, as GitHub and others make it. */
 const idOf = (alert: string): string => alert.toLowerCase();
 
 /** The route that the links of alerts lead to. */

@@ -65,7 +65,7 @@ export const FORM = z.strictObject({
   next: text(300).default(""),
   session: text(60),
   nonce: z.string().refine(isSecret),
-  /** The version of the key that the page showed. */
+  /** The version of the key on the page. */
   version: z.string().regex(/^\d{1,15}$/).transform(Number),
   /** When the old key of a rotation stops working. */
   old: graceSchema,

@@ -1,4 +1,4 @@
-/** Whose keys a page is about, and who changes them. */
+/** The account whose keys a page shows, and changes of them. */
 
 import { isProjectId } from "@gateway/shared/keys/key";
 import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
@@ -16,9 +16,9 @@ import {
 } from "../context.ts";
 import { FORM } from "./forms.ts";
 
-/** Begins the paths of the pages of one's own account. */
+/** The prefix of the paths of one's own account. */
 export const OWN_ROOT = "";
-/** Begins those of a project. */
+/** The prefix of the paths of a project. */
 export const PROJECT_ROOT = "/projects/:project";
 /** The pages of one's own keys. */
 export const OWN_KEYS = "/keys";
@@ -28,7 +28,9 @@ export const KEYS_OF_OWNER = "/people/:owner/keys";
 /** The account that the keys of a page belong to. */
 export interface KeyScope {
   ownerId: string;
-  /** Begins the paths of its pages: empty, `/projects/prj_…`, or `/people/own_…`. */
+  /**
+   * The prefix of the paths of its pages: empty, `/projects/prj_…`, or `/people/own_…`.
+   */
   root: string;
   /**
    * The path of its keys: `/keys`, `/projects/prj_…/keys`, or `/people/own_…/keys` for
@@ -37,7 +39,7 @@ export interface KeyScope {
   base: string;
   /** The project, for one of its members; null for any other account. */
   membership: Membership | null;
-  /** Only the keys that this owner created are there; undefined: all are. */
+  /** Only keys that this owner created are there; undefined if all are. */
   createdBy: string | undefined;
   /** The account of somebody else, or a project; null for one's own. */
   other: NamedAccount | null;
@@ -47,7 +49,7 @@ export interface KeyScope {
 export const operatorPath = (ownerId: string): string =>
   `/people/${isProjectId(ownerId) ? "projects/" : ""}${ownerId}`;
 
-/** Whose keys they are, as the reader of a page calls them. */
+/** Returns the word of the reader of a page for the owner of the keys. */
 export const whoseOf = (
   { membership, other }: Pick<KeyScope, "membership" | "other">,
 ): "own" | "project" | "other" =>
@@ -102,11 +104,11 @@ export async function findKey(
 export const reasonIn = ({ other }: KeyScope) =>
   other === null ? z.undefined().optional() : FORM.shape.reason;
 
-/** What a form says of a change. */
+/** The fields of a form for a change. */
 interface Change {
   /** The version of the key that the page showed. */
   version: number;
-  /** Why an operator makes it. */
+  /** The reason that an operator gave. */
   reason?: string | undefined;
 }
 
@@ -123,7 +125,10 @@ export const targetOf = (
   reason,
 });
 
-/** Stops what runs with these keys. False if that failed, which is logged. */
+/**
+ * Stops the running requests of these keys. Returns false if that failed, which is
+ * logged.
+ */
 export async function stopRequests(
   { var: { deps: { sendStop, log } } }: ConsoleContext,
   principals: readonly Principal[],

@@ -1,12 +1,12 @@
-/** Seats on the page "Try it": who may have memory for an upload or a whole answer. */
+/** Seats on the page "Try it", which are memory for an upload or a whole answer. */
 
 import { Refused } from "../context.ts";
 
 /** How many seats there are. */
 interface SeatLimits {
-  /** Seats of all accounts together. Beyond: 503. */
+  /** Seats of all accounts together. Beyond them, 503. */
   heldAtOnce: number;
-  /** Seats of one account, which leaves some for the others. Beyond: 429. */
+  /** Seats of one account, which leaves some for the others. Beyond them, 429. */
   heldPerOwner: number;
 }
 

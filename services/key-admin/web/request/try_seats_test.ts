@@ -1,4 +1,7 @@
-/** How many uploads and whole answers "Try it" holds, and whose. */
+/**
+ * The number of uploads and whole answers that "Try it" holds, in all and of an
+ * account.
+ */
 import assert from "node:assert/strict";
 import { TRY_LIMITS } from "../../domain/try/key.ts";
 import { ORIGIN, type TestClient } from "../../client_fixture.ts";

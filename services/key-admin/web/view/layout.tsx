@@ -85,7 +85,7 @@ function sectionsOf({ account, membership }: SignedIn) {
   return [...all.slice(0, at), MEMBERS, ...all.slice(at)];
 }
 
-/** What the header needs to switch accounts: the projects of whoever has signed in. */
+/** The projects of the signed-in person, among which the header switches. */
 interface Accounts {
   signedIn: SignedIn;
   projects: readonly Membership[];
@@ -127,7 +127,10 @@ function Switcher({ signedIn, projects, mayCreate, section }: Accounts) {
   );
 }
 
-/** What operators read while the list of models has mistakes; null: it has none. */
+/**
+ * Returns the banner for operators while the list of models has mistakes; null if it
+ * has none.
+ */
 function refusedList([first, ...others]: readonly string[]): string | null {
   if (first === undefined) return null;
   const more = others.length === 0 ? "" : ` (and ${others.length} more)`;

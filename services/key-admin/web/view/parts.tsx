@@ -23,7 +23,7 @@ export const Copyable = (
 );
 
 interface FactsProps {
-  /** What is shown, by label. */
+  /** The values by their labels. */
   facts: Readonly<Record<string, Child>>;
   /** More classes: `totals` for large numbers. */
   look?: string;
@@ -44,9 +44,9 @@ export const Facts = ({ facts, look = "" }: FactsProps) => (
 interface ShownOnceProps {
   label: string;
   value: string;
-  /** Where "Done" leads. */
+  /** The address of "Done". */
   next: string;
-  /** What has to be ticked first. */
+  /** The label of a box that must be ticked first. */
   confirm?: string;
   children?: Child;
 }
@@ -79,7 +79,7 @@ export const PostForm = (
     hidden?: Record<string, string | number> | [string, string][];
     submit: Child;
     look?: string;
-    /** Where "Cancel" leads. */
+    /** The address of "Cancel". */
     cancel?: string;
     more?: Child;
     children?: Child;
@@ -200,7 +200,10 @@ export const Tabs = <T extends string>({ label, tabs, current, to }: {
 export type Column<T> = readonly [
   label: string,
   cell: (row: T) => Child,
-  /** Digits below each other, or sentences, which have the width of a card. */
+  /**
+   * `num` for digits below each other, `prose` for sentences, which have the width of a
+   * card.
+   */
   kind?: "num" | "prose",
 ];
 
@@ -249,7 +252,7 @@ export const Table = <T,>({ caption, title, columns, rows, empty }: {
 interface EmptyProps {
   title: string;
   lead: string;
-  /** What to do about it. */
+  /** An action that changes this. */
   children?: Child;
 }
 

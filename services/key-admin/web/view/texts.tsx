@@ -1,4 +1,4 @@
-/** How pages show names, numbers, times, and the state of a key. */
+/** Shows names, numbers, times, and the state of a key. */
 
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
@@ -45,7 +45,7 @@ export function namesText({ id, aliases }: Named): string {
   const more = names.length > ALIASES_SHOWN_MAX ? " …" : "";
   return names.length === 0 ? id : `${id} (also ${firstNames}${more})`;
 }
-/** An installation may have dozens. */
+/** The most aliases that are shown: an installation may have dozens. */
 const ALIASES_SHOWN_MAX = 3;
 
 /** Marks a model that a key names and the list of models does not have. */
@@ -73,7 +73,7 @@ export function money(nanos: number, currency: string): string {
   }).format(units);
 }
 
-/** What was spent, or that requests had no price. */
+/** Says what was spent, or that requests had no price. */
 export function spentText(
   { cost = 0, unpriced = 0 }: { cost?: number; unpriced?: number },
   currency: string,
@@ -119,7 +119,7 @@ export const Email = ({ children }: { children: string }) => (
   </>
 );
 
-/** What the owner calls a key, with a link to its page below `base`, if given. */
+/** The description of a key, with a link to its page below `base`, if given. */
 export const keyName = (
   { id, description, hint }: Pick<KeyRecord, "id" | "description" | "hint">,
   base?: string,
@@ -161,7 +161,7 @@ export function rotationOf(
   );
 }
 
-/** When a key was last used, as far as that is still known. */
+/** Says when a key was last used, as far as that is still known. */
 export function lastUseOf(
   key: KeyRecord,
   { ms, nowMs }: { ms: number | null; nowMs: number },

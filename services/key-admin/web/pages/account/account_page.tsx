@@ -151,7 +151,7 @@ function note(c: ConsoleContext, action: AuditAction): Promise<void> {
   return audit.add(account.ownerId, { action, ...actorOf(c) });
 }
 
-/** The account page, or why one of its forms was refused. */
+/** Shows the account page, with the reason if one of its forms was refused. */
 async function showAccount(c: ConsoleContext, error?: string) {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
   const isHere = (session: Session) => session.id === id;

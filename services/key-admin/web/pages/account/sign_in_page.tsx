@@ -135,7 +135,8 @@ const finishOidc: Handler = async (c) => {
   writeCookie(c, "oidc", null);
   const { search } = new URL(c.req.url);
   const returned = new URL(CALLBACK + search, deps.publicUrl);
-  // Each return is a call to the provider, whoever made up the cookie.
+  // Each return causes a call to the provider, even with a cookie that somebody made
+  // up.
   const waitMs = await takeRates(deps.redis, c.env.remoteIp);
   if (waitMs > 0) {
     const headers = { "retry-after": String(Math.ceil(waitMs / 1_000)) };
@@ -252,7 +253,7 @@ function providerOf({ oidc }: ConsoleDeps): OidcClient {
 
 interface SignInForm {
   email: string;
-  /** Where it leads; checked by `localPath`. */
+  /** The path to which it leads, checked by `localPath`. */
   next: string;
   error?: string;
   status?: 200 | 401 | 429;
@@ -327,7 +328,7 @@ interface LinkForm {
   error?: string;
 }
 
-/** What a one-time link leads to: choosing a password. */
+/** Shows the page behind a one-time link, on which its holder chooses a password. */
 function showLink(c: ConsoleContext, { kind, email, error }: LinkForm) {
   const [title, lead] = LINK_TEXTS[kind];
   return (

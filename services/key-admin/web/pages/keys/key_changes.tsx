@@ -33,7 +33,7 @@ const QUESTIONS = {
     "You get a new key with the same settings. Put it into your program while the old key still works.",
 } as const;
 type Question = keyof typeof QUESTIONS;
-/** After these, the key's requests are refused. */
+/** The changes after which the requests of a key are refused. */
 const STOPS: readonly Question[] = ["disable", "delete"];
 
 /** Asks before a change that affects running programs. */

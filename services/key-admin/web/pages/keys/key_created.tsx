@@ -19,7 +19,7 @@ import { unitsText } from "../../view/texts.tsx";
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
-/** How a key is created. */
+/** A key that is to be created, and how. */
 interface Creation {
   /** The account of the key. */
   scope: Pick<KeyScope, "root" | "base">;
@@ -27,7 +27,7 @@ interface Creation {
   nonce: string;
   /** Creates the key unless one was created with the same `once`. */
   create: (once: string) => Promise<CreatedKey>;
-  /** What happens to the old key of a rotation, in a sentence. */
+  /** A sentence about the old key of a rotation. */
   replaced?: string;
 }
 
@@ -76,7 +76,7 @@ export async function answerCreated(
 }
 
 type Offer = Pick<ConsoleDeps, "apiUrl" | "catalog">;
-/** What decides which requests a key can send. */
+/** The settings that decide which requests a key can send. */
 type Rights = Pick<KeyRecord, "scopes" | "models">;
 const ANY_KEY: Rights = { scopes: KEY_SCOPES, models: [] };
 

@@ -52,7 +52,7 @@ import { answerCreated } from "./key_created.tsx";
 import { limitFields, shownLimit } from "../usage/limits_view.tsx";
 import { behindPassword } from "../account/sign_in_page.tsx";
 
-/** As many as a key may have, of the longest form. */
+/** Room for as many networks as a key may have, in their longest form. */
 const CIDRS_CHARS_MAX = NETWORKS_MAX * 50;
 
 /**
@@ -226,11 +226,11 @@ const ALL_KEYS = {
   other: "All keys of this account",
 } as const;
 
-/** The form of a key as it is shown. */
+/** A form of a key that is shown. */
 interface ShownForm {
-  /** Whose key it is. */
+  /** The account of the key. */
   scope: KeyScope;
-  /** The key that is edited; null: a new one. */
+  /** The key that is edited; null for a new one. */
   key: KeyRecord | null;
   values: Values;
   hidden: { nonce: string } | { version: number };

@@ -161,7 +161,10 @@ export const cleanSearch = (search: string): string =>
   search.trim().slice(0, 200)
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
 
-/** Leads to a new key, and whoever may set them to the defaults of new keys. */
+/**
+ * Links to the form of a new key and, for those who may set them, to the defaults of
+ * new keys.
+ */
 const listActions = (
   { base, createdBy }: Pick<KeyScope, "base" | "createdBy">,
   create: Child,
@@ -333,7 +336,7 @@ const showKey: Handler = async (c) => {
   );
 };
 
-/** What is done with one key, on the pages below this path. */
+/** The routes of one key, below this path. */
 const routesBelow = (keys: string): Routes => ({
   [`${keys}/:id`]: { GET: showKey },
   [`${keys}/:id/ask/disable`]: { GET: ask("disable") },
@@ -343,7 +346,7 @@ const routesBelow = (keys: string): Routes => ({
   [`${keys}/:id/delete`]: { POST: behindPassword(change("delete")) },
 });
 
-/** The routes of the list of keys and of what is done with one, of an account. */
+/** The routes of the keys of an account: the list, and those of each key. */
 export const keyRoutes = (root: string): Routes => ({
   [root + OWN_KEYS]: { GET: listKeys },
   ...routesBelow(root + OWN_KEYS),

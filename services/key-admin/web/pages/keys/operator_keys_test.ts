@@ -1,4 +1,4 @@
-/** What operators do with keys of others, and how both sides see it. */
+/** Operators change keys of others, and both sides see it. */
 import assert from "node:assert/strict";
 import { leaseKey } from "@gateway/shared/keys/record";
 import { startConsole } from "../../../console_fixture.ts";

@@ -1,4 +1,4 @@
-/** What operators change of models and their servers beside the list of models. */
+/** Forms with which operators override the list of models. */
 
 import { REASON_CHARS_MAX } from "../../../domain/audit/audit_log.ts";
 import {
@@ -47,11 +47,13 @@ const CHANGE_FORM = z.strictObject({
 });
 const UNDO_FORM = z.strictObject(target);
 
-/** Where a server, or a model as a whole, is changed. */
+/**
+ * Returns the address of the page on which a server, or a model as a whole, is changed.
+ */
 export const changeAddress = (model: string, backend = ""): string =>
   address(CHANGE, { model, backend });
 
-/** The model and the server that the address names, and what is changed of them. */
+/** Finds the model and the server that the address names, with their overrides. */
 async function find(c: ConsoleContext) {
   const { catalog, workers, overrides } = c.var.deps;
   const [model = "", backend = ""] = [
@@ -216,7 +218,7 @@ const UNDO_LABELS = {
   disable: "Enable",
 } as const;
 
-/** What is changed beside the list of models, each with a button that undoes it. */
+/** The overrides, each with a button that undoes it. */
 export const OverrideTable = ({ overrides, views, nowMs }: {
   overrides: readonly StoredOverride[];
   views: readonly ModelView[];

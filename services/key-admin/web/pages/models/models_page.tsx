@@ -1,4 +1,6 @@
-/** The models and their servers, for operators: how each does. */
+/**
+ * The page "Models", for operators: the models, their servers, and the state of each.
+ */
 
 import { scopeOf } from "@gateway/shared/models/kinds";
 import {
@@ -114,7 +116,7 @@ function ModelTable({ c, model, isDisabled }: {
   );
 }
 
-/** Who may use a model, in the words of the pages of keys. */
+/** Says who may use a model, in the words of the pages of keys. */
 function usersOf({ kind }: ModelView): string {
   return kind === null
     ? "Only workers have it: their list of models is another one than the console's."
@@ -179,7 +181,7 @@ const columns = (nowMs: number): Column<ServerView>[] => [
   ],
 ];
 
-/** Where a server is, and its share of the requests. */
+/** Says where a server is, and its share of the requests. */
 function placeOf({ address, preference, weight }: ServerView) {
   return (
     <>

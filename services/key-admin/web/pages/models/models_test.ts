@@ -6,7 +6,7 @@ import { startConsole, type TestConsole } from "../../../console_fixture.ts";
 import { tell } from "../../../reports_fixture.ts";
 
 const OPERATOR = "op@example.org";
-/** What an operator waits for without noticing. */
+/** How long an operator waits without noticing. */
 const PAGE_MS_MAX = 300;
 const [CELL_160_MS, CELL_64] = [8, 14];
 

@@ -4,7 +4,9 @@ import type { OwnerRow } from "../../../domain/operators/people.ts";
 import type { Column } from "../../view/parts.tsx";
 import { Email, Moment, money, number, Time } from "../../view/texts.tsx";
 
-/** What an owner is, and has used in a time; the cost where models have prices. */
+/**
+ * Columns with the role, keys and usage of an owner; the cost where models have prices.
+ */
 export const ownerColumns = (
   nowMs: number,
   { used, prices: { id, currency } }: { used: string; prices: PriceTable },

@@ -1,4 +1,4 @@
-/** What operators see of all owners, and what they change about an account. */
+/** Pages of operators about owners: the list, and one account with its changes. */
 
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { Limits } from "@gateway/shared/keys/record";
@@ -56,7 +56,7 @@ import { cleanSearch, stateColumns } from "../keys/keys_page.tsx";
 import { behindPassword, EmailField } from "../account/sign_in_page.tsx";
 import { rangeOf, usageView } from "../usage/usage_page.tsx";
 
-/** The orders of owners: a total and its days, where the largest come first. */
+/** The orders of owners, each by a total over some days, the largest first. */
 const ORDERS = [
   ["", "Newest first"],
   ["tokens-1", "Most tokens today"],
@@ -64,7 +64,7 @@ const ORDERS = [
   ["tokens-30", "Most tokens in 30 days"],
   ["requests-30", "Most requests in 30 days"],
 ] as const;
-/** Where models have prices, what was spent, too. */
+/** Orders by spend, where models have prices. */
 const SPEND_ORDERS = [
   ["cost-1", "Highest cost today"],
   ["cost-30", "Highest cost in 30 days"],
@@ -73,14 +73,14 @@ const TOP = /^(tokens|requests|cost)-(1|30)$/;
 
 /** A list for operators. */
 export interface View<Row> {
-  /** What its search looks for. */
+  /** The placeholder of its search. */
   placeholder: string;
   /** Reads a page of it; `next` is the cursor of the page after. */
   read: (query: PeopleQuery) => Promise<{ rows: Row[]; next: string | null }>;
   columns: readonly Column<Row>[];
 }
 
-/** The order that the address asks for; null: newest first. */
+/** Returns the order that the address asks for; null for the newest first. */
 export function topOf(c: ConsoleContext) {
   const [, by, days] = TOP.exec(c.req.query("top") ?? "") ?? [];
   return by === "tokens" || by === "requests" || by === "cost"
@@ -330,13 +330,13 @@ const change: Handler = async (c) => {
   return c.redirect(`/people/${ownerId}?done=${notice}`, 303);
 };
 
-/** Stops what runs with the keys of an owner. Returns the notice to show. */
+/** Stops the running requests of an owner. Returns the name of the notice to show. */
 async function stopRunning(c: ConsoleContext, ownerId: string) {
   const keys = await runningKeys(c.var.deps.redis, ownerId);
   return await stopRequests(c, keys) ? "owner_stopping" : "not_stopped";
 }
 
-/** The posted limits, or what is wrong with them. */
+/** Reads the posted limits. Returns mistakes by field if they are wrong. */
 export function readLimits(c: ConsoleContext) {
   const values = parseForm(c, LIMITS_FORM);
   const { data: limits, error } = LIMITS.safeParse(values);

@@ -23,7 +23,7 @@ import { behindPassword } from "../account/sign_in_page.tsx";
 /** A project on a page: of one of its members, or of an operator. */
 export interface ProjectPlace {
   id: string;
-  /** Begins the addresses of its forms. */
+  /** The prefix of the addresses of its forms. */
   root: string;
   actor: ProjectActor;
   /** Whether whoever has signed in may change it. */

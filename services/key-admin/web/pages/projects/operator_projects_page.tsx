@@ -1,4 +1,4 @@
-/** What operators see of all projects, and what they change about one. */
+/** Pages of operators about projects: the list, and one project with its changes. */
 
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { z } from "zod";

@@ -1,4 +1,4 @@
-/** The projects of whoever has signed in, and what their members see of one. */
+/** Pages of projects for their members: the list, the forms, and the members of one. */
 
 import { z } from "zod";
 import { parseEmail } from "../../../domain/owners/email.ts";
@@ -78,7 +78,7 @@ const listProjects: Handler = async (c) => {
 const NEW_PROJECT = z.strictObject({
   name: text(1_000),
   nonce: FORM.shape.nonce,
-  /** The first admin, as an operator names one. */
+  /** The address of the first admin; only operators name one. */
   admin: FORM.shape.email.optional(),
 });
 

@@ -41,7 +41,9 @@ import {
 } from "../usage/addresses.ts";
 import { keysOf, namesOf } from "../usage/row_names.ts";
 
-/** Beyond, the newest are left out: a page of thousands helps nobody. */
+/**
+ * The most rows of a page: a page of thousands helps nobody. The newest are left out.
+ */
 const ROWS_MAX = 200;
 const REQUEST_ID = /^req_([0-9a-f]{32})$/;
 
@@ -56,15 +58,15 @@ const NOT_STOPPED =
 const isForAll = (c: ConsoleContext): boolean =>
   c.req.path.startsWith(ALL_RUNNING);
 
-/** Where the list is that the page belongs to. */
+/** Returns the address of the list that the page belongs to. */
 const listOf = (c: ConsoleContext): string =>
   isForAll(c) ? ALL_RUNNING : ownScopeOf(c).root + OWN_RUNNING;
 
-/** Whose requests the page shows; null: everybody's. */
+/** Returns the account whose requests the page shows; null for all accounts. */
 const accountOf = (c: ConsoleContext): string | null =>
   isForAll(c) ? null : ownScopeOf(c).ownerId;
 
-/** What runs, as far as whoever has signed in may see it. */
+/** The running requests that the signed-in person may see. */
 interface Seen {
   list: RunningList;
   requests: readonly RunningView[];
@@ -72,7 +74,7 @@ interface Seen {
   keys: ReadonlyMap<string, KeyRecord>;
 }
 
-/** Asks what runs. Throws {@link Refused} while the bus is down. */
+/** Finds the running requests. Throws {@link Refused} while the bus is down. */
 async function look(c: ConsoleContext): Promise<Seen> {
   const list = await c.var.deps.running.list(accountOf(c));
   if (list === null) throw new Refused(503, UNREACHABLE, { back: listOf(c) });
@@ -249,7 +251,7 @@ const nameOf = (key: KeyRecord | undefined, keyId: string, base: string) =>
 interface Found {
   request: RunningView;
   key: KeyRecord | undefined;
-  /** The account's name, if it is somebody else's; null: one's own, or a project. */
+  /** The account of somebody else, with its name; null for one's own, or a project. */
   other: { ownerId: string; name: string } | null;
 }
 
@@ -331,7 +333,7 @@ const routesAt = (path: string): Routes => ({
   [`${path}/stop`]: { GET: askStop, POST: stop },
 });
 
-/** The routes of what runs with the keys of an account. */
+/** The routes of the running requests of an account. */
 export const runningRoutes = (root: string): Routes =>
   routesAt(root + OWN_RUNNING);
 

@@ -1,5 +1,5 @@
 /**
- * Guarantee: what the page "Try it" sends has the session's own key, which no browser
+ * Guarantee: requests of the page "Try it" have the session's own key, which no browser
  * gets and which ends with the session.
  */
 import assert from "node:assert/strict";
@@ -19,7 +19,7 @@ import { signIn, tryForm } from "../../../forms_fixture.ts";
 import { entries } from "../../../routes_fixture.ts";
 
 const EMAIL = "ada@example.org";
-/** How far two clocks may be apart. */
+/** How far the clocks of the console and of Redis may be apart. */
 const SLACK_MS = 20_000;
 
 /** A console with an owner. */

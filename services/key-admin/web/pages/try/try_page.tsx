@@ -48,7 +48,7 @@ import { labelOf, namesText } from "../../view/texts.tsx";
 /** The form guard bounds the whole form. */
 const CHARS_MAX = 32_768;
 
-/** What else the pages of a kind load, and from where. */
+/** Sources from which the pages of a kind load more than others. */
 const POLICIES: { readonly [kind in TryKind]?: Record<string, string> } = {
   image: { "img-src": "'self' data:" },
   speech: { "media-src": "data:" },
@@ -69,8 +69,8 @@ function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, Named[]> {
 }
 
 /**
- * The kind in the address, that of the model in it, or the first one; and the model in
- * the address, or the first of that kind.
+ * Returns the kind in the address, that of its model, or the first one; and the model
+ * in the address, or the first one of that kind.
  */
 function askedFor(c: ConsoleContext) {
   const kinds = [...offered(c.var.deps)];
@@ -154,7 +154,7 @@ const sendVideo: Handler = async (c) => {
   const isHead = c.req.method === "HEAD";
   if (isHead) await answer.body?.cancel();
   const response = passOn(isHead ? new Response(null, answer) : answer);
-  // Nothing that a model server sends is a page of the console.
+  // A file, because nothing that a model server sends may be a page of the console.
   const saved = 'attachment; filename="video.mp4"';
   response.headers.set("content-disposition", saved);
   return response;
@@ -196,10 +196,10 @@ async function ask(c: ConsoleContext, request: ApiRequest): Promise<Response> {
   return await deps.askApi(request, { key, signal });
 }
 
-/** What the page shows. */
+/** The content of the page. */
 interface ShownTry {
   kind: TryKind;
-  /** What the form has in its fields. */
+  /** The values of the fields. */
   values: TryValues;
   /** Mistakes by field. */
   errors?: ReadonlyMap<string, string>;
@@ -320,7 +320,7 @@ function Fields({ kind, models, values, errors }: {
 function Answer({ kind, answer, subject }: {
   kind: TryKind;
   answer: TryAnswer | undefined;
-  /** What images show. */
+  /** What the images show, as their alternative text says. */
   subject: string;
 }) {
   const { texts = {}, media = [], again } = answer ?? {};

@@ -6,9 +6,11 @@ export const OWN_REQUESTS = "/requests";
 /** The request logs of all accounts, for operators. */
 export const ALL_REQUESTS = "/people/requests";
 
-/** What runs now with the keys of an account, and behind its root of a project. */
+/**
+ * The running requests of one's own account, and behind its root those of a project.
+ */
 export const OWN_RUNNING = "/requests/running";
-/** What runs now with any key, for operators. */
+/** The running requests of all accounts, for operators. */
 export const ALL_RUNNING = "/people/running";
 
 /** The lists for operators, by address. */
@@ -24,7 +26,7 @@ export const PEOPLE_VIEWS = [
 export const requestsOf = (
   { ownerId, root, keyId, isOthers }: {
     ownerId: string;
-    /** Begins the paths of the account, as in `KeyScope`. */
+    /** The prefix of the paths of the account, as in `KeyScope`. */
     root: string;
     keyId: string | null;
     /** Whether an operator looks at somebody else's. */

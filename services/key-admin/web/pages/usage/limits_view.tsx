@@ -48,14 +48,14 @@ const DAY_MS = 86_400_000;
 /** From this share of a limit on, its bar warns. */
 const WARN_SHARE = 0.8;
 
-/** Whose a limit is, as the owner of the key reads it. */
+/** Names of the sides of a limit, for the owner of the key. */
 const OWN_WORDS = { key: "This key", owner: "All your keys" } as const;
-/** The same for an operator who looks at somebody else's key. */
+/** Names of the sides, for an operator who looks at somebody else's key. */
 const OTHER_WORDS = {
   key: "This key",
   owner: "All keys of the owner",
 } as const;
-/** The same for a member of a project. */
+/** Names of the sides, for a member of a project. */
 const PROJECT_WORDS = {
   key: "This key",
   owner: "All keys of the project",
@@ -67,7 +67,7 @@ const WORDS = {
 } as const;
 type Words = typeof WORDS[keyof typeof WORDS];
 
-/** What the card needs to read limits and their use. */
+/** The dependencies of the card, which reads limits and their use. */
 type LimitStores = Pick<
   ConsoleDeps,
   "redis" | "owners" | "budgetZone" | "catalog"
@@ -180,7 +180,7 @@ function barOf(
   );
 }
 
-/** What running requests hold of a budget, and when it is reset. */
+/** Says what running requests hold of a budget, and when it is reset. */
 function budgetNote(
   { name, limit, used, held = 0, resetMs }: Meter,
   currency: string,
@@ -218,7 +218,7 @@ const refused = (name: keyof Limits) =>
 const lookOf = ({ used, limit }: Meter) =>
   used >= limit ? "bad" : used >= WARN_SHARE * limit ? "warn" : "";
 
-/** Until when requests are refused, or when nothing is in use any more. */
+/** Says until when requests are refused, or when nothing is in use any more. */
 function noteOf({ name, limit, used, exact }: Meter, nowMs: number): Child {
   const isFull = used >= limit;
   if (name === "concurrency" || name === "videoJobs") {

@@ -56,9 +56,9 @@ interface Texts extends RequestTexts {
   account: string;
 }
 
-/** A search of somebody who may see what it finds. */
+/** A search, by somebody who may see what it finds. */
 interface Search {
-  /** Null: of all accounts. */
+  /** Null for all accounts. */
   ownerId: string | null;
   filter: RowFilter;
 }
@@ -82,7 +82,7 @@ function textsOf(c: ConsoleContext): Texts {
   };
 }
 
-/** Reads a search; a text says what is wrong with it. */
+/** Reads a search. Returns a text that names the mistake if it cannot be read. */
 async function searchOf(
   c: ConsoleContext,
   texts: Texts,
@@ -108,13 +108,13 @@ async function searchOf(
 /** A member of a project sees no requests with keys of others. */
 const OF_OWN_KEY = "Key: Name the id of a key that you created.";
 
-/** The id of an account; null: of any, undefined: there is none. */
+/** Returns the id of an account; null for all accounts, undefined if there is none. */
 async function accountOf(
   c: ConsoleContext,
   text: string,
 ): Promise<string | null | undefined> {
   if (text === "") return null;
-  // The log of an account outlives it.
+  // Without a look-up: the log of an account outlives it.
   if (isAccountId(text)) return text;
   const email = parseEmail(text);
   const { owners } = c.var.deps;

@@ -1,4 +1,4 @@
-/** The keys and the accounts that rows of lists name by their ids. */
+/** Finds the keys and the names of accounts for the ids in rows of lists. */
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { ConsoleContext } from "../../context.ts";
 
@@ -15,7 +15,7 @@ export async function keysOf(
   );
 }
 
-/** What the accounts of these rows are called, by id. */
+/** Returns the names of the accounts of these rows, by id. */
 export async function namesOf(
   { var: { deps: { people } } }: ConsoleContext,
   rows: readonly { ownerId: string }[],

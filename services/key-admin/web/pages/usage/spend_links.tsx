@@ -1,4 +1,4 @@
-/** The files of what was spent in a month, and the links to them. */
+/** The files with the spend of a month, and the links to them. */
 import {
   spendMonths,
   type SpendQuery,
@@ -6,7 +6,8 @@ import {
 import { type ConsoleContext, Refused } from "../../context.ts";
 
 /**
- * What the address asks for: a month that is still there, by default the current one.
+ * Returns the month that the address asks for, if it is still there; by default the
+ * current one.
  */
 export function spendQueryOf(c: ConsoleContext): SpendQuery {
   const { now, catalog } = c.var.deps;
@@ -19,7 +20,7 @@ export function spendQueryOf(c: ConsoleContext): SpendQuery {
   return { month, currency: catalog.prices.currency, nowMs };
 }
 
-/** What the file of a month is called. */
+/** Returns the name of the file of a month. */
 export const spendFile = ({ month }: SpendQuery): string =>
   `spend-${month}.csv`;
 

@@ -5,13 +5,13 @@ import { minuteText } from "../../../domain/keys/key_record.ts";
 import type { Counts, KeyUsage } from "../../../domain/keys/usage.ts";
 import { labelOf, number } from "../../view/texts.tsx";
 
-/** The times whose usage is shown, and what pages call their parts. */
+/** The ranges whose usage is shown, with the name of their parts. */
 export const RANGES = {
   "24h": { name: "24 hours", unit: "hour", head: "Hour from", last: "Now" },
   "30d": { name: "30 days", unit: "day", head: "Day (UTC)", last: "Today" },
 } as const;
 
-/** The time whose usage is shown. */
+/** A range whose usage is shown. */
 export type Range = keyof typeof RANGES;
 
 /** A day of a chart or table, in UTC: `Nov 28`. */
@@ -31,7 +31,7 @@ interface Series {
   countIn: (counts: Counts) => number;
 }
 
-/** What a chart shows, the lowest part of its bars first. */
+/** A chart. The lowest part of its bars comes first. */
 interface Chart {
   title: string;
   series: readonly Series[];
@@ -148,7 +148,7 @@ const HOUR = new Intl.DateTimeFormat("en-GB", {
   timeZone: "UTC",
 });
 
-/** What a bucket has, as the page words it: `Nov 28: Input 5, Output 7`. */
+/** Describes a bucket for people: `Nov 28: Input 5, Output 7`. */
 function wordsOf(
   bucket: KeyUsage["buckets"][number],
   series: readonly Series[],

@@ -1,4 +1,4 @@
-/** What was used, and why requests were refused or failed. */
+/** The pages of usage: what was used, and why requests were refused or failed. */
 
 import {
   FAILURE_REASONS,
@@ -101,7 +101,7 @@ const exportSpend: Handler = (c) => {
   return answerCsv(c, spendFile(query), lines);
 };
 
-/** What was used with one key, on the pages below this path. */
+/** The routes of the usage of one key, below this path. */
 function routesBelow(keys: string): Routes {
   return {
     [`${keys}/:id/export.csv`]: { GET: exportUsage },
@@ -131,7 +131,7 @@ const countsIn = (total: Counts) => [
   ...CACHE_COUNTS.filter((name) => total[name]),
 ];
 
-/** What was counted, whatever of it is shown. */
+/** Returns all counts as labelled numbers. */
 const countFacts = (total: Counts): Record<string, string> =>
   Object.fromEntries(
     [...countsIn(total), ...unitsIn(total)]
@@ -142,7 +142,7 @@ const countFacts = (total: Counts): Record<string, string> =>
 const hasSpend = (total: Counts): boolean =>
   Boolean(total.cost || total.unpriced);
 
-/** What was spent, and what belongs to that. */
+/** Returns the spend, with the counts that belong to it. */
 function spendFacts(total: Counts, currency: string): Record<string, string> {
   if (!hasSpend(total)) return {};
   const { estimatedCost = 0 } = total;
@@ -191,10 +191,10 @@ const countColumns = (
 export const rangeOf = (c: ConsoleContext): Range =>
   c.req.query("range") === "30d" ? "30d" : "24h";
 
-/** Whose usage of what time is shown, and where. */
+/** The owner and the range of usage that is shown, and the address of the page. */
 interface UsageQuery {
   ownerId: string;
-  /** Null: all keys of the owner. */
+  /** Null for all keys of the owner. */
   keyId?: string | null;
   /** The address of the page, to which links to other ranges lead. */
   base: string;
@@ -279,14 +279,14 @@ export async function usageView(
   );
 }
 
-/** Whose keys are shown with their use. */
+/** The account whose keys are shown with their usage. */
 interface ByKeyQuery extends Omit<UsageQuery, "keyId"> {
-  /** Only keys that this owner created have names; undefined: all. */
+  /** Only keys that this owner created are named; undefined if all are. */
   createdBy: string | undefined;
   isProject: boolean;
 }
 
-/** What each key of an account has used, and in a project each member. */
+/** The tables of usage by key, and in a project by member. */
 async function usageByKey(
   { redis, now, catalog, people }: Pick<
     ConsoleDeps,
@@ -360,7 +360,7 @@ function mostUsed(
     ]);
 }
 
-/** Why requests were refused or failed; nothing if none was. */
+/** The reasons of refusals and failures; nothing if there were none. */
 function Failures(
   { counts, listed }: { counts: Counts; listed: string },
 ) {

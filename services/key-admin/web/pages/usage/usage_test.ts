@@ -60,7 +60,7 @@ const USE_BY_MODEL: Readonly<Record<string, UseCounts>> = {
   "show-1": { requests: 2, images: 1, videoSeconds: 8, promptTokens: 7 },
 };
 
-/** What pages show of it. */
+/** Texts that pages show of it. */
 const SHOWN = [
   "Requests per minute 10 Tokens per day, all keys together 8",
   "Unknown model 20 The service or the model server failed 5",

@@ -1,4 +1,4 @@
-/** What became of a request of the log, and why, in words. */
+/** Describes the outcome of a request of the log, with its reason. */
 
 import {
   BUDGET_WINDOWS,
@@ -42,7 +42,7 @@ export function whatHappened(
   );
 }
 
-/** What a budget said that refused a request. */
+/** The numbers of a budget that refused a request. */
 function BudgetNote({ text, currency }: { text: string; currency: string }) {
   const budget = parseBudgetText(text);
   if (budget === null) return null;
