@@ -14,6 +14,8 @@ import {
 import { filesImportedBy } from "./support/repository/source_imports.ts";
 
 const FILE_LINES_MAX = 400;
+/** A comment, perhaps after the line that names an interpreter. */
+const BEGINNING = /^(#!.*\n)?\s*(\/\*|\/\/|--|#)/;
 const COMMENT_COLUMNS_MAX = 88;
 const COMMENT = /^\s*(\/\/|\/?\*|--) /;
 /** What cannot wrap: a word that is a line of its own. */
@@ -31,6 +33,11 @@ Deno.test(`no file has more than ${FILE_LINES_MAX} lines`, () => {
     .map(({ path, text }) => ({ path, lines: text.split("\n").length - 1 }))
     .filter(({ lines }) => lines > FILE_LINES_MAX);
   assert.deepEqual(long, []);
+});
+
+Deno.test("every file begins with what it is", () => {
+  const bare = files.filter(({ text }) => !BEGINNING.test(text));
+  assert.deepEqual(bare.map(({ path }) => path), []);
 });
 
 Deno.test(`no comment has more than ${COMMENT_COLUMNS_MAX} columns`, () => {

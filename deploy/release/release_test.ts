@@ -1,3 +1,4 @@
+/** Whether a commit can be released: version, changelog and tags agree. */
 import assert from "node:assert/strict";
 import { faultsOf, notesOf, type ReleaseState } from "./faults.ts";
 import { checksumsOf, provenanceOf } from "./provenance.ts";

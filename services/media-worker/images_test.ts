@@ -1,3 +1,4 @@
+/** Images: requests to servers, and their answers. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { HELD_BYTES_MAX, MEDIA_LIMITS } from "@gateway/shared/limits";

@@ -1,3 +1,4 @@
+/** The simulator as a server and as a process. */
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";

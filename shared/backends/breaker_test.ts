@@ -1,3 +1,4 @@
+/** When a circuit breaker opens and closes. */
 import assert from "node:assert/strict";
 import { CircuitBreaker } from "./breaker.ts";
 

@@ -1,3 +1,4 @@
+/** Percentiles of times. */
 import assert from "node:assert/strict";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
 import {

@@ -1,3 +1,4 @@
+/** Overrides of operators, and the messages that carry them. */
 import assert from "node:assert/strict";
 import {
   decodeOverrides,

@@ -1,3 +1,4 @@
+/** Reports of several workers, added up. */
 import assert from "node:assert/strict";
 import { BACKEND_LIMITS } from "./limits.ts";
 import { type BackendRowInput, decodeReport, encodeReports } from "./report.ts";

@@ -1,3 +1,4 @@
+/** What a worker counts of a backend. */
 import assert from "node:assert/strict";
 import { BACKEND_LIMITS } from "./limits.ts";
 import {

@@ -1,3 +1,4 @@
+/** Memory of arrays that are done with is freed at once. */
 import assert from "node:assert/strict";
 import { freeBytes } from "./free_bytes.ts";
 

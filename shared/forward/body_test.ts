@@ -1,3 +1,4 @@
+/** Bodies that are forwarded, and what is read and changed in them. */
 import assert from "node:assert/strict";
 import { ApiError } from "../openai/error.ts";
 import { edited, readForwardBody, spanOf } from "./body.ts";

@@ -1,3 +1,4 @@
+/** Errors in the form of each API. */
 import assert from "node:assert/strict";
 import { ApiError, type ErrorCode } from "../openai/error.ts";
 import {

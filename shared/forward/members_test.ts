@@ -1,3 +1,4 @@
+/** Members of JSON as they stand in a text. */
 import assert from "node:assert/strict";
 import { seededRandom, seedsOr } from "../../tests/support/seeded_random.ts";
 import { elementsOf, membersOf, replaced, withoutMembers } from "./members.ts";

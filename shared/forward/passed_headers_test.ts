@@ -1,3 +1,4 @@
+/** Headers that are forwarded, and those that are not. */
 import assert from "node:assert/strict";
 import { answerHeaders, requestHeaders } from "./passed_headers.ts";
 

@@ -1,3 +1,4 @@
+/** How many tokens a forwarded body may cost. */
 import assert from "node:assert/strict";
 import { bodyTokens } from "./size.ts";
 import { inputsIn } from "./vectors.ts";

@@ -1,3 +1,4 @@
+/** Tools that are taken out of forwarded bodies. */
 import assert from "node:assert/strict";
 import { withoutTools } from "./tool_types.ts";
 

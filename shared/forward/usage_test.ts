@@ -1,3 +1,4 @@
+/** The usage in forwarded answers. */
 import assert from "node:assert/strict";
 import type { ForwardName } from "./endpoints.ts";
 import { usageOfTokens } from "../openai/completion.ts";

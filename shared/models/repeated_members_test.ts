@@ -1,3 +1,4 @@
+/** Members that a list of models has twice. */
 import assert from "node:assert/strict";
 import { repeatedMembers } from "./repeated_members.ts";
 

@@ -1,3 +1,4 @@
+/** How long a server or key rests, as its answers say. */
 import assert from "node:assert/strict";
 import { refusalWaitMs, usedUpMs } from "./cooling.ts";
 

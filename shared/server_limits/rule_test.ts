@@ -1,3 +1,4 @@
+/** What a worker may take of the limit of a server. */
 import assert from "node:assert/strict";
 import { LOOK_AGAIN_MS, mayTake, type Situations, waitOf } from "./rule.ts";
 

@@ -1,3 +1,4 @@
+/** Requests to a model server. */
 import { Buffer } from "node:buffer";
 import assert from "node:assert/strict";
 import { backendAt } from "../../tests/support/model_servers/scripted_server.ts";

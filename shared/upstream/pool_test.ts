@@ -1,3 +1,4 @@
+/** Which backend of a model is tried, and which next. */
 import assert from "node:assert/strict";
 import { setTimeout } from "node:timers/promises";
 import { monotonicNow } from "../process/clock.ts";

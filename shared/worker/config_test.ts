@@ -1,3 +1,4 @@
+/** The configuration of workers. */
 import assert from "node:assert/strict";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import { ConfigError, type Env, parseEnv } from "../process/env.ts";

@@ -1,3 +1,4 @@
+/** The metrics of workers. */
 import assert from "node:assert/strict";
 import { parseCatalog } from "../models/catalog.ts";
 import { MODEL_KINDS } from "../models/kinds.ts";

@@ -1,3 +1,4 @@
+/** Oddities of backends in the log. */
 import assert from "node:assert/strict";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { OddityLog } from "./oddity_log.ts";

@@ -1,3 +1,4 @@
+/** Salts that separate the caches of accounts. */
 import assert from "node:assert/strict";
 import { createCacheSalt } from "./cache_salt.ts";
 

@@ -1,3 +1,4 @@
+/** Messages with images of tools, as each server takes them. */
 import assert from "node:assert/strict";
 import { type Dialect, DIALECTS } from "@gateway/shared/models/dialects";
 import type { ChatMessage } from "@gateway/shared/openai/chat_message";

@@ -1,3 +1,4 @@
+/** The body of a request to a model server. */
 import assert from "node:assert/strict";
 import type { ToolCall } from "@gateway/shared/openai/chat_message";
 import type { ChatRequest } from "@gateway/shared/openai/chat";

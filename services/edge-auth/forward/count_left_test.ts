@@ -1,3 +1,4 @@
+/** Requests to count tokens whose client or key is gone. */
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";

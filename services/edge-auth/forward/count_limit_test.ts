@@ -1,3 +1,4 @@
+/** How many requests to count tokens a key may send. */
 import assert from "node:assert/strict";
 import { COUNT_LIMITS } from "@gateway/shared/limits";
 import { CountLimit } from "./count_limit.ts";

@@ -1,3 +1,4 @@
+/** Admission of requests whose clients stay or leave. */
 import assert from "node:assert/strict";
 import { costsNothing } from "../limits/cost.ts";
 import { leaseOf } from "./lease_fixture.ts";

@@ -1,3 +1,4 @@
+/** The header `X-Gateway-Timeout`. */
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
 import { readTimeoutMs } from "./timeout_header.ts";

@@ -1,3 +1,4 @@
+/** Faults of the simulator on the endpoints of agents. */
 import assert from "node:assert/strict";
 import { bytesOf, startAsked } from "../ask_fixture.ts";
 

@@ -1,3 +1,4 @@
+/** Calls of tools that the simulator makes up. */
 import assert from "node:assert/strict";
 import { type Body, startAsked } from "../ask_fixture.ts";
 

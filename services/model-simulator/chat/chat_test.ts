@@ -1,3 +1,4 @@
+/** Chat completions of the simulator. */
 import assert from "node:assert/strict";
 import { type Body, startAsked } from "../ask_fixture.ts";
 

@@ -1,3 +1,4 @@
+/** Values that the simulator makes for a schema. */
 import assert from "node:assert/strict";
 import { checkSchema } from "./json_schema.ts";
 import { seededRandom } from "./language.ts";

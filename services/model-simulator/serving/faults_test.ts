@@ -1,3 +1,4 @@
+/** Phrases that control the simulator, and its faults. */
 import { ApiError } from "@gateway/shared/openai/error";
 import assert from "node:assert/strict";
 import { bytesOf, recording, startAsked } from "../ask_fixture.ts";

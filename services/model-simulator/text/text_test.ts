@@ -1,3 +1,4 @@
+/** Vectors and ranks of the simulator. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";

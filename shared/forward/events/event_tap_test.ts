@@ -1,3 +1,4 @@
+/** Events that are forwarded, however they are cut. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { seededRandom, seedsOr } from "../../../tests/support/seeded_random.ts";

@@ -1,3 +1,4 @@
+/** The event that ends a forwarded stream. */
 import assert from "node:assert/strict";
 import type { ForwardName } from "../endpoints.ts";
 import { LastEvent } from "./last_event.ts";

@@ -1,3 +1,4 @@
+/** The deadlines of an attempt. */
 import assert from "node:assert/strict";
 import { Deadlines } from "../../process/deadlines.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";

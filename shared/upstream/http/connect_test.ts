@@ -1,3 +1,4 @@
+/** Connections by TCP and TLS. */
 import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { startScriptedServer } from "../../../tests/support/model_servers/scripted_server.ts";

@@ -1,3 +1,4 @@
+/** Compressed answers of model servers. */
 import assert from "node:assert/strict";
 import {
   brotliCompressSync,

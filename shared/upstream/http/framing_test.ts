@@ -1,3 +1,4 @@
+/** Heads and bodies of HTTP answers. */
 import assert from "node:assert/strict";
 import { everySplit } from "./bytes_fixture.ts";
 import {

@@ -1,3 +1,4 @@
+/** Server-sent events, however they are cut. */
 import assert from "node:assert/strict";
 import { threadMs } from "../../../tests/support/wait_for.ts";
 import { STREAM_LIMITS } from "../../limits.ts";

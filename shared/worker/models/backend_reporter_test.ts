@@ -1,3 +1,4 @@
+/** When a worker reports on its backends, and what. */
 import assert from "node:assert/strict";
 import { BACKEND_LIMITS } from "../../backends/limits.ts";
 import { decodeReport } from "../../backends/report.ts";

@@ -1,3 +1,4 @@
+/** Several keys of one server. */
 import assert from "node:assert/strict";
 import { parseCatalog } from "../../models/catalog.ts";
 import { ConfigError, type Env } from "../../process/env.ts";

@@ -1,3 +1,4 @@
+/** Circles among imports. */
 import assert from "node:assert/strict";
 import { circlesOf } from "./import_circles.ts";
 

@@ -1,3 +1,4 @@
+/** Addresses in bodies, and those that no server may fetch. */
 import assert from "node:assert/strict";
 import { addressType, mustNotPass } from "./addresses.ts";
 

@@ -1,3 +1,4 @@
+/** A change of the currency is noticed once. */
 import assert from "node:assert/strict";
 import { startRedis } from "../../redis_fixture.ts";
 import { keepCurrency } from "./currency.ts";

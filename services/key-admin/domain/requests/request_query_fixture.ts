@@ -1,3 +1,4 @@
+/** Searches for requests, for tests. */
 import type { RequestQuery } from "./request_log.ts";
 
 /** A search for all requests of all accounts. */
