@@ -136,14 +136,14 @@ Deno.test("docs/evidence names a test that exists for each fault", () => {
 });
 
 function checkFaults(page: string, atLeast: number): void {
-  const shown = [...page.matchAll(/`([^`]+_test\.ts)`: ([^;|]+)/g)];
+  const shown = [...page.matchAll(/`([^`]+_(?:test|checks)\.ts)`: ([^;|]+)/g)];
   const missing = shown.filter(([, file = "", title = ""]) =>
     !readSource(file).includes(title.trim())
   );
   assert.deepEqual(missing.map(([text]) => text), []);
   assert.ok(shown.length > atLeast, `only ${shown.length}`);
   const bare = found(page, /^(\| (?!what fails|fault )[a-z0-9].*)$/gm)
-    .filter((row) => !/_test\.ts`|see below/.test(row));
+    .filter((row) => !/_(test|checks)\.ts`|see below/.test(row));
   assert.deepEqual(bare, []);
 }
 

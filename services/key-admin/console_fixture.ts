@@ -54,7 +54,7 @@ export interface ConsoleOptions extends
 
 const MODELS = [DEFAULT_MODEL_ID, "small-1", "large-1"];
 
-/** What a console did that its answers do not show. */
+/** Effects of a console that its answers do not show. */
 class Recorded {
   /** The stop notices to edges. */
   readonly stops: Principal[] = [];
@@ -63,11 +63,11 @@ class Recorded {
   readonly logLines: string[] = [];
   /** How often edges and workers were told the overrides. */
   tells = 0;
-  /** What edges say that runs now. */
+  /** The running requests, as edges would report them. */
   readonly running: RunningView[] = [];
 }
 
-/** What {@link TestConsole} is made of. */
+/** The parts of a {@link TestConsole}. */
 interface Parts {
   deps: ConsoleDeps;
   server: TestRedis;
@@ -83,7 +83,7 @@ interface Parts {
  */
 export class TestConsole implements AsyncDisposable {
   readonly app: Hono<ConsoleEnv>;
-  /** What the console works with; tests replace members of it. */
+  /** The dependencies of the console, which tests may replace. */
   readonly deps: ConsoleDeps;
   readonly server: TestRedis;
   /** Wall time of the console in ms; tests add to it. */
@@ -91,7 +91,7 @@ export class TestConsole implements AsyncDisposable {
   readonly stops: readonly Principal[];
   readonly hashing: { readonly verified: number };
   readonly logLines: string[];
-  /** What runs now; tests add to it. */
+  /** The running requests, to which tests add. */
   readonly running: RunningView[];
   readonly #administrator: RedisLink;
   readonly #api: WatchedSimulator;
@@ -123,10 +123,20 @@ export class TestConsole implements AsyncDisposable {
 
   /** Names and digests of all Redis keys that match the pattern, except rates. */
   async stored(pattern = "*"): Promise<string[]> {
-    const options = { args: [pattern] };
+    const options = { args: [pattern, KEPT] };
     return asTexts(
       await this.#administrator.evalScript(STORED_SCRIPT, options),
     );
+  }
+
+  /** Keeps what is stored now for {@link restore}. */
+  async keep(): Promise<void> {
+    await this.#administrator.evalScript(KEEP_SCRIPT, { args: [KEPT] });
+  }
+
+  /** Brings back what was stored at {@link keep}, and drops everything else. */
+  async restore(): Promise<void> {
+    await this.#administrator.evalScript(RESTORE_SCRIPT, { args: [KEPT] });
   }
 
   /** A browser without cookies, from an address. */
@@ -230,7 +240,7 @@ export async function startConsole(
   return new TestConsole({ deps, server, administrator, api, clock, recorded });
 }
 
-/** Edges that run these requests, and let go of those that are stopped. */
+/** Stands in for edges that run these requests, until they are stopped. */
 const runningIn = (
   running: RunningView[],
 ): Pick<RunningRequests, "list" | "stop"> => ({
@@ -257,18 +267,46 @@ const quickHasher = (counts: { verified: number }): PasswordHasher => ({
   },
 });
 
-/** Rates are left out: they deliberately count refused requests too. */
+/** It leaves out rates, which count refused requests, too. */
 const STORED_SCRIPT = defineScript(
   "test/stored",
   `
 local names, all = redis.call('KEYS', ARGV[1]), {}
 table.sort(names)
 for _, name in ipairs(names) do
-  if string.sub(name, 1, 4) ~= 'try:' then
+  if string.sub(name, 1, 4) ~= 'try:' and name ~= ARGV[2] then
     table.insert(all, name .. ' ' .. redis.sha1hex(redis.call('DUMP', name)))
   end
 end
 return all
+`,
+);
+
+/** The key of Redis that has what {@link TestConsole.keep} kept. */
+const KEPT = "test:kept";
+
+const KEEP_SCRIPT = defineScript(
+  "test/keep",
+  `
+redis.call('DEL', ARGV[1])
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  redis.call('HSET', ARGV[1], name, redis.call('DUMP', name))
+end
+`,
+);
+
+const RESTORE_SCRIPT = defineScript(
+  "test/restore",
+  `
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  local kept = redis.call('HGET', ARGV[1], name)
+  if not kept and name ~= ARGV[1] then
+    redis.call('DEL', name)
+  elseif kept and kept ~= redis.call('DUMP', name) then
+    local left_ms = math.max(0, redis.call('PTTL', name))
+    redis.call('RESTORE', name, left_ms, kept, 'REPLACE')
+  end
+end
 `,
 );
 

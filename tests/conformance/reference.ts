@@ -36,7 +36,7 @@ const SEEN_ELSEWHERE: Named<string> = {
   overloaded: "services/edge-auth/dispatch/dispatcher_test.ts",
   no_worker: "tests/e2e/faults/chaos_timed_test.ts",
   bus_unavailable: "tests/e2e/faults/bus_test.ts",
-  server_shutdown: "tests/e2e/faults/process_timed_test.ts",
+  server_shutdown: "tests/e2e/faults/process_checks.ts",
   worker_lost: "services/edge-auth/chat/answer_test.ts",
   deadline_exceeded: "services/edge-auth/dispatch/dispatcher_test.ts",
   key_revoked: "tests/limits/slot_test.ts",

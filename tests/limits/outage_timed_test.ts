@@ -1,6 +1,7 @@
 // Promise: without Redis no request is admitted and no key is called invalid: 503
 // at once, and service again within two seconds after Redis is back, without a restart.
 import assert from "node:assert/strict";
+import { amountOf } from "../support/amount.ts";
 import { usageCounted } from "../support/limits/admission_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
@@ -14,7 +15,8 @@ import {
 /** The promise, for the whole answer to a request. */
 const REFUSED_MS = 150;
 const RECOVERY_MS = 2_000;
-const REQUESTS = 12;
+/** Each takes nearly as long as it may. */
+const REQUESTS = amountOf({ usual: 5, full: 12 });
 
 /** Several requests while Redis cannot answer, some by keys this edge never saw. */
 async function assertUnavailable(

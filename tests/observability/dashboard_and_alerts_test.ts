@@ -1,6 +1,6 @@
 // Promise: code, dashboard and alerts have the same metrics, Prometheus accepts its
 // configuration, and each alert fires when it should and not otherwise.
-// `tests/e2e/observability_test.ts` tests that a running cluster exports the metrics.
+// `tests/e2e/observability_checks.ts` tests that a running cluster exports the metrics.
 import assert from "node:assert/strict";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import { canRun, leaveOut, runProcess } from "../support/process.ts";

@@ -55,6 +55,13 @@ async function validRequest(
   return { path: pattern.replace(":id", id), ...request };
 }
 
+/** Fails if the fixture has a request for a route that does not exist. */
+function checkRoutesOfFixture(routes: readonly string[]): void {
+  const unknown = Object.keys(VALID_REQUESTS)
+    .filter((route) => !routes.includes(route));
+  assert.deepEqual(unknown, [], "no such routes");
+}
+
 Deno.test("every route", async (t) => {
   // As the deployed Redis user, whose permissions have to suffice.
   await using site = await startConsole({
@@ -64,11 +71,12 @@ Deno.test("every route", async (t) => {
   const other = await routeOwner(site, 0);
   const { value: keyValue } = await makeKey(other.client, "For the API");
   const routes = site.routes;
-  const unknown = Object.keys(VALID_REQUESTS)
-    .filter((route) => !routes.includes(route));
-  assert.deepEqual(unknown, [], "no such routes");
+  checkRoutesOfFixture(routes);
   const sessions: string[] = [];
+  await site.keep();
   for (const [n, route] of routes.entries()) {
+    // So that what is stored has the same size for each.
+    await site.restore();
     await t.step(route, async (t) => {
       const owner = await routeOwner(site, n + 1);
       const request = await validRequest(site, route, owner);
@@ -87,7 +95,7 @@ Deno.test("every route", async (t) => {
         () => check.refusesOthers(),
       );
       if (isTwin) {
-        // What follows was checked of the same page of an owner.
+        // The other checks have run on the same page of an owner.
         await t.step("an admin is served", () => check.servesOwner(before));
         return;
       }

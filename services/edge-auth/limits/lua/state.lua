@@ -1,6 +1,6 @@
--- What was used of limits, for the scripts that admit and settle: it stands before them.
--- The layout is described in `shared/keys/limiter_state.ts`: doubles in two kinds of
--- fields, `s` for requests and tokens, and one for each unit that was used.
+-- What was used of limits, for the scripts that admit and settle: it stands before
+-- them. The layout is described in `shared/keys/limiter_state.ts`: doubles in two kinds
+-- of fields, `s` for requests and tokens, and one for each unit that was used.
 
 local STATE = {}
 

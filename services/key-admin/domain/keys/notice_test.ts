@@ -1,6 +1,6 @@
 /**
  * Sending the order to end the running requests of a key.
- * `tests/e2e/console_takes_effect_timed_test.ts` shows that it arrives.
+ * `tests/e2e/console_effect_checks.ts` shows that it arrives.
  */
 import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";

@@ -4,14 +4,10 @@ import assert from "node:assert/strict";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import { postChat } from "../support/chat_request.ts";
-import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
-import {
-  simulates,
-  startSimulator,
-  type WatchedSimulator,
-} from "../support/gateway/simulator.ts";
+import { simulates } from "../support/gateway/simulator.ts";
 import { until } from "../support/wait_for.ts";
+import type { ListingServer } from "./discovery/listing_server_fixture.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
 interface Attribute {
@@ -58,9 +54,9 @@ const spansOf = ({ resourceSpans }: TraceExport): ServiceSpan[] =>
   );
 
 /** A gateway whose spans are collected, in front of a model server that is watched. */
-interface Observed {
+export interface Observed {
   gateway: LaunchedGateway;
-  model: WatchedSimulator;
+  server: ListingServer;
   /** All spans that have been exported so far. */
   spans: readonly ServiceSpan[];
 }
@@ -83,8 +79,8 @@ const spanOf = ({ spans }: Observed, traceId: string, name: string) =>
   );
 
 /** The trace that the model server was told of last. */
-const traceOfLast = ({ model }: Observed) =>
-  model.requests.at(-1)?.request.headers.get("traceparent") ?? "";
+const traceOfLast = ({ server }: Observed) =>
+  server.requests().at(-1)?.headers.get("traceparent") ?? "";
 
 const SERVICES = ["edge-auth", "chat-worker", "key-admin"] as const;
 
@@ -114,8 +110,8 @@ async function isOneTrace(observed: Observed): Promise<void> {
 }
 
 async function hasOneId(observed: Observed): Promise<void> {
-  const { gateway, model, spans } = observed;
-  const before = model.requests.length;
+  const { gateway, server, spans } = observed;
+  const before = server.requests().length;
   const messages = simulates("error 500");
   const { traceId, requestId, status } = await ask(observed, { messages });
   assert.equal(status, 502);
@@ -133,9 +129,9 @@ async function hasOneId(observed: Observed): Promise<void> {
       );
     return [...new Set(lines)].sort().join() === expected.join();
   });
-  const requests = model.requests.slice(before);
+  const requests = server.requests().slice(before);
   assert.ok(requests.length > 0);
-  for (const { request: { headers } } of requests) {
+  for (const { headers } of requests) {
     assert.equal(`req_${headers.get("x-request-id")}`, requestId);
   }
   assert.equal((await spanOf(observed, traceId, "chat")).status?.code, 2);
@@ -160,27 +156,44 @@ async function hasDocumentedMetrics({ gateway }: Observed): Promise<void> {
   }
 }
 
-Deno.test("a request can be seen from the caller to the model server", async (t) => {
-  const spans: ServiceSpan[] = [];
-  const address = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
-  await using collector = Deno.serve(address, async (request) => {
-    const body = await request.json();
-    if (request.url.endsWith("/v1/traces")) spans.push(...spansOf(body));
-    return Response.json({});
-  });
-  await using model = startSimulator();
-  await using gateway = await startGateway("launched", {
-    env: {
-      UPSTREAM_BASE_URL: model.url,
+/** Collects the spans of services, to which they send OTLP as JSON. */
+export class SpanCollector implements AsyncDisposable {
+  /** All spans that have been exported so far. */
+  readonly spans: ServiceSpan[] = [];
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+
+  constructor() {
+    const address = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
+    this.#server = Deno.serve(address, async (request) => {
+      const body = await request.json();
+      if (request.url.endsWith("/v1/traces")) this.spans.push(...spansOf(body));
+      return Response.json({});
+    });
+  }
+
+  /** The variables of services that send their spans here, at once. */
+  get env(): Record<string, string> {
+    const { port } = this.#server.addr;
+    return {
       OTEL_DENO: "true",
       OTEL_DENO_CONSOLE: "ignore",
       OTEL_TRACES_SAMPLER: "parentbased_always_on",
       OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
-      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${collector.addr.port}`,
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`,
       OTEL_BSP_SCHEDULE_DELAY: "100",
-    },
-  });
-  const observed: Observed = { gateway, model, spans };
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.shutdown();
+  }
+}
+
+/** A request can be seen from the caller to the model server. */
+export async function checkObservability(
+  t: Deno.TestContext,
+  observed: Observed,
+): Promise<void> {
   await t.step(
     "in one trace, if the caller samples it",
     () => isOneTrace(observed),
@@ -192,4 +205,4 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
     "in metrics as documented",
     () => hasDocumentedMetrics(observed),
   );
-});
+}

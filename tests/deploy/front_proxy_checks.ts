@@ -11,17 +11,11 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { amountOf } from "../support/amount.ts";
 import { callApi, postChat } from "../support/chat_request.ts";
-import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { simulates } from "../support/gateway/simulator.ts";
 import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
 import { freePort } from "../support/servers/local_server.ts";
-import {
-  canRun,
-  leaveOut,
-  makeTempDir,
-  runProcess,
-} from "../support/process.ts";
+import { makeTempDir, runProcess } from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const PROXY_ADDRESS = "127.0.0.1";
@@ -210,24 +204,36 @@ async function keepsCookies(door: FrontDoor): Promise<void> {
   assert.equal(keys.status, 200);
 }
 
-async function testProxy(t: Deno.TestContext): Promise<void> {
-  const [httpsPort, edgeReadyPort] = [freePort(), freePort()];
-  await using gateway = await startGateway("launched", {
-    env: {
-      PUBLIC_URL: `https://${CONSOLE}:${httpsPort}`,
+/** Ports of a gateway that stands behind the front proxy. */
+export class FrontDoorPorts {
+  readonly https = freePort();
+  readonly ready = freePort();
+
+  /** The variables of the services, which know what browsers call the console. */
+  get env(): Record<string, string> {
+    return {
+      PUBLIC_URL: `https://${CONSOLE}:${this.https}`,
       TRUSTED_PROXIES: PROXY_ADDRESS,
       UNKNOWN_KEYS_PER_SECOND: String(UNKNOWN_KEYS_PER_SECOND),
-      READY_PORT: String(edgeReadyPort),
-    },
-  });
+      READY_PORT: String(this.ready),
+    };
+  }
+}
+
+/** Puts the front proxy before a gateway with the variables of these ports. */
+export async function checkFrontProxy(
+  t: Deno.TestContext,
+  gateway: LaunchedGateway,
+  ports: FrontDoorPorts,
+): Promise<void> {
   const { edge_url, console_url } = gateway.state;
   await using proxy = await startFrontProxy({
-    httpsPort,
-    edgeReadyPort,
+    httpsPort: ports.https,
+    edgeReadyPort: ports.ready,
     edgePort: Number(new URL(edge_url).port),
     consolePort: Number(new URL(console_url).port),
   });
-  const door = new FrontDoor(gateway, proxy.ca, httpsPort);
+  const door = new FrontDoor(gateway, proxy.ca, ports.https);
   await t.step("the API streams over TLS", () => streamsOverTls(door));
 
   await t.step(
@@ -268,8 +274,11 @@ async function makeCertificate(folder: string) {
   return { certificate, key };
 }
 
-/** As docs/install.md has it: a pair of files in place of Caddy's authority. */
-async function testOwnCertificate(): Promise<void> {
+/**
+ * The front proxy takes a pair of files in place of Caddy's authority, as
+ * docs/install.md has it.
+ */
+export async function checkOwnCertificate(): Promise<void> {
   await using folder = await makeTempDir();
   const tls = await makeCertificate(folder.path);
   const httpsPort = freePort();
@@ -289,14 +298,4 @@ async function testOwnCertificate(): Promise<void> {
     socket.destroy();
     await closed;
   }
-}
-
-const TESTS = {
-  "API and console behind the front proxy": testProxy,
-  "the front proxy with a certificate of one's own": testOwnCertificate,
-};
-const hasCaddy = await canRun("caddy", "version");
-for (const [name, test] of Object.entries(TESTS)) {
-  if (hasCaddy) Deno.test(name, test);
-  else leaveOut(name, "caddy");
 }

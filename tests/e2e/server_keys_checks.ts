@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { amountOf } from "../support/amount.ts";
 import { callApi } from "../support/chat_request.ts";
-import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import {
   jsonResponse,
@@ -13,7 +12,6 @@ import {
   startScriptedServer,
   type WholeRequest,
 } from "../support/model_servers/scripted_server.ts";
-import { makeTempDir } from "../support/process.ts";
 
 const KEYS = {
   KEY_ONE: "first-key-of-the-server",
@@ -132,20 +130,6 @@ async function flood(
   return counts;
 }
 
-async function startPooled(
-  workers: number,
-  models: readonly object[],
-): Promise<AsyncDisposable & { gateway: LaunchedGateway }> {
-  await using stack = new AsyncDisposableStack();
-  const { path } = stack.use(await makeTempDir());
-  const file = `${path}/models.json`;
-  await Deno.writeTextFile(file, JSON.stringify({ models }));
-  const env = { MODELS_FILE: file, ...KEYS };
-  const gateway = stack.use(await startGateway("launched", { workers, env }));
-  const owned = stack.move();
-  return { gateway, [Symbol.asyncDispose]: () => owned.disposeAsync() };
-}
-
 const modelOf = (id: string, backend: object) => ({
   id,
   backends: [{ type: "openai", model: id, ...backend }],
@@ -206,36 +190,51 @@ async function keepsLimits(
   assert.ok(refusals.length > 0);
 }
 
-Deno.test("three workers use the keys of servers together", async (t) => {
-  const hasty = startProvider({ perSecond: 5 });
-  await using _hasty = hasty.server;
-  const slow = startProvider({ lastsMs: 100 });
-  await using _slow = slow.server;
-  const [base_url, slow_url] = [hasty.server.baseUrl, slow.server.baseUrl];
-  await using pooled = await startPooled(3, [
-    modelOf("three", {
-      base_url,
-      api_key_envs: ["KEY_ONE", "KEY_TWO", "KEY_THREE"],
-    }),
-    modelOf("half-dead", { base_url, api_key_envs: ["KEY_DEAD", "KEY_ONE"] }),
-    modelOf("narrow", {
-      base_url: slow_url,
-      api_key_env: "KEY_ONE",
-      concurrency: 20,
-    }),
-    modelOf("rare", {
-      base_url: slow_url,
-      api_key_env: "KEY_THREE",
-      key_limits: { "*": { requests_per_minute: 120 } },
-    }),
-  ]);
-  const { gateway } = pooled;
-  await t.step(
-    "nobody notices that one is refused again and again, or is dead",
-    () => hidesRefusals(gateway, hasty.recordOf),
-  );
-  await t.step(
-    "the limits of a server are kept, and callers hear when to come again",
-    () => keepsLimits(gateway, slow.recordOf),
-  );
-});
+/** Servers with limited keys, and the models that a gateway has there. */
+export class LimitedProviders implements AsyncDisposable {
+  readonly models: readonly object[];
+  /** The keys by their variables. */
+  readonly env: Readonly<Record<string, string>> = KEYS;
+  readonly #hasty = startProvider({ perSecond: 5 });
+  readonly #slow = startProvider({ lastsMs: 100 });
+
+  constructor() {
+    const { baseUrl: base_url } = this.#hasty.server;
+    const { baseUrl: slow_url } = this.#slow.server;
+    this.models = [
+      modelOf("three", {
+        base_url,
+        api_key_envs: ["KEY_ONE", "KEY_TWO", "KEY_THREE"],
+      }),
+      modelOf("half-dead", { base_url, api_key_envs: ["KEY_DEAD", "KEY_ONE"] }),
+      modelOf("narrow", {
+        base_url: slow_url,
+        api_key_env: "KEY_ONE",
+        concurrency: 20,
+      }),
+      modelOf("rare", {
+        base_url: slow_url,
+        api_key_env: "KEY_THREE",
+        key_limits: { "*": { requests_per_minute: 120 } },
+      }),
+    ];
+  }
+
+  /** Uses the keys through a gateway with these models and keys. */
+  async check(t: Deno.TestContext, gateway: LaunchedGateway): Promise<void> {
+    await t.step(
+      "nobody notices that one is refused again and again, or is dead",
+      () => hidesRefusals(gateway, this.#hasty.recordOf),
+    );
+
+    await t.step(
+      "the limits of a server are kept, and callers hear when to come again",
+      () => keepsLimits(gateway, this.#slow.recordOf),
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#hasty.server[Symbol.asyncDispose]();
+    await this.#slow.server[Symbol.asyncDispose]();
+  }
+}

@@ -2,10 +2,7 @@
 // and an edge offers no model that no worker has. While edges and workers have
 // different lists, each request gets an answer or a clear error.
 import assert from "node:assert/strict";
-import { serveSimulator } from "../../../services/model-simulator/simulator.ts";
 import { callApi, postChat } from "../../support/chat_request.ts";
-import { startGateway } from "../../support/gateway/gateway.ts";
-import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { simulates } from "../../support/gateway/simulator.ts";
 import {
   choiceChunk,
@@ -18,91 +15,19 @@ import {
   textOf,
   VanishingServer,
 } from "../../support/model_servers/vanishing_server.ts";
-import { makeTempDir } from "../../support/process.ts";
 import { until } from "../../support/wait_for.ts";
-import {
-  KEY_ENV,
-  listAfter,
-  otherList,
-  replace,
-} from "./changing_list_fixture.ts";
+import { listAfter, otherList, replace } from "./changing_list_fixture.ts";
+import { PATIENT_MS, type Rig } from "./rig_fixture.ts";
 
-const PATIENT_MS = 60_000;
+/** What reads the list of chat models, and how many processes these are. */
+const READERS: readonly string[] = ["edge-auth", "chat-worker"];
+const PROCESSES = 4;
 
-/** A gateway of two edges whose list and whose key of a server are files. */
-class Rig implements AsyncDisposable {
-  readonly #owned: AsyncDisposableStack;
-  readonly gateway: LaunchedGateway;
-  readonly files: { readonly models: string; readonly key: string };
-  readonly urls: readonly [string, string];
-
-  static async start(): Promise<Rig> {
-    await using starting = new AsyncDisposableStack();
-    const { url } = starting.use(serveSimulator());
-    const { path } = starting.use(await makeTempDir());
-    const files = { models: `${path}/models.json`, key: `${path}/key` };
-    await Deno.writeTextFile(files.key, "key-0");
-    await Deno.writeTextFile(files.models, listAfter(0, [url, url]));
-    const gateway = starting.use(
-      await startGateway("launched", {
-        edges: 2,
-        env: { MODELS_FILE: files.models, [`${KEY_ENV}_FILE`]: files.key },
-      }),
-    );
-    return new Rig(starting.move(), { gateway, files, url });
-  }
-
-  private constructor(
-    owned: AsyncDisposableStack,
-    { gateway, files, url }: Pick<Rig, "gateway" | "files"> & { url: string },
-  ) {
-    this.#owned = owned;
-    this.gateway = gateway;
-    this.files = files;
-    this.urls = [url, url];
-  }
-
-  get key(): string {
-    return this.gateway.state.api_key;
-  }
-
-  /** Posts to both edges, and returns their statuses with the codes of errors. */
-  async ask(path: string, body: object, key = this.key): Promise<string> {
-    const answers = [0, 1].map(async (edge) => {
-      const url = `${this.gateway.baseUrl(edge)}/${path}`;
-      const answer = await callApi(url, key, { body });
-      const text = await answer.text();
-      const code = answer.ok ? "" : ` ${JSON.parse(text).error.code}`;
-      return `${answer.status}${code}`;
-    });
-    return [...new Set(await Promise.all(answers))].join();
-  }
-
-  /** As {@link ask}, of a short chat request. */
-  chat(model: string, more: object = {}, key = this.key): Promise<string> {
-    const messages = simulates("1 token");
-    return this.ask("chat/completions", { model, messages, ...more }, key);
-  }
-
-  speak(model: string): Promise<string> {
-    return this.ask("audio/speech", { model, input: "Hello", voice: "a" });
-  }
-
-  /** Waits until both edges answer a short chat request with this. */
-  becomes(model: string, status: string): Promise<unknown> {
-    return until(
-      async () => await this.chat(model) === status || undefined,
-      PATIENT_MS,
-    );
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#owned.disposeAsync();
-  }
-}
-
-Deno.test("a wrong list and a lost key change nothing, and operators hear of both", async (t) => {
-  await using rig = await Rig.start();
+/** A wrong list and a lost key change nothing, and operators hear of both. */
+export async function checkMistakes(
+  t: Deno.TestContext,
+  rig: Rig,
+): Promise<void> {
   const { gateway, files, key, urls } = rig;
   await replace(files.models, `{"models":[{"id":"a","visoin":true}]}`);
   await until(async () => {
@@ -128,7 +53,7 @@ Deno.test("a wrong list and a lost key change nothing, and operators hear of bot
   assert.equal(await rig.chat("steady"), "200");
   await t.step("edges and workers with different lists", () => disagree(rig));
   await t.step("a server that still answers leaves the list", () => leave(rig));
-});
+}
 
 /**
  * Workers keep their list, since they miss a key: that lasts for as long as it takes.
@@ -190,22 +115,20 @@ async function leave(rig: Rig): Promise<void> {
       JSON.stringify({ models: [{ id: "m", backends }] }),
     );
   };
-  const logged = async () =>
-    (await gateway.logs()).split("\n").filter((line) =>
-      line.includes('"event":"models_read"') &&
-      /"service":"(chat-worker|edge-auth)"/.test(line)
-    ).length;
-  let read = await logged();
-  /** Both edges and the worker have read it. */
-  const isRead = async () => {
-    await until(
-      async () => await logged() >= read + 3 || undefined,
-      PATIENT_MS,
-    );
-    read += 3;
+  /** Writes the list, and waits until both edges and both workers have read it. */
+  const change = async (addresses: readonly string[]) => {
+    const sinceMs = Date.now();
+    await list(addresses);
+    await until(async () => {
+      const lines = (await gateway.logs()).split("\n").filter((line) =>
+        line.includes('"event":"models_read"')
+      ).map((line) => JSON.parse(line)).filter(({ time, service }) =>
+        Date.parse(time) >= sinceMs && READERS.includes(service)
+      );
+      return lines.length === PROCESSES;
+    }, PATIENT_MS);
   };
-  await list([gone.url, urls[0]]);
-  await isRead();
+  await change([gone.url, urls[0]]);
   const ask = (stream: boolean) =>
     postChat(gateway.baseUrl(), key, {
       body: { model: "m", stream, messages: simulates("1 token") },
@@ -214,8 +137,7 @@ async function leave(rig: Rig): Promise<void> {
   gone.start = "";
   const whole = ask(false);
   await until(() => gone.requests === 2 || undefined);
-  await list([urls[0]]);
-  await isRead();
+  await change([urls[0]]);
   assert.equal(await rig.chat("m"), "200");
   const [streams, silent] = gone.sockets;
   silent?.resetAndDestroy();

@@ -1,22 +1,20 @@
 // Promise: the list of models and the keys of model servers change while the gateway
 // serves, and no request is lost: what runs ends on the old list.
 import assert from "node:assert/strict";
-import { serveSimulator } from "../../../services/model-simulator/simulator.ts";
 import { amountOf } from "../../support/amount.ts";
 import { callApi, postChat } from "../../support/chat_request.ts";
-import { startGateway } from "../../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import { simulates } from "../../support/gateway/simulator.ts";
-import { makeTempDir } from "../../support/process.ts";
 import { until } from "../../support/wait_for.ts";
-import { KEY_ENV, listAfter, replace } from "./changing_list_fixture.ts";
+import { listAfter, replace } from "./changing_list_fixture.ts";
+import { PATIENT_MS, type Rig } from "./rig_fixture.ts";
 
-const REQUESTS = amountOf({ usual: 80, full: 10_000 });
-const CHANGES = amountOf({ usual: 3, full: 100 });
+/** How many requests are sent while the list changes. */
+export const REQUESTS = amountOf({ usual: 80, full: 10_000 });
+/** How often the list changes. */
+export const CHANGES = amountOf({ usual: 3, full: 100 });
 /** Requests that run at the same time. */
 const CALLERS = amountOf({ usual: 6, full: 20 });
-const MEDIA_WORKERS = amountOf({ usual: 1, full: 2 });
-const PATIENT_MS = 60_000;
 /** Enough for both edges, and for workers of both kinds. */
 const WARM_UP = 16;
 /** A change takes about 0.6 s: most answers end within one, and some outlast several. */
@@ -83,23 +81,12 @@ async function haveChanged(
   );
 }
 
-Deno.test(`${CHANGES} changes of the list lose none of ${REQUESTS} requests`, async () => {
-  await using one = serveSimulator();
-  await using other = serveSimulator();
-  await using temporary = await makeTempDir();
-  const { path: directory } = temporary;
-  const urls = [one.url, other.url];
-  const MODELS_FILE = `${directory}/models.json`;
-  const keyFile = `${directory}/key`;
-  await Deno.writeTextFile(keyFile, "key-0");
-  await Deno.writeTextFile(MODELS_FILE, listAfter(0, urls));
-  await using gateway = await startGateway("launched", {
-    edges: 2,
-    workers: 2,
-    mediaWorkers: MEDIA_WORKERS,
-    env: { MODELS_FILE, [`${KEY_ENV}_FILE`]: keyFile },
-  });
-  const { api_key: key } = gateway.state;
+/** The list and the key change again and again, while both edges serve. */
+export async function checkLoad(rig: Rig): Promise<void> {
+  const { gateway, files, key, urls } = rig;
+  await replace(files.models, listAfter(0, urls));
+  const before = { added: "extra-0", removed: "m" };
+  await until(() => haveChanged(gateway, key, before), PATIENT_MS);
   // Processes that have just started are slow on a busy machine.
   for (let number = 0; number < WARM_UP; number++) {
     await until(async () => await lossOf(gateway, key, number) === null);
@@ -118,8 +105,8 @@ Deno.test(`${CHANGES} changes of the list lose none of ${REQUESTS} requests`, as
   };
   const calling = Promise.all(Array.from({ length: CALLERS }, call));
   for (let next = 1; next <= CHANGES; next++) {
-    await replace(keyFile, `key-${next}`);
-    await replace(MODELS_FILE, listAfter(next, urls));
+    await replace(files.key, `key-${next}`);
+    await replace(files.models, listAfter(next, urls));
     const models = { added: `extra-${next}`, removed: `extra-${next - 1}` };
     await until(() => haveChanged(gateway, key, models), PATIENT_MS);
     const call = { baseUrl: gateway.baseUrl(next % 2), key, number: next };
@@ -130,4 +117,4 @@ Deno.test(`${CHANGES} changes of the list lose none of ${REQUESTS} requests`, as
   await calling;
   assert.deepEqual(lost, []);
   assert.ok(sent >= REQUESTS);
-});
+}

@@ -11,7 +11,6 @@ import {
 } from "../support/gateway/chat_outcome.ts";
 import { callApi } from "../support/chat_request.ts";
 import { readStatus } from "../support/gateway/chat_status.ts";
-import { startGateway } from "../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { LONG } from "../support/gateway/simulator.ts";
 import type { TestClient } from "../../services/key-admin/client_fixture.ts";
@@ -20,10 +19,10 @@ import {
   makeKey,
 } from "../../services/key-admin/forms_fixture.ts";
 import { matchIn, openConsole } from "../support/gateway/console_client.ts";
-import { startRedisServer } from "../support/servers/redis_server.ts";
 import { until } from "../support/wait_for.ts";
 
-const EDGES = [0, 1, 2];
+/** The edges of the gateway, by their numbers. */
+export const EDGES: readonly number[] = [0, 1, 2];
 /** Each is a disable and an enable, with every edge asked after both. */
 const ROUNDS = amountOf({ usual: 24, full: 60 });
 /** Changed side by side: one key's changes must not wait for another's. */
@@ -239,16 +238,11 @@ async function disablesOwner(
   }
 }
 
-Deno.test("the console takes effect on every edge", async (t) => {
-  // A Redis that waits 150 ms for its disk is answered with 503, as promised: this one
-  // has no disk to wait for.
-  await using server = await startRedisServer();
-  await using gateway = await startGateway("launched", {
-    edges: EDGES.length,
-    // A deleted key is a wrong one: the load asks with it more often than a stranger
-    // may.
-    env: { UNKNOWN_KEYS_PER_SECOND: "1000000", REDIS_URL: server.url },
-  });
+/** Changes keys and owners in the console of a gateway with three edges. */
+export async function checkConsoleEffect(
+  t: Deno.TestContext,
+  gateway: LaunchedGateway,
+): Promise<void> {
   const browser = await openConsole(gateway);
 
   await t.step(
@@ -265,4 +259,4 @@ Deno.test("the console takes effect on every edge", async (t) => {
     "an owner is disabled: the next request is 403",
     () => disablesOwner(gateway, browser),
   );
-});
+}

@@ -3,7 +3,6 @@
 // for an answer that was already given. If there is another worker, the loss of one
 // only delays a request without a byte sent, and its replacement not even that.
 import assert from "node:assert/strict";
-import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { SeenRequest } from "../../../services/model-simulator/serving/answer.ts";
 import {
@@ -12,15 +11,11 @@ import {
   outcomeOf,
 } from "../../support/gateway/chat_outcome.ts";
 import { readStatus } from "../../support/gateway/chat_status.ts";
-import { startGateway } from "../../support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../../support/gateway/launched.ts";
 import {
   simulates,
-  startSimulator,
   type WatchedSimulator,
 } from "../../support/gateway/simulator.ts";
-import { makeTempDir } from "../../support/process.ts";
-import { startRedisServer } from "../../support/servers/redis_server.ts";
 import {
   sleep,
   startStopwatch,
@@ -28,7 +23,6 @@ import {
   until,
   waitFor,
 } from "../../support/wait_for.ts";
-import { CHAOS_PRICES, checkLedgerUnderFaults } from "./ledger_checks.ts";
 
 /** What a busy machine may add to any promise. */
 const NOISE_MS = 1_500;
@@ -286,15 +280,6 @@ async function killsEdge(fleet: Fleet): Promise<void> {
   assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);
 }
 
-/** The default model at a server, with prices. */
-const modelsAt = (base_url: string) => ({
-  models: [{
-    id: DEFAULT_MODEL_ID,
-    prices: CHAOS_PRICES,
-    backends: [{ type: "openai", base_url, model: DEFAULT_MODEL_ID }],
-  }],
-});
-
 const STEPS: { [title: string]: (fleet: Fleet) => Promise<void> } = {
   "every worker replaced: no failed request": replacesWorkers,
   "a worker frozen for a second: a pause": freezesWorkersBriefly,
@@ -307,32 +292,17 @@ const STEPS: { [title: string]: (fleet: Fleet) => Promise<void> } = {
   "a killed edge: its calls stop in four seconds": killsEdge,
 };
 
-Deno.test("processes that fail", async (t) => {
-  await using server = startSimulator();
-  // A Redis that waits 150 ms for its disk is answered with 503: this one leaves the
-  // disk to the system, and has its data again when it was killed.
-  const args = ["--appendonly", "yes", "--appendfsync", "no"];
-  await using redis = await startRedisServer({ args });
-  await using files = await makeTempDir();
-  const list = `${files.path}/models.json`;
-  await Deno.writeTextFile(list, JSON.stringify(modelsAt(server.url)));
-  await using gateway = await startGateway("launched", {
-    edges: 2,
-    workers: 2,
-    env: {
-      MODELS_FILE: list,
-      DRAIN_SECONDS: "1",
-      REDIS_URL: redis.url,
-    },
-  });
+/**
+ * Kills, freezes and stops processes of a gateway with two edges and two workers, which
+ * has its default model at `server`, and has one second to drain.
+ */
+export async function checkProcessFaults(
+  t: Deno.TestContext,
+  server: WatchedSimulator,
+  gateway: LaunchedGateway,
+): Promise<void> {
   const fleet = new Fleet(server, gateway);
-
   for (const [title, step] of Object.entries(STEPS)) {
     await t.step(title, () => step(fleet));
   }
-
-  await t.step(
-    "edges, workers and Redis killed under load: the ledger adds up",
-    () => checkLedgerUnderFaults(gateway, redis),
-  );
-});
+}

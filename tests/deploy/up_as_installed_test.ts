@@ -1,5 +1,6 @@
 // Promise: `deno task up` works with given servers that require a password and a client
-// certificate, and whose certificate is signed by a private authority.
+// certificate, and whose certificate is signed by a private authority. The same gateway
+// stands behind the front proxy: `front_proxy_checks.ts`.
 import assert from "node:assert/strict";
 import { servedStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
@@ -12,13 +13,20 @@ import { createTestAuthority } from "../support/deployed/test_authority.ts";
 import { freePort } from "../support/servers/local_server.ts";
 import { startNatsServer } from "../support/servers/nats_server.ts";
 import { startRedisServer } from "../support/servers/redis_server.ts";
+import { canRun, leaveOut } from "../support/process.ts";
 import { makeScratch, startLauncher } from "../up/stand_ins/launcher.ts";
+import {
+  checkFrontProxy,
+  checkOwnCertificate,
+  FrontDoorPorts,
+} from "./front_proxy_checks.ts";
 
 const USER = "gateway";
 /** With letters that a URL would need to escape. */
 const PASSWORD = "p@ss/w%rd";
 const MAIN = import.meta.resolve("../../deploy/up/main.ts");
 const UP = [Deno.execPath(), "run", "--allow-all", MAIN];
+const hasCaddy = await canRun("caddy", "version");
 
 Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
   await using authority = await createTestAuthority();
@@ -44,15 +52,20 @@ Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
     REDIS_USERNAME: USER,
     REDIS_PASSWORD_FILE: passwordFile,
   };
-  await t.step("creates a key and answers", async () => {
-    await using gateway = await startGateway("launched", {
-      env,
-      createsKey: true,
-    });
-    const { edge_url, api_key, pids } = gateway.state;
-    assert.deepEqual([pids.nats, pids.redis], [[], []]);
-    assert.equal(await servedStatus(edge_url, api_key), 200);
-  });
+  await t.step(
+    "creates a key and answers, also behind the front proxy",
+    async (t) => {
+      const ports = new FrontDoorPorts();
+      await using gateway = await startGateway("launched", {
+        env: { ...env, ...ports.env },
+        createsKey: true,
+      });
+      const { edge_url, api_key, pids } = gateway.state;
+      assert.deepEqual([pids.nats, pids.redis], [[], []]);
+      assert.equal(await servedStatus(edge_url, api_key), 200);
+      if (hasCaddy) await checkFrontProxy(t, gateway, ports);
+    },
+  );
   await t.step("says at once that the authority is unknown", async () => {
     const wrong = { ...env, REDIS_CA_FILE: "" };
     await using up = startLauncher({ command: UP, env: wrong });
@@ -60,3 +73,12 @@ Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
     await up.prints(says);
   });
 });
+
+if (hasCaddy) {
+  Deno.test(
+    "the front proxy with a certificate of one's own",
+    checkOwnCertificate,
+  );
+} else {
+  leaveOut("API and console behind the front proxy", "caddy");
+}
