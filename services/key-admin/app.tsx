@@ -19,6 +19,11 @@ import {
 } from "./web/pages/keys/key_form.tsx";
 import { defaultRoutes } from "./web/pages/keys/defaults_page.tsx";
 import { keyRoutes, operatorKeyRoutes } from "./web/pages/keys/keys_page.tsx";
+import { keyListRoutes } from "./web/pages/keys/keys_list.tsx";
+import {
+  operatorSelectedRoutes,
+  selectedRoutes,
+} from "./web/pages/keys/keys_selected.tsx";
 import { OWN_ROOT, PROJECT_ROOT } from "./web/request/key_scope.ts";
 import { operatorProjectRoutes } from "./web/pages/projects/operator_projects_page.tsx";
 import { projectRoutes } from "./web/pages/projects/projects_page.tsx";
@@ -69,7 +74,9 @@ const PUBLIC_ROUTES: Routes = {
 /** The pages of an account: one's own, or a project. */
 const routesOf = (root: string): Routes => ({
   ...keyFormRoutes(root),
+  ...selectedRoutes(root),
   ...defaultRoutes(root),
+  ...keyListRoutes(root),
   ...keyRoutes(root),
   ...tryRoutes(root),
   ...usageRoutes(root),
@@ -88,6 +95,8 @@ const ROUTES: Routes = {
 
 /** Routes that exist only for operators. */
 const OPERATOR_ROUTES: Routes = {
+  ...operatorUsageRoutes,
+  ...operatorSelectedRoutes,
   ...operatorRunningRoutes,
   ...operatorRequestRoutes,
   ...operatorProjectRoutes,
@@ -95,7 +104,6 @@ const OPERATOR_ROUTES: Routes = {
   ...modelRoutes,
   ...operatorKeyFormRoutes,
   ...operatorKeyRoutes,
-  ...operatorUsageRoutes,
 };
 
 /**

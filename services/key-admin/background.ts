@@ -16,6 +16,7 @@ import { keepCurrency } from "./domain/ledger/currency.ts";
 import { followWorkers } from "./domain/models/worker_follower.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import { RunningRequests } from "./domain/running/running_requests.ts";
+import { DayKeeper, type DayKeeperOptions } from "./domain/usage/day_keeper.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 
 /** Follows the workers, and tells them and the edges the overrides of operators. */
@@ -54,7 +55,7 @@ export function followAndTell(
  * Starts to send notices of budgets and of keys that expire. Returns the function that
  * ends this.
  */
-export function startNotices(
+function startNotices(
   { budgetZone, noticeTarget: target }: Config,
   parts: Pick<NoticesOptions, "redis" | "keys" | "people" | "now" | "catalog">,
   tools: ServiceTools,
@@ -63,6 +64,23 @@ export function startNotices(
   const notices = new Notices({ ...parts, ...tools, days, target });
   notices.start();
   return () => notices.stop();
+}
+
+/**
+ * Starts to send notices and to keep the usage of days. Returns the function that ends
+ * both.
+ */
+export function startWork(
+  config: Config,
+  parts: Parameters<typeof startNotices>[1] & Omit<DayKeeperOptions, "log">,
+  tools: ServiceTools,
+): () => Promise<void> {
+  const stopNotices = startNotices(config, parts, tools);
+  const keeper = new DayKeeper({ ...parts, log: tools.log });
+  keeper.start();
+  return async () => {
+    await Promise.all([stopNotices(), keeper.stop()]);
+  };
 }
 
 /** Logs what operators must know at a start. */

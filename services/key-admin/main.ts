@@ -26,7 +26,7 @@ import { readAssets } from "./web/assets.ts";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
 import { createHandler, type ServeHandler } from "./web/server.ts";
-import { announce, followAndTell, startNotices } from "./background.ts";
+import { announce, followAndTell, startWork } from "./background.ts";
 
 const FIRST_CONNECT_MS = 30_000;
 /** Enough for pages, which take a second or two, unlike answers of models. */
@@ -50,7 +50,7 @@ async function start(
   const allStores = createStores(stores);
   const parts = { ...allStores, catalog };
   const { stop, ...telling } = followAndTell(config, parts, tools);
-  const stopNotices = startNotices(config, parts, tools);
+  const stopWork = startWork(config, parts, tools);
   const deps: ConsoleDeps = {
     ...parts,
     log,
@@ -88,7 +88,7 @@ async function start(
       reloading.stop();
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
       await server.stop({ graceMs, abortMs: ABORT_MS });
-      await stopNotices();
+      await stopWork();
       await Promise.all([stop(), redis.close(), writer.close()]);
     },
   };

@@ -101,7 +101,10 @@ export const unitLabel = (unit: UsageUnit) =>
 export type UsageKind = keyof typeof USAGE_KINDS;
 
 /** Days after which the usage of a day is gone. */
-export const USAGE_DAYS_KEPT = 40;
+export const USAGE_DAYS_KEPT = 400;
+
+/** Days for which it is kept by hours; key-admin then adds them up. */
+export const USAGE_HOURS_KEPT_DAYS = 40;
 
 /**
  * What is counted: one of {@link USAGE_KINDS}, or why requests were refused or failed.

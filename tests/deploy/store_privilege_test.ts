@@ -26,6 +26,7 @@ const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
   "projects joined:{own_a} owner:first sess:d " +
   "sessions:{own_a} ticket:reset:d try:d known:d oidc:d barrier fsync store " +
   "users:{own_a}:k admin_keys overrides ledger:currency " +
+  "used:{own_a}:20260101 usage:summed " +
   "sweep:leases notices:due noticed:d session:d other:d").split(" ");
 
 /** The complete permissions: user, family of keys, commands. */
@@ -63,7 +64,9 @@ const MAY: Record<string, Record<string, string>> = {
     keys: "evalsha zadd zrem zcard zcount zrevrank zrevrange",
     lim: "evalsha hget",
     lease: "evalsha zcount",
-    use: "evalsha hgetall",
+    use: "evalsha hgetall hset del expire",
+    used: "hgetall hset del expire",
+    usage: "get set del",
     spend: "hmget",
     hold: "hgetall",
     requests: "xrange",

@@ -9,7 +9,7 @@ import {
 import {
   LAST_USE_DAYS_KEPT,
   LIMITER_EPOCH_MS,
-  USAGE_DAYS_KEPT,
+  USAGE_HOURS_KEPT_DAYS,
   USAGE_KINDS,
 } from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
@@ -54,7 +54,7 @@ const DEAD_VIDEO_MS = 7 * DAY_MS;
 
 /** What `budget.lua` needs. */
 const BUDGET_CONSTANTS = {
-  DAY_SPEND_TTL_S: USAGE_DAYS_KEPT * DAY_S,
+  DAY_SPEND_TTL_S: USAGE_HOURS_KEPT_DAYS * DAY_S,
   USER_SPEND_TTL_S: END_USER_DAYS_KEPT * DAY_S,
   // The ledger can be checked for more than a year.
   MONTH_SPEND_TTL_S: 400 * DAY_S,
@@ -70,7 +70,7 @@ const SHARED_CONSTANTS = {
   END_USER_TTL_MS: END_USER_DAYS_KEPT * DAY_MS,
 };
 
-const USAGE_TTL_S = USAGE_DAYS_KEPT * DAY_S;
+const USAGE_TTL_S = USAGE_HOURS_KEPT_DAYS * DAY_S;
 
 /** Reads whose a key is. */
 export const FIND = defineScript("find", findLua, { STORE_KEY });

@@ -113,7 +113,7 @@ export const SCENES: readonly Scene[] = [
     shows: "Every request",
   }),
   at("people", "/people", OPERATOR),
-  at("people-most", "/people?top=cost-30", OPERATOR),
+  at("people-most", "/people?sort=-cost&days=30", OPERATOR),
   at("people-new", "/people/new", OPERATOR),
   // The scene before has opened the form.
   { name: "people-link", play: createLink },

@@ -175,7 +175,7 @@ const OPTIONS = z.object({
     "words of a description or an address, or a key's last characters",
     text,
   ),
-  state: option("<state>", "enabled, disabled or with_expiry", states),
+  state: option("<state>", "enabled, disabled, with_expiry or unused", states),
   rows: option("<n>", `rows of a page (${PAGE_ROWS})`, rows),
   after: option("<cursor>", "continue at the cursor that list printed", text),
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),

@@ -9,6 +9,7 @@ import { dropStopOrders } from "./operators/running_keys.ts";
 import { People } from "./operators/people.ts";
 import { OwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
 import { ProjectStore } from "./projects/project_store.ts";
+import { UsageReports } from "./usage/usage_reports.ts";
 import { RequestLog } from "./requests/request_log.ts";
 import { LinkStore } from "./sign_in/links.ts";
 import { SessionStore } from "./sign_in/sessions.ts";
@@ -28,6 +29,7 @@ export interface Stores extends OwnerStoreDeps {
   defaults: DefaultStore;
   overrides: OverrideStore;
   requests: RequestLog;
+  usage: UsageReports;
   adminKeys: AdminKeyStore;
 }
 
@@ -39,6 +41,7 @@ export function createStores(deps: OwnerStoreDeps): Stores {
   const links = new LinkStore(deps);
   const audit = new AuditLog(deps.redis);
   const projects = new ProjectStore({ ...deps, owners, audit });
+  const people = new People({ ...deps, owners, keys, projects });
   return {
     ...deps,
     keys,
@@ -53,9 +56,10 @@ export function createStores(deps: OwnerStoreDeps): Stores {
       audit,
       dropStopOrders: (ownerId) => dropStopOrders(deps, ownerId),
     }),
-    people: new People({ ...deps, owners, keys, projects }),
+    people,
     projects,
     requests: new RequestLog(deps),
+    usage: new UsageReports({ ...deps, people }),
     adminKeys: new AdminKeyStore({ ...deps, audit, owners }),
     defaults: new DefaultStore({ ...deps, audit }),
     overrides: new OverrideStore({ ...deps, audit, owners }),

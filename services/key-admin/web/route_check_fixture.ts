@@ -104,7 +104,7 @@ const BODIES: readonly { name: string; status: number; body: BodyInit }[] = [
 ];
 
 /** The fields that may be repeated. */
-const LISTS = ["scopes", "models"];
+const LISTS = ["scopes", "models", "keys"];
 
 /** Inline styles and scripts, which the content security policy would block. */
 const INLINE =

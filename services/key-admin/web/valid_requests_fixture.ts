@@ -140,6 +140,24 @@ export const VALID_REQUESTS: Readonly<
     form: { version, stop_running: "on" },
     events: ["key.disabled", "key.stop_requested"],
   },
+  "GET /keys/disable": (_, { keyId }) => ({
+    path: `/keys/disable?keys=${keyId}`,
+  }),
+  "POST /keys/disable": (_, { keyId }) => ({
+    form: { keys: [keyId], stop_running: "on" },
+    events: ["key.disabled", "key.stop_requested"],
+  }),
+  "GET /people/keys/disable": async (site) => {
+    const { ids } = await keyOfOther(site);
+    return { path: `/people/keys/disable?keys=${ids.ownerId}.${ids.keyId}` };
+  },
+  "POST /people/keys/disable": async (site) => {
+    const { ids } = await keyOfOther(site);
+    return {
+      form: { keys: [`${ids.ownerId}.${ids.keyId}`], reason },
+      events: ["key.disabled"],
+    };
+  },
   "POST /keys/:id/delete": {
     form: { version, sure: "on" },
     events: ["key.deleted"],

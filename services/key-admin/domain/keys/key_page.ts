@@ -1,13 +1,16 @@
 /** Pages of an owner's keys, with a search and filters. */
 import { isKeyId } from "@gateway/shared/keys/key";
+import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import {
   KEY_FIELDS,
   type KeyRecord,
   keysKey,
+  type Principal,
   recordKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import pLimit from "p-limit";
 import {
   asFields,
   asNumber,
@@ -16,8 +19,9 @@ import {
   readHash,
   type RowPage,
 } from "../store/redis.ts";
+import { SORTED_MAX, sortedPage, type SortValues } from "../store/sorted.ts";
 import { decodeKey } from "./key_record.ts";
-import { readLastUse, readTotals, type Totals } from "./usage.ts";
+import { readLastUse, readTotals, type Totals, utcDayMs } from "./usage.ts";
 
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
@@ -30,13 +34,15 @@ const BATCH = 500;
 const CURSOR = /^(\d{1,16})-(key_\w{1,64})$/;
 
 /**
- * The filters of a list of keys. `with_expiry` finds those that have expired or will.
+ * The filters of a list of keys. `with_expiry` finds those that have expired or will;
+ * `unused` those that are older than 90 days and were not used for as long.
  */
 export const KEY_FILTERS = [
   "all",
   "enabled",
   "disabled",
   "with_expiry",
+  "unused",
 ] as const;
 /** One of the {@link KEY_FILTERS}. */
 export type KeyFilter = typeof KEY_FILTERS[number];
@@ -56,6 +62,8 @@ export interface PageQuery {
   createdBy?: string | undefined;
   /** Today in UTC as `yyyymmdd`, for the counters. */
   day: string;
+  /** One of the {@link KEY_SORTS}, or behind a `-`; undefined for the newest first. */
+  sort?: string | undefined;
   /** How many keys a search examines for this page. Default: `SCAN_MAX`. */
   examinedMax?: number;
 }
@@ -69,6 +77,50 @@ export interface KeyRow {
   totals: Totals;
 }
 
+/** The orders of lists of keys. */
+export const KEY_SORTS: SortValues<KeyRow> = {
+  description: ({ key }) => key.description,
+  status: ({ key }) => key.state,
+  created: ({ key }) => key.createdAtMs,
+  used: ({ lastUsedAtMs }) => lastUsedAtMs,
+  expires: ({ key }) => key.expiresAtMs,
+  requests: ({ totals }) => totals.requests,
+  tokens: ({ totals }) => totals.tokens,
+  cost: ({ totals }) => totals.cost,
+};
+
+/** One page of keys in the order of one of the {@link KEY_SORTS}. */
+async function readSorted(
+  redis: RedisLink,
+  ownerId: string,
+  query: PageQuery & { sort: string },
+): Promise<RowPage<KeyRow>> {
+  const rows = await readRowsOf(redis, ownerId, query);
+  return sortedPage(rows, KEY_SORTS, query);
+}
+
+/** Reads all rows that fit a query, in no order, of as many keys as are compared. */
+export async function readRowsOf(
+  redis: RedisLink,
+  ownerId: string,
+  query: PageQuery,
+): Promise<KeyRow[]> {
+  const found: KeyRecord[] = [];
+  let examined = 0;
+  for await (const { keyId, fields } of keysFrom(redis, ownerId)) {
+    if (examined++ === SORTED_MAX) break;
+    const ids = { ownerId, keyId };
+    if (await isWanted(redis, { ids, fields }, query)) {
+      found.push(decodeKey(ids, fields));
+    }
+  }
+  const place = pLimit(READS);
+  return await place.map(found, (key) => readRow(redis, key, query.day));
+}
+
+/** Keys that are read at the same time. */
+const READS = 100;
+
 /**
  * Reads one page with a bounded amount of work. A search or filter examines keys
  * in batches; if few match, the page is short and `next` continues from there. Throws
@@ -79,9 +131,11 @@ export async function readPage(
   ownerId: string,
   query: PageQuery,
 ): Promise<RowPage<KeyRow>> {
-  const { after, rows, day, examinedMax = SCAN_MAX } = query;
-  const words = normal(query.search).split(/\s+/).filter((word) => word !== "");
-  const isSearch = words.length > 0 || query.filter !== "all" ||
+  const { after, rows, day, sort, examinedMax = SCAN_MAX } = query;
+  if (sort !== undefined) {
+    return await readSorted(redis, ownerId, { ...query, sort });
+  }
+  const isSearch = wordsOf(query).length > 0 || query.filter !== "all" ||
     query.createdBy !== undefined;
   const batch = isSearch ? BATCH : rows + 1;
   const start = await positionAfter(redis, ownerId, after);
@@ -97,8 +151,9 @@ export async function readPage(
     if (found.length === rows || examined === examinedMax) return page(last);
     examined++;
     last = cursor;
-    if (!isWanted(fields, query, words)) continue;
-    found.push(decodeKey({ ownerId, keyId }, fields));
+    const ids = { ownerId, keyId };
+    if (!await isWanted(redis, { ids, fields }, query)) continue;
+    found.push(decodeKey(ids, fields));
   }
   return page(null);
 }
@@ -153,18 +208,34 @@ export async function* keysFrom(
  */
 const normal = (text: string): string => text.normalize("NFKC").toLowerCase();
 
-function isWanted(
-  fields: Fields,
-  { filter, createdBy }: PageQuery,
-  words: string[],
-): boolean {
+const wordsOf = ({ search }: PageQuery): string[] =>
+  normal(search).split(/\s+/).filter((word) => word !== "");
+
+async function isWanted(
+  redis: RedisLink,
+  { ids, fields }: { ids: Principal; fields: Fields },
+  query: PageQuery,
+): Promise<boolean> {
+  if (!hasAll(fields, query)) return false;
+  if (query.filter !== "unused") return true;
+  const { ownerId, keyId: id } = ids;
+  const sinceMs = utcDayMs(query.day) - LAST_USE_DAYS_KEPT * DAY_MS;
+  if (Number(fields[KEY_FIELDS.createdAtMs]) > sinceMs) return false;
+  return (await readLastUse(redis, { ownerId, id }) ?? 0) < sinceMs;
+}
+
+const DAY_MS = 86_400_000;
+
+function hasAll(fields: Fields, query: PageQuery): boolean {
+  const { filter, createdBy } = query;
   const text = (field: string) => normal(fields[field] ?? "");
   const state = fields[KEY_FIELDS.state];
-  const hasFilter = filter === "all" || filter === state ||
+  const hasFilter = filter === "all" || filter === "unused" ||
+    filter === state ||
     (filter === "with_expiry" && fields[KEY_FIELDS.expiresAtMs] !== "0");
   return state !== undefined && hasFilter &&
     (createdBy === undefined || isCreatedBy(fields, createdBy)) &&
-    words.every((word) =>
+    wordsOf(query).every((word) =>
       text(KEY_FIELDS.description).includes(word) ||
       text(KEY_FIELDS.hint).slice(-4) === word
     );

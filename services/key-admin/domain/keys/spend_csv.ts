@@ -1,5 +1,5 @@
 /** The spend of a month as a CSV file, by account, key, endpoint and model. */
-import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
+import { USAGE_HOURS_KEPT_DAYS } from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS } from "@gateway/shared/keys/record";
 import { formatAmount } from "@gateway/shared/money/amount";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -27,7 +27,7 @@ export interface SpendQuery {
 
 /** Returns the months whose usage is still complete, the current one first. */
 export function spendMonths(nowMs: number): string[] {
-  const days = lastDays(USAGE_DAYS_KEPT, nowMs);
+  const days = lastDays(USAGE_HOURS_KEPT_DAYS, nowMs);
   const months = [...new Set(days.map(monthOf))];
   const isWhole = (month: string) =>
     days.includes(`${month.replace("-", "")}01`);
@@ -70,7 +70,7 @@ async function* linesOf(
   { ownerId, name }: SpendAccount,
   { month, currency, nowMs, createdBy }: SpendQuery,
 ): AsyncGenerator<string> {
-  const days = lastDays(USAGE_DAYS_KEPT, nowMs)
+  const days = lastDays(USAGE_HOURS_KEPT_DAYS, nowMs)
     .filter((day) => monthOf(day) === month);
   const left = await readSums(redis, { ownerId, keyId: null }, days);
   if (left.size === 0) return;

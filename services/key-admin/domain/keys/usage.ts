@@ -9,7 +9,6 @@ import {
   USAGE_KINDS,
   USAGE_UNITS,
   usageDay,
-  usageHour,
 } from "@gateway/shared/keys/limiter_state";
 import {
   type KeyRecord,
@@ -18,7 +17,7 @@ import {
   usageKey,
 } from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
-import { asList, asNumber, readHash } from "../store/redis.ts";
+import { asList, asNumber, asTexts } from "../store/redis.ts";
 import totalsLua from "./lua/totals.lua" with { type: "text" };
 
 /**
@@ -53,42 +52,25 @@ export const COUNTS = [
   ...USAGE_UNITS,
   ...FAILURE_REASONS,
 ];
-type CountName = typeof COUNTS[number];
+/** The name of a count. */
+export type CountName = typeof COUNTS[number];
 
 /** Numbers by their name; a missing one is 0. */
 export type Counts = { [Name in CountName]?: number };
 
-/** What was counted in an hour or a day. */
-export interface Bucket extends Counts {
-  /** When it began, in ms since 1970. */
-  startMs: number;
-}
-
-/** The usage of a key or of an owner in a range of time. */
-export interface KeyUsage {
-  range: UsageRange;
-  /** Oldest first; the last one is still filling. */
-  buckets: Bucket[];
-  total: Counts;
-  /** By model; empty: a model that does not exist, or counted by an earlier version. */
-  models: Map<string, Counts>;
-  /** By endpoint; empty: none is known, or counted by an earlier version. */
-  endpoints: Map<string, Counts>;
-}
-
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
-const RANGES = {
-  "24h": { bars: 24, bucketMs: HOUR_MS },
-  "30d": { bars: 30, bucketMs: DAY_MS },
-};
-
-/** The ranges that the console shows: hours of a day, or days of a month. */
-export type UsageRange = keyof typeof RANGES;
+const DAY_MS = 24 * 3_600_000;
 
 /** The last days in UTC as `yyyymmdd`, today first. */
 export const lastDays = (count: number, nowMs: number): string[] =>
   Array.from({ length: count }, (_, n) => usageDay(nowMs - n * DAY_MS));
+
+/** When a UTC day, `yyyymmdd`, begins. */
+export const utcDayMs = (day: string): number =>
+  Date.parse(day.replace(/(\d{4})(\d\d)(\d\d)/, "$1-$2-$3"));
+
+/** The UTC day so many days after another one, both as `yyyymmdd`. */
+export const plusUtcDays = (day: string, days: number): string =>
+  usageDay(utcDayMs(day) + days * DAY_MS);
 
 /** The owner whose usage is read: of one key, or of all keys when `keyId` is null. */
 export interface UsageScope {
@@ -96,49 +78,41 @@ export interface UsageScope {
   keyId: string | null;
 }
 
-/** Reads the usage of a range of time that ends now. */
-export async function readUsage(
-  redis: RedisLink,
-  scope: UsageScope,
-  { range, nowMs }: { range: UsageRange; nowMs: number },
-): Promise<KeyUsage> {
-  const { bars, bucketMs } = RANGES[range];
-  const lastMs = Math.floor(nowMs / bucketMs) * bucketMs;
-  const buckets = Array.from({ length: bars }, (_, at): Bucket => ({
-    startMs: lastMs - (bars - 1 - at) * bucketMs,
-  }));
-  const total: Counts = {};
-  const models = new Map<string, Counts>();
-  const endpoints = new Map<string, Counts>();
-  const days = Map.groupBy(buckets, ({ startMs }) => usageDay(startMs));
-  const rows = await readRows(redis, scope, [...days.keys()]);
-  for (const { day, hour, endpoint, model, counts } of rows.values()) {
-    const bucket = days.get(day)?.find(({ startMs }) =>
-      bucketMs !== HOUR_MS || usageHour(startMs) === hour
-    );
-    if (bucket === undefined) continue;
-    const sums = [sumOf(models, model), sumOf(endpoints, endpoint)];
-    for (const sum of [bucket, total, ...sums]) add(sum, counts);
+/** Adds counts to a sum. */
+export function addCounts(sum: Counts, counts: Counts): void {
+  for (const name of COUNTS) {
+    const count = counts[name];
+    if (count) sum[name] = (sum[name] ?? 0) + count;
   }
-  return { range, buckets, total, models, endpoints };
 }
 
+/** Returns the rest of a sum without these counts, not below 0. */
+export function withoutCounts(sum: Counts, counts: Counts): Counts {
+  const rest: Counts = {};
+  for (const name of COUNTS) {
+    // More may have been counted since the sum was read.
+    const left = Math.max(0, (sum[name] ?? 0) - (counts[name] ?? 0));
+    if (left > 0) rest[name] = left;
+  }
+  return rest;
+}
+
+/** Whether anything was counted. */
+export const isUsed = (counts: Counts): boolean =>
+  COUNTS.some((name) => counts[name]);
+
 /** The sum of this name, which may be new. */
-function sumOf(sums: Map<string, Counts>, name: string): Counts {
+export function sumOf<Name>(sums: Map<Name, Counts>, name: Name): Counts {
   const sum = sums.get(name) ?? {};
   sums.set(name, sum);
   return sum;
-}
-
-function add(sum: Counts, counts: Counts): void {
-  for (const name of COUNTS) sum[name] = (sum[name] ?? 0) + (counts[name] ?? 0);
 }
 
 /** What was counted of one endpoint and model in an hour of a UTC day. */
 export interface UsageRow {
   /** `yyyymmdd`. */
   day: string;
-  /** `00` to `23`. */
+  /** `00` to `23`; empty if the hours of the day have been added up. */
   hour: string;
   /** Empty: none is known, or counted by an earlier version. */
   endpoint: string;
@@ -157,22 +131,42 @@ export async function readRows(
 ): Promise<Map<string, UsageRow>> {
   const rows = new Map<string, UsageRow>();
   await Promise.all(days.map(async (day) => {
-    const key = keyId === null
-      ? ownerUsageKey(ownerId, day)
-      : usageKey({ ownerId, keyId }, day);
-    const fields = Object.entries(await readHash(redis, key) ?? {});
-    for (const [field, count] of fields) {
-      const { hour, counter, endpoint, model } = parseUsageField(field);
-      const name = NAME_OF_COUNTER.get(counter);
-      // An edge of a later version may count more.
-      if (name === undefined) continue;
+    for (const counted of await readDay(redis, { ownerId, keyId }, day)) {
+      const { name, count, hour, endpoint, model } = counted;
       const at = `${day} ${hour} ${endpoint} ${model}`;
       const row = rows.get(at) ?? { day, hour, endpoint, model, counts: {} };
-      row.counts[name] = asNumber(count);
+      row.counts[name] = count;
       rows.set(at, row);
     }
   }));
   return rows;
+}
+
+/** One counter of an hour. */
+export interface Counted extends Omit<UsageRow, "day" | "counts"> {
+  name: CountName;
+  count: number;
+}
+
+/** The counters of a UTC day, in no order. */
+export async function readDay(
+  redis: RedisLink,
+  { ownerId, keyId }: UsageScope,
+  day: string,
+): Promise<Counted[]> {
+  const key = keyId === null
+    ? ownerUsageKey(ownerId, day)
+    : usageKey({ ownerId, keyId }, day);
+  const flat = asTexts(await redis.command(["HGETALL", key]));
+  const found: Counted[] = [];
+  for (let at = 0; at < flat.length; at += 2) {
+    const { hour, counter, endpoint, model } = parseUsageField(flat[at] ?? "");
+    const name = NAME_OF_COUNTER.get(counter);
+    // An edge of a later version may count more.
+    if (name === undefined) continue;
+    found.push({ name, count: Number(flat[at + 1]), hour, endpoint, model });
+  }
+  return found;
 }
 
 const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
@@ -190,6 +184,18 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
   ...USAGE_UNITS.map((unit) => [USAGE_KINDS[unit], unit] as const),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ]);
+
+const COUNTER_OF_NAME: ReadonlyMap<CountName, string> = new Map(
+  Array.from(NAME_OF_COUNTER, ([counter, name]) => [name, counter]),
+);
+
+/** The field that {@link readDay} reads as this. */
+export const fieldOf = (
+  { hour, name, endpoint, model }: Omit<Counted, "count">,
+): string =>
+  `${hour}:${COUNTER_OF_NAME.get(name)}${endpoint && `@${endpoint}`}${
+    model && `:${model}`
+  }`;
 
 /** The sums of counters. */
 export interface Totals {

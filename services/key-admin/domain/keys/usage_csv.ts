@@ -1,5 +1,5 @@
 /** Usage as a CSV file. */
-import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
+import { USAGE_HOURS_KEPT_DAYS } from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
 import { formatAmount } from "@gateway/shared/money/amount";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -40,7 +40,7 @@ export async function* usageCsv(
     "model",
     ...COUNTS.map((name) => limitWords(name, "_")),
   ]);
-  const days = lastDays(USAGE_DAYS_KEPT, nowMs);
+  const days = lastDays(USAGE_HOURS_KEPT_DAYS, nowMs);
   const keyId = key?.id ?? null;
   const all = await readRows(redis, { ownerId, keyId }, days);
   if (key !== null) {

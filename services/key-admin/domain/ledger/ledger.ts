@@ -8,7 +8,7 @@ import {
 } from "@gateway/shared/keys/budget_calendar";
 import {
   parseUsageField,
-  USAGE_DAYS_KEPT,
+  USAGE_HOURS_KEPT_DAYS,
   USAGE_KINDS,
 } from "@gateway/shared/keys/limiter_state";
 import {
@@ -87,7 +87,7 @@ export async function checkLedger(
     const keyIds = await keysEver(deps, ownerId);
     report.keys += keyIds.size;
     const principals = [...keyIds].map((keyId) => ({ ownerId, keyId }));
-    for (const day of lastDays(USAGE_DAYS_KEPT, deps.nowMs)) {
+    for (const day of lastDays(USAGE_HOURS_KEPT_DAYS, deps.nowMs)) {
       const found = await settled(() => compareDay(deps, principals, day));
       if (found === null) continue;
       report.days += 1;

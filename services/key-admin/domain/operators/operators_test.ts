@@ -144,7 +144,7 @@ Deno.test("API3: the pages of operators have no hash of a key or a password, and
   await using _ = site;
   const { hash } = await storedKey(site, ownerId, { description: "Billing" });
   const client = await site.signedIn(OP);
-  for (const page of ["", "?top=tokens-30", "/keys", `/${ownerId}`]) {
+  for (const page of ["", "?sort=-tokens&days=30", "/keys", `/${ownerId}`]) {
     const { text, status } = await client.get(`/people${page}`);
     assert.equal(status, 200);
     for (const secret of [hash, "quick ", SECRET]) {

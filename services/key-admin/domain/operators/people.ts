@@ -2,26 +2,32 @@
  * Lists of all accounts for operators. docs/evidence/limits.md has the cost of reading
  * them.
  */
-import pLimit from "p-limit";
 import { isKeyId, isProjectId } from "@gateway/shared/keys/key";
 import { keysKey, ownerUsageKey } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import {
   type KeyRow,
-  type PageQuery,
   readPage,
   readRow,
+  readRowsOf,
 } from "../keys/key_page.ts";
 import type { KeyStore } from "../keys/key_store.ts";
-import { lastDays, readTotals, type Totals } from "../keys/usage.ts";
+import { plusUtcDays, readTotals, type Totals } from "../keys/usage.ts";
 import {
-  type Account,
   OWNERS_KEY,
   type OwnerStore,
   readEmail,
 } from "../owners/owner_store.ts";
-import type { Project } from "../projects/project_record.ts";
+import {
+  ALL_KEY_SORTS,
+  type NamedAccount,
+  OWNER_SORTS,
+  type OwnerRow,
+  type PeopleQuery,
+  PROJECT_SORTS,
+  type ProjectRow,
+} from "./people_rows.ts";
 import type { ProjectStore } from "../projects/project_store.ts";
 import {
   asNumber,
@@ -30,6 +36,7 @@ import {
   type RowPage,
   type StoreDeps,
 } from "../store/redis.ts";
+import { SORTED_MAX, sortedPage, type SortValues } from "../store/sorted.ts";
 
 /** The newest owners, who are searched and compared. */
 const OWNERS_MAX = 10_000;
@@ -41,34 +48,6 @@ const BATCH = 100;
 const KEYS_MAX = 500;
 /** A search ends after this time; its next page continues from there. */
 const SEARCH_MS = 2_000;
-const TOP_MAX = 50;
-
-/** The query for a page of a list, with the words to search for. */
-export type PeopleQuery = Omit<PageQuery, "filter" | "examinedMax">;
-
-/** An account with its name: the address of an owner, or the name of a project. */
-export interface NamedAccount {
-  ownerId: string;
-  name: string;
-}
-
-/** One owner in a list. */
-export interface OwnerRow {
-  account: Account;
-  /** How many keys the owner has. */
-  keys: number;
-  /** Usage of today, unless the list is about other days. */
-  totals: Totals;
-}
-
-/** One project in a list. */
-export interface ProjectRow {
-  project: Project;
-  members: number;
-  keys: number;
-  /** As in {@link OwnerRow}. */
-  totals: Totals;
-}
 
 /** Dependencies of {@link People}. */
 export interface PeopleDeps extends Pick<StoreDeps, "redis" | "now"> {
@@ -96,46 +75,105 @@ export class People {
   /** One page of owners whose address or id has all of the words. */
   async list(query: PeopleQuery): Promise<RowPage<OwnerRow>> {
     const ids = await this.#ownerIds();
-    return await this.#page(query, ids, async (account) => {
-      const row = isFound(account, query) &&
-        await this.find(account.ownerId, query.day);
-      return { rows: row ? [row] : [], next: null };
+    return await this.#list(query, ids, {
+      sorts: OWNER_SORTS,
+      read: async (account) => {
+        const row = isFound(account, query) &&
+          await this.#owner(account.ownerId, daysOf(query));
+        return row ? [row] : [];
+      },
     });
   }
 
   /** One page of projects whose name or id has all of the words. */
   async projects(query: PeopleQuery): Promise<RowPage<ProjectRow>> {
     const ids = await this.#projects.ids();
-    return await this.#page(query, ids, async (account) => {
-      const row = isFound(account, query) &&
-        await this.findProject(account.ownerId, query.day);
-      return { rows: row ? [row] : [], next: null };
+    return await this.#list(query, ids, {
+      sorts: PROJECT_SORTS,
+      read: async (account) => {
+        const row = isFound(account, query) &&
+          await this.#project(account.ownerId, daysOf(query));
+        return row ? [row] : [];
+      },
     });
   }
 
+  /** A page of a list of accounts, in the order that is asked for. */
+  async #list<T>(
+    query: PeopleQuery,
+    ids: readonly string[],
+    { sorts, read }: {
+      sorts: SortValues<T>;
+      read: (account: NamedAccount) => Promise<T[]>;
+    },
+  ): Promise<RowPage<T>> {
+    const { sort } = query;
+    if (sort !== undefined) {
+      const rows = await this.#all(ids, read);
+      return sortedPage(rows, sorts, { ...query, sort });
+    }
+    return await this.#page(query, ids, async (account) => ({
+      rows: await read(account),
+      next: null,
+    }));
+  }
+
+  /** All rows of these accounts, as many as can be compared. */
+  async #all<T>(
+    ids: readonly string[],
+    read: (account: NamedAccount) => Promise<T[]>,
+  ): Promise<T[]> {
+    const found: T[] = [];
+    for (let at = 0; at < ids.length; at += BATCH) {
+      const batch = ids.slice(at, at + BATCH);
+      const rows = await Promise.all(
+        batch.map(async (ownerId) =>
+          await read({ ownerId, name: await this.name(ownerId) ?? "" })
+        ),
+      );
+      found.push(...rows.flat());
+      if (found.length >= SORTED_MAX) break;
+    }
+    return found.slice(0, SORTED_MAX);
+  }
+
   /** One project with the usage of a day in UTC; null if there is none. */
-  async findProject(id: string, day: string): Promise<ProjectRow | null> {
+  findProject(id: string, day: string): Promise<ProjectRow | null> {
+    return this.#project(id, [day]);
+  }
+
+  async #project(
+    id: string,
+    days: readonly string[],
+  ): Promise<ProjectRow | null> {
     const [project, members] = await Promise.all([
       this.#projects.read(id),
       this.#projects.members(id),
     ]);
     if (project === null) return null;
-    return { project, members: members.length, ...await this.#use(id, day) };
+    return { project, members: members.length, ...await this.#use(id, days) };
   }
 
   /** One owner with the usage of a day in UTC, `yyyymmdd`; null if there is none. */
-  async find(ownerId: string, day: string): Promise<OwnerRow | null> {
-    const account = await this.#owners.read(ownerId);
-    return account && { account, ...await this.#use(ownerId, day) };
+  find(ownerId: string, day: string): Promise<OwnerRow | null> {
+    return this.#owner(ownerId, [day]);
   }
 
-  /** The number of keys of an account, and its usage of a day. */
+  async #owner(
+    ownerId: string,
+    days: readonly string[],
+  ): Promise<OwnerRow | null> {
+    const account = await this.#owners.read(ownerId);
+    return account && { account, ...await this.#use(ownerId, days) };
+  }
+
+  /** The number of keys of an account, and its usage of some days. */
   async #use(
     ownerId: string,
-    day: string,
+    days: readonly string[],
   ): Promise<{ keys: number; totals: Totals }> {
     const keys = await this.#redis.command(["ZCARD", keysKey(ownerId)]);
-    const usage = [ownerUsageKey(ownerId, day)];
+    const usage = days.map((day) => ownerUsageKey(ownerId, day));
     const totals = await readTotals(this.#redis, usage);
     return { keys: asNumber(keys), totals };
   }
@@ -146,30 +184,42 @@ export class People {
    * key.
    */
   async keys(query: PeopleQuery): Promise<RowPage<KeyRow & NamedAccount>> {
-    const ids = await this.#accountIds();
+    const ids = await this.accountIds();
+    const { sort, filter = "all" } = query;
+    const named = (owner: NamedAccount, rows: readonly KeyRow[]) =>
+      rows.map((row) => ({ ...row, ...owner }));
+    if (sort !== undefined && !isKeyId(query.search)) {
+      const rows = await this.#all(ids, async (owner) => {
+        const wanted = { ...query, filter, search: restOf(owner, query) };
+        return named(
+          owner,
+          await readRowsOf(this.#redis, owner.ownerId, wanted),
+        );
+      });
+      return sortedPage(rows, ALL_KEY_SORTS, { ...query, sort });
+    }
     return await this.#page(query, ids, async (owner, after) => {
       if (isKeyId(query.search)) {
         const key = await this.#keys.get(owner.ownerId, query.search);
         const row = key && await readRow(this.#redis, key, query.day);
-        return { rows: row ? [{ ...row, ...owner }] : [], next: null };
+        return { rows: row ? named(owner, [row]) : [], next: null };
       }
-      const words = query.search.split(/\s+/)
-        .filter((word) => !has(`${owner.name} ${owner.ownerId}`, word));
       const { rows, next } = await readPage(this.#redis, owner.ownerId, {
         ...query,
-        search: words.join(" "),
+        sort: undefined,
+        search: restOf(owner, query),
         after,
-        filter: "all",
+        filter,
         examinedMax: KEYS_MAX,
       });
-      return { rows: rows.map((row) => ({ ...row, ...owner })), next };
+      return { rows: named(owner, rows), next };
     });
   }
 
   /** The account of a key; null if none has a key of this id. */
   async ownerOf(keyId: string): Promise<string | null> {
     if (!isKeyId(keyId)) return null;
-    const ids = await this.#accountIds();
+    const ids = await this.accountIds();
     for (let at = 0; at < ids.length; at += BATCH) {
       const found = await Promise.all(
         ids.slice(at, at + BATCH).map((id) => this.#keys.get(id, keyId)),
@@ -180,48 +230,9 @@ export class People {
     return null;
   }
 
-  /** The owners who used most in the last days in UTC, today included. */
-  async top(by: keyof Totals, days: number): Promise<RowPage<OwnerRow>> {
-    const most = await this.#most(await this.#ownerIds(), { by, days });
-    const rows = await Promise.all(most.map(async ({ ownerId, totals }) => {
-      const row = await this.find(ownerId, "");
-      return row && { ...row, totals };
-    }));
-    return { rows: rows.filter((row) => row !== null), next: null };
-  }
-
-  /** The projects that used most, as {@link top}. */
-  async topProjects(
-    by: keyof Totals,
-    days: number,
-  ): Promise<RowPage<ProjectRow>> {
-    const most = await this.#most(await this.#projects.ids(), { by, days });
-    const rows = await Promise.all(most.map(async ({ ownerId, totals }) => {
-      const row = await this.findProject(ownerId, "");
-      return row && { ...row, totals };
-    }));
-    return { rows: rows.filter((row) => row !== null), next: null };
-  }
-
-  /** The accounts that used most in the last days. */
-  async #most(
-    ids: readonly string[],
-    { by, days }: { by: keyof Totals; days: number },
-  ) {
-    const dates = lastDays(days, this.#now());
-    const atOnce = pLimit(BATCH);
-    const used = await atOnce.map(ids, async (ownerId) => {
-      const names = dates.map((day) => ownerUsageKey(ownerId, day));
-      return { ownerId, totals: await readTotals(this.#redis, names) };
-    });
-    return used.filter(({ totals }) => totals[by] > 0)
-      .sort((a, b) => b.totals[by] - a.totals[by])
-      .slice(0, TOP_MAX);
-  }
-
   /** All accounts: projects, then owners, the newest first. */
   async *accounts(): AsyncGenerator<NamedAccount> {
-    for (const ownerId of await this.#accountIds()) {
+    for (const ownerId of await this.accountIds()) {
       yield { ownerId, name: await this.name(ownerId) ?? "" };
     }
   }
@@ -233,7 +244,8 @@ export class People {
       : await readEmail(this.#redis, ownerId);
   }
 
-  async #accountIds(): Promise<string[]> {
+  /** The ids of all accounts, in the same order. */
+  async accountIds(): Promise<string[]> {
     return [...await this.#projects.ids(), ...await this.#ownerIds()];
   }
 
@@ -275,6 +287,18 @@ export class People {
     return { rows, next: null };
   }
 }
+
+/** The UTC days whose use is added up. */
+const daysOf = ({ day, days = 1 }: PeopleQuery): string[] =>
+  Array.from({ length: days }, (_, at) => plusUtcDays(day, -at));
+
+/** The words that are not already in the name or the id of an account. */
+const restOf = (
+  { name, ownerId }: NamedAccount,
+  { search }: PeopleQuery,
+): string =>
+  search.split(/\s+/).filter((word) => !has(`${name} ${ownerId}`, word))
+    .join(" ");
 
 const has = (text: string, word: string): boolean =>
   text.toLowerCase().includes(word.toLowerCase());

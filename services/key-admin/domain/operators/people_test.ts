@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { USAGE_KINDS, usageDay } from "@gateway/shared/keys/limiter_state";
 import { ownerUsageKey } from "@gateway/shared/keys/record";
 import { startConsole, storedKey } from "../../console_fixture.ts";
+import { countUse } from "../../usage_fixture.ts";
 import type { RowPage } from "../store/redis.ts";
 
 /** Follows a list to its end. */
@@ -83,8 +84,15 @@ Deno.test("the owners who use most: the days of each are added up", async () => 
   await use("ada", 30, 1_000);
   await use("bob", 1, 7);
   await owners.ensure("idle@example.org");
-  const top = async (by: "requests" | "tokens" | "cost", days: number) =>
-    (await people.top(by, days)).rows.map(({ account, totals }) => [
+  const day = usageDay(clock.nowMs);
+  const listed = async (by: string, days: number) => {
+    const query = { search: "", after: "", rows: 50, day, days };
+    const { rows } = await people.list({ ...query, sort: `-${by}` });
+    assert.equal(rows.length, 3);
+    return rows.filter(({ totals }) => totals.tokens > 0);
+  };
+  const top = async (by: string, days: number) =>
+    (await listed(by, days)).map(({ account, totals }) => [
       account.email.slice(0, 3),
       totals.requests,
       totals.tokens,
@@ -94,8 +102,44 @@ Deno.test("the owners who use most: the days of each are added up", async () => 
   assert.deepEqual(await top("tokens", 30), month);
   assert.deepEqual(await top("requests", 30), month.toReversed());
   assert.deepEqual(await top("cost", 1), [["ada", 6, 30]]);
-  const spent = (await people.top("cost", 30)).rows.map((row) =>
-    row.totals.cost
-  );
+  const spent = (await listed("cost", 30)).map(({ totals }) => totals.cost);
   assert.deepEqual(spent, [62, 4]);
+});
+
+Deno.test("all keys are sorted over all accounts, page by page, and found if they are unused", async () => {
+  await using site = await startConsole({ redisUser: "key-admin" });
+  const { deps: { people, owners }, clock } = site;
+  for (const [n, names] of [["b", "d"], ["c", "a10", "a9"], []].entries()) {
+    const ownerId = await owners.ensure(`person${n}@example.org`);
+    for (const description of names) {
+      await storedKey(site, ownerId, { description });
+    }
+  }
+  const query = { search: "", after: "", rows: 2, day: usageDay(clock.nowMs) };
+  const sorted = async (sort: string) =>
+    (await allOf((after) => people.keys({ ...query, after, sort })))
+      .map(({ key }) => key.description);
+  const names = ["a9", "a10", "b", "c", "d"];
+  assert.deepEqual(await sorted("description"), names);
+  assert.deepEqual(await sorted("-description"), names.toReversed());
+  assert.deepEqual(
+    (await sorted("account")).map((name) => "bd".includes(name)),
+    [true, true, false, false, false],
+  );
+  await assert.rejects(
+    people.keys({ ...query, sort: "created", after: "key_1" }),
+    { name: "BadCursor" },
+  );
+  const unused = (day: string) =>
+    people.keys({ ...query, rows: 9, day, filter: "unused" });
+  assert.equal((await unused(query.day)).rows.length, 0);
+  const later = usageDay(clock.nowMs + 92 * 86_400_000);
+  assert.equal((await unused(later)).rows.length, 5);
+  const used = (await unused(later)).rows[0] ?? assert.fail("no key");
+  const administrator = await site.server.connect();
+  await countUse({ deps: { redis: administrator } }, {
+    ownerId: used.ownerId,
+    keyId: used.key.id,
+  }, { atMs: clock.nowMs + 10 * 86_400_000, counts: { requests: 1 } });
+  assert.equal((await unused(later)).rows.length, 4);
 });

@@ -127,3 +127,16 @@ each("[data-chart]", (chart) => {
   }
   plot.addEventListener("pointerleave", () => show());
 });
+
+// Offers the reader's own time zone for a field that has another one.
+each("[data-zone]", (button) => {
+  const field = document.getElementById(button.dataset.zone);
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  if (!timeZone || field.value === timeZone) return;
+  button.textContent = `Show in ${timeZone}`;
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    field.value = timeZone;
+    field.form.requestSubmit();
+  });
+});

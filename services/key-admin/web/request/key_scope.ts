@@ -6,7 +6,7 @@ import { z } from "zod";
 import type { AuditAction } from "../../domain/audit/audit_log.ts";
 import { KeyRefused } from "../../domain/keys/key_refused.ts";
 import type { Target } from "../../domain/keys/key_store.ts";
-import type { NamedAccount } from "../../domain/operators/people.ts";
+import type { NamedAccount } from "../../domain/operators/people_rows.ts";
 import type { Membership } from "../../domain/projects/project_record.ts";
 import {
   actorOf,
@@ -149,7 +149,7 @@ export async function stopRequests(
  */
 export async function noteForOperator(
   c: ConsoleContext,
-  { other }: KeyScope,
+  { other }: Pick<KeyScope, "other">,
   { action, key, reason = "" }: {
     action: AuditAction;
     key: Pick<KeyRecord, "id" | "hint" | "description">;

@@ -14,6 +14,8 @@ import { Time } from "./texts.tsx";
 const NOTICES: Readonly<Record<string, string>> = {
   enabled: "The key is enabled.",
   disabled: "The key is disabled. Requests with it are refused from now on.",
+  keys_disabled:
+    "The selected keys are disabled. Requests with them are refused from now on.",
   deleted: "The key is deleted.",
   stopping:
     "The key no longer works, and its running requests are being stopped.",

@@ -1,6 +1,7 @@
 /** The parts that pages are made of: fields, forms, tables, notices. */
 
 import type { Child, JSX } from "hono/jsx";
+import { type Column, ColumnHead, type Sorting } from "./sorting.tsx";
 
 /** A notice. Screen readers announce warnings and errors at once. */
 export const Banner = ({ look, children }: {
@@ -196,37 +197,29 @@ export const Tabs = <T extends string>({ label, tabs, current, to }: {
   </nav>
 );
 
-/** A column of a table; `num` holds numbers. */
-export type Column<T> = readonly [
-  label: string,
-  cell: (row: T) => Child,
-  /**
-   * `num` for digits below each other, `prose` for sentences, which have the width of a
-   * card.
-   */
-  kind?: "num" | "prose",
-];
-
 /**
  * A table, whose rows become cards on narrow pages; without rows, `empty`. The first
  * column names the row.
  */
-export const Table = <T,>({ caption, title, columns, rows, empty }: {
-  caption: string;
-  /** A visible caption instead. */
-  title?: Child;
-  columns: readonly Column<T>[];
-  rows: readonly T[];
-  empty?: EmptyProps;
-}) =>
+export const Table = <T,>(
+  { caption, title, columns, rows, empty, sorting }: {
+    caption: string;
+    /** A visible caption instead. */
+    title?: Child;
+    columns: readonly Column<T>[];
+    rows: readonly T[];
+    empty?: EmptyProps;
+    sorting?: Sorting;
+  },
+) =>
   (empty && rows.length === 0) ? <Empty {...empty} /> : (
     <div class="table-box">
       <table>
         <caption class={title ? "" : "hidden"}>{title ?? caption}</caption>
         <thead>
           <tr>
-            {columns.map(([label, , kind]) => (
-              <th scope="col" class={kind}>{label}</th>
+            {columns.map((column) => (
+              <ColumnHead key="" column={column} sorting={sorting} />
             ))}
           </tr>
         </thead>
@@ -273,17 +266,27 @@ export const Noted = ({ note, children }: { note: Child; children: Child }) => (
   </>
 );
 
-/** Links to the newest and to older rows, where there are any. */
-export const Pager = ({ after, next, to }: {
+/** Links to the newest and to older rows, or the next ones, where there are any. */
+export const Pager = ({ after, next, to, isSorted = false }: {
   /** The cursor of this page; empty: the first. */
   after: string;
   next: string | null;
   to: (after: string) => string;
+  /** Whether the rows have another order than the newest first. */
+  isSorted?: boolean;
 }) =>
   (after || next) && (
     <nav class="row" aria-label="Pages">
-      {after && <a class="button small" href={to("")}>Newest</a>}
-      {next && <a class="button small" href={to(next)}>Older</a>}
+      {after && (
+        <a class="button small" href={to("")}>
+          {isSorted ? "First" : "Newest"}
+        </a>
+      )}
+      {next && (
+        <a class="button small" href={to(next)}>
+          {isSorted ? "Next" : "Older"}
+        </a>
+      )}
     </nav>
   );
 
@@ -295,9 +298,11 @@ export const Search = ({ action, search, placeholder, hidden = {} }: {
   hidden?: Readonly<Record<string, string>>;
 }) => (
   <form class="row search" method="get" action={action} role="search">
-    {Object.entries(hidden).map(([name, value]) => (
-      <input type="hidden" name={name} value={value} />
-    ))}
+    {Object.entries(hidden).map(([name, value]) =>
+      value !== "" && (
+        <input key={name} type="hidden" name={name} value={value} />
+      )
+    )}
     <input
       name="search"
       aria-label={placeholder}
@@ -309,23 +314,6 @@ export const Search = ({ action, search, placeholder, hidden = {} }: {
       data-key-search=""
     />
     <button type="submit">Find</button>
-  </form>
-);
-
-/** Chooses the order of a list: the page at `action` with the choice as `name`. */
-export const Order = ({ action, name, orders, current }: {
-  action: string;
-  name: string;
-  orders: readonly (readonly [value: string, label: string])[];
-  current: string;
-}) => (
-  <form class="row search" method="get" action={action}>
-    <select name={name} aria-label="Order">
-      {orders.map(([value, label]) => (
-        <option value={value} selected={value === current}>{label}</option>
-      ))}
-    </select>
-    <button type="submit">Sort</button>
   </form>
 );
 

@@ -12,8 +12,8 @@ local requests, tokens, cost = 0, 0, 0
 for _, key in ipairs(KEYS) do
   local counters = redis.call('HGETALL', key)
   for at = 1, #counters, 2 do
-    -- `13:requests:<model>`
-    local kind = string.match(counters[at], '^%d+:([%a_]+)')
+    -- `13:requests:<model>`, without the hour where a day has been added up
+    local kind = string.match(counters[at], '^%d*:([%a_]+)')
     local count = counters[at + 1]
     if kind == REQUESTS then
       requests = requests + count

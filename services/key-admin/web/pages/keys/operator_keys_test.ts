@@ -106,3 +106,34 @@ Deno.test("an operator disables an owner, with or without what runs", async () =
   const page = await operator.client.get(failed.headers.get("location") ?? "");
   assert.match(page.text, /NATS or Redis did not answer/);
 });
+
+Deno.test("an operator disables selected keys of several accounts with a reason, which each log has", async () => {
+  const { site, operator, owner } = await startWithOperator();
+  await using _ = site;
+  const value = `${owner.ownerId}.${owner.keyId}`;
+  const own = `${operator.ownerId}.${operator.keyId}`;
+  const question = await operator.client.get(
+    `/people/keys/disable?keys=${value}&keys=${own}&keys=own_x.key_y`,
+  );
+  assert.equal(question.text.match(/name="keys"[^>]*checked/g)?.length, 2);
+  const form = { keys: [value, own] };
+  const missing = await operator.client.post("/people/keys/disable", form);
+  assert.equal(missing.status, 400);
+  const reason = "Not used since the migration";
+  const answer = await operator.client.post("/people/keys/disable", {
+    ...form,
+    reason,
+  });
+  assert.equal(
+    answer.headers.get("location"),
+    "/people/keys?done=keys_disabled",
+  );
+  const ofOwner = (await entries(site, owner.ownerId)).at(-1);
+  assert.equal(ofOwner?.action, "key.disabled");
+  assert.ok(ofOwner?.detail.includes(reason), JSON.stringify(ofOwner));
+  const noted = (await entries(site, operator.ownerId))
+    .filter(({ action }) => action === "key.disabled");
+  assert.equal(noted.length, 2);
+  const page = await owner.client.get(`/keys/${owner.keyId}`);
+  assert.ok(page.text.includes(reason));
+});

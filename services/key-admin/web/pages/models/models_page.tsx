@@ -15,9 +15,22 @@ import {
 } from "../../../domain/models/model_views.ts";
 import type { ConsoleContext, Handler, Routes } from "../../context.ts";
 import { Page } from "../../view/layout.tsx";
-import { type Column, Empty, Noted, Search, Table } from "../../view/parts.tsx";
+import {
+  isSort,
+  sortedPage,
+  type SortValues,
+} from "../../../domain/store/sorted.ts";
+import {
+  address,
+  Empty,
+  Noted,
+  Search,
+  Table,
+  Tabs,
+} from "../../view/parts.tsx";
+import { type Column, SortChoice } from "../../view/sorting.tsx";
 import { namesText, number, permissionOf, Time } from "../../view/texts.tsx";
-import { cleanSearch } from "../keys/keys_page.tsx";
+import { cleanSearch } from "../keys/keys_list.tsx";
 import {
   changeAddress,
   modelChangeRoutes,
@@ -34,6 +47,8 @@ const showModels: Handler = async (c) => {
   const { catalog, workers, overrides, now } = c.var.deps;
   const words = cleanSearch(c.req.query("search") ?? "");
   const all = modelViews(catalog, workers.backends.read());
+  const asked = c.req.query("sort") ?? "";
+  const sort = isSort(asked, SERVER_SORTS) ? asked : "";
   const found = searchModels(all, words);
   const page = found.slice(0, MODELS_MAX);
   const changes = await overrides.list();
@@ -60,10 +75,24 @@ const showModels: Handler = async (c) => {
         views={all}
         nowMs={now()}
       />
+      <Tabs
+        label="View"
+        current={sort === "" ? "" : "status"}
+        tabs={[["", "By model"], ["status", "All servers, sorted"]]}
+        to={(sort) => address("/models", { search: words, sort })}
+      />
       {page.length === 0 && (
         <Empty title="Nothing found" lead="Try fewer or shorter words." />
       )}
-      {page.map((model) => (
+      {sort !== "" && page.length > 0 && (
+        <ServerTable
+          servers={page.flatMap(({ servers }) => servers)}
+          sort={sort}
+          search={words}
+          nowMs={now()}
+        />
+      )}
+      {sort === "" && page.map((model) => (
         <ModelTable
           key={model.id}
           c={c}
@@ -116,6 +145,67 @@ function ModelTable({ c, model, isDisabled }: {
   );
 }
 
+/** The orders of the list of all servers. */
+const SERVER_SORTS: SortValues<ServerView> = {
+  name: ({ model }) => model,
+  server: ({ backend }) => backend,
+  status: (server) => STATES.indexOf(stateOf(server).word),
+  running: ({ inFlight }) => inFlight,
+  requests: ({ requests }) => requests,
+  failures: ({ failures }) => failures,
+  first_token: ({ firstTokenMs }) => firstTokenMs?.p95 ?? null,
+  rate: ({ tokensPerSecond }) => tokensPerSecond?.p50 ?? null,
+  error: ({ error }) => error && -error.ageMs,
+};
+/** Those that need somebody come first. */
+const STATES: readonly string[] = [
+  "Open",
+  "Half-open",
+  "Limited",
+  "Draining",
+  "Drained",
+  "Not reported",
+  "Closed",
+];
+
+/** The servers of all models in one list. */
+function ServerTable({ servers, sort, search, nowMs }: {
+  servers: readonly ServerView[];
+  sort: string;
+  search: string;
+  nowMs: number;
+}) {
+  const all: Column<ServerView>[] = [
+    [
+      "Model",
+      ({ model }) => <a href={changeAddress(model)}>{model}</a>,
+      undefined,
+      "name",
+    ],
+    ...columns(nowMs),
+  ];
+  const query = { sort, after: "", rows: servers.length };
+  return (
+    <>
+      <SortChoice
+        action="/models"
+        columns={all}
+        current={sort}
+        hidden={{ search }}
+      />
+      <Table
+        caption="Servers of all models, sorted"
+        rows={sortedPage(servers, SERVER_SORTS, query).rows}
+        columns={all}
+        sorting={{
+          current: sort,
+          to: (sort) => address("/models", { search, sort }),
+        }}
+      />
+    </>
+  );
+}
+
 /** Says who may use a model, in the words of the pages of keys. */
 function usersOf({ kind }: ModelView): string {
   return kind === null
@@ -139,33 +229,45 @@ const LOOKS: Readonly<Record<ServerState["word"], string>> = {
 const PERCENTILES = "p50\u00a0/\u00a0p95";
 
 const columns = (nowMs: number): Column<ServerView>[] => [
-  ["Server", (server) => (
-    <Noted note={placeOf(server)}>
-      <a href={changeAddress(server.model, server.backend)}>
-        <bdi>{server.backend}</bdi>
-      </a>
-    </Noted>
-  )],
-  ["State", (server) => {
-    const { word, note } = stateOf(server);
-    return (
-      <Noted note={note}>
-        <span class={`badge ${LOOKS[word]}`}>{word}</span>
+  [
+    "Server",
+    (server) => (
+      <Noted note={placeOf(server)}>
+        <a href={changeAddress(server.model, server.backend)}>
+          <bdi>{server.backend}</bdi>
+        </a>
       </Noted>
-    );
-  }],
-  ["In flight", ({ inFlight }) => number(inFlight), "num"],
-  ["Requests", ({ requests }) => number(requests), "num"],
-  ["Failures", failuresText, "num"],
+    ),
+    undefined,
+    "server",
+  ],
+  [
+    "State",
+    (server) => {
+      const { word, note } = stateOf(server);
+      return (
+        <Noted note={note}>
+          <span class={`badge ${LOOKS[word]}`}>{word}</span>
+        </Noted>
+      );
+    },
+    undefined,
+    "status",
+  ],
+  ["In flight", ({ inFlight }) => number(inFlight), "num", "running"],
+  ["Requests", ({ requests }) => number(requests), "num", "requests"],
+  ["Failures", failuresText, "num", "failures"],
   [
     `First token, ${PERCENTILES}`,
     ({ firstTokenMs }) => percentiles(firstTokenMs, shortTime),
     "num",
+    "first_token",
   ],
   [
     `Tokens/s, ${PERCENTILES}`,
     ({ tokensPerSecond }) => percentiles(tokensPerSecond, shortRate),
     "num",
+    "rate",
   ],
   [
     "Last error",
@@ -178,6 +280,7 @@ const columns = (nowMs: number): Column<ServerView>[] => [
           </Noted>
         ),
     "prose",
+    "error",
   ],
 ];
 

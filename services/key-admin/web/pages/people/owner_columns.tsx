@@ -1,7 +1,7 @@
 /** The columns of lists of owners. */
 import type { PriceTable } from "@gateway/shared/models/price_list";
-import type { OwnerRow } from "../../../domain/operators/people.ts";
-import type { Column } from "../../view/parts.tsx";
+import type { OwnerRow } from "../../../domain/operators/people_rows.ts";
+import type { Column } from "../../view/sorting.tsx";
 import { Email, Moment, money, number, Time } from "../../view/texts.tsx";
 
 /**
@@ -18,6 +18,8 @@ export const ownerColumns = (
         <Email>{email || "First owner"}</Email>
       </a>
     ),
+    undefined,
+    "name",
   ],
   [
     "Status",
@@ -31,22 +33,42 @@ export const ownerColumns = (
         {isOperator && <span class="badge">Operator</span>}
       </span>
     ),
+    undefined,
+    "status",
   ],
-  ["Two-step", ({ account }) => account.totpSecret === null ? "Off" : "On"],
-  ["Created", ({ account }) => <Time ms={account.createdAtMs} as="day" />],
+  [
+    "Two-step",
+    ({ account }) => account.totpSecret === null ? "Off" : "On",
+    undefined,
+    "second_factor",
+  ],
+  [
+    "Created",
+    ({ account }) => <Time ms={account.createdAtMs} as="day" />,
+    undefined,
+    "created",
+  ],
   [
     "Last sign-in",
     ({ account: { signedInAtMs, hasSignedIn } }) =>
       signedInAtMs === null && hasSignedIn
         ? <span class="faint">Not recorded</span>
         : <Moment ms={signedInAtMs} nowMs={nowMs} />,
+    undefined,
+    "signed_in",
   ],
-  ["Keys", ({ keys }) => number(keys), "num"],
-  [`Requests ${used}`, ({ totals }) => number(totals.requests), "num"],
-  [`Tokens ${used}`, ({ totals }) => number(totals.tokens), "num"],
+  ["Keys", ({ keys }) => number(keys), "num", "keys"],
+  [
+    `Requests ${used}`,
+    ({ totals }) => number(totals.requests),
+    "num",
+    "requests",
+  ],
+  [`Tokens ${used}`, ({ totals }) => number(totals.tokens), "num", "tokens"],
   ...(id === null ? [] : [`Cost ${used}`]).map((label): Column<OwnerRow> => [
     label,
     ({ totals }) => money(totals.cost, currency),
     "num",
+    "cost",
   ]),
 ];

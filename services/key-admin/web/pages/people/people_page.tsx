@@ -3,14 +3,11 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
-import { PAGE_ROWS } from "../../../domain/keys/key_page.ts";
 import {
   limitsOf,
   limitText,
   SETTING_TEXTS,
 } from "../../../domain/keys/settings.ts";
-import { spendCsv } from "../../../domain/keys/spend_csv.ts";
-import { usageCsv } from "../../../domain/keys/usage_csv.ts";
 import {
   changesOf,
   OWNER_CHANGES,
@@ -18,14 +15,10 @@ import {
   type OwnerLink,
 } from "../../../domain/operators/operators.ts";
 import { runningKeys } from "../../../domain/operators/running_keys.ts";
-import type {
-  OwnerRow,
-  PeopleQuery,
-} from "../../../domain/operators/people.ts";
+import type { OwnerRow } from "../../../domain/operators/people_rows.ts";
 import { parseEmail } from "../../../domain/owners/email.ts";
 import { LINK_TIMES, linkPath } from "../../../domain/sign_in/links.ts";
 import {
-  answerCsv,
   type ConsoleContext,
   type Handler,
   operatorOf,
@@ -33,153 +26,17 @@ import {
   type Routes,
 } from "../../context.ts";
 import { FORM, parseForm, text } from "../../request/forms.ts";
-import { operatorPath, stopRequests } from "../../request/key_scope.ts";
+import { stopRequests } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
-import {
-  address,
-  Box,
-  type Column,
-  Order,
-  Pager,
-  PostForm,
-  Search,
-  ShownOnce,
-  Table,
-  Tabs,
-} from "../../view/parts.tsx";
-import { PEOPLE_VIEWS } from "../usage/addresses.ts";
+import { address, Box, PostForm, ShownOnce, Table } from "../../view/parts.tsx";
 import { ownerColumns } from "./owner_columns.tsx";
-import { spendFile, spendLinks, spendQueryOf } from "../usage/spend_links.tsx";
-import { limitFields } from "../usage/limits_view.tsx";
-import { Email, keyName, labelOf } from "../../view/texts.tsx";
-import { cleanSearch, stateColumns } from "../keys/keys_page.tsx";
+import { listKeys, listOwners } from "./people_lists.tsx";
+import { AccountLimits } from "../usage/limits_view.tsx";
+import { labelOf } from "../../view/texts.tsx";
 import { behindPassword, EmailField } from "../account/sign_in_page.tsx";
-import { rangeOf, usageView } from "../usage/usage_page.tsx";
-
-/** The orders of owners, each by a total over some days, the largest first. */
-const ORDERS = [
-  ["", "Newest first"],
-  ["tokens-1", "Most tokens today"],
-  ["requests-1", "Most requests today"],
-  ["tokens-30", "Most tokens in 30 days"],
-  ["requests-30", "Most requests in 30 days"],
-] as const;
-/** Orders by spend, where models have prices. */
-const SPEND_ORDERS = [
-  ["cost-1", "Highest cost today"],
-  ["cost-30", "Highest cost in 30 days"],
-] as const;
-const TOP = /^(tokens|requests|cost)-(1|30)$/;
-
-/** A list for operators. */
-export interface View<Row> {
-  /** The placeholder of its search. */
-  placeholder: string;
-  /** Reads a page of it; `next` is the cursor of the page after. */
-  read: (query: PeopleQuery) => Promise<{ rows: Row[]; next: string | null }>;
-  columns: readonly Column<Row>[];
-}
-
-/** Returns the order that the address asks for; null for the newest first. */
-export function topOf(c: ConsoleContext) {
-  const [, by, days] = TOP.exec(c.req.query("top") ?? "") ?? [];
-  return by === "tokens" || by === "requests" || by === "cost"
-    ? { by, days: Number(days) } as const
-    : null;
-}
-
-/** The page of a view that the address asks for, with its search. */
-export async function showView<Row>(
-  c: ConsoleContext,
-  { placeholder, read, columns }: View<Row>,
-) {
-  const { path } = c.req;
-  const search = cleanSearch(c.req.query("search") ?? "");
-  const [after = "", top = ""] = [c.req.query("after"), c.req.query("top")];
-  const { now, catalog } = c.var.deps;
-  const day = usageDay(now());
-  const hasPrices = catalog.prices.id !== null;
-  const { rows, next } = await read({ search, after, rows: PAGE_ROWS, day });
-  return (
-    <Page
-      c={c}
-      title="People"
-      lead="All owners and projects, with usage and keys. Only operators see this."
-      actions={path === "/people/projects"
-        ? <a class="button primary" href="/projects/new">Create project</a>
-        : <a class="button primary" href="/people/new">Invite somebody</a>}
-    >
-      <div class="row between">
-        <Tabs
-          label="View"
-          tabs={PEOPLE_VIEWS}
-          current={path}
-          to={(view) => view}
-        />
-        {path !== "/people/keys" && (
-          <Order
-            action={path}
-            name="top"
-            orders={hasPrices ? [...ORDERS, ...SPEND_ORDERS] : ORDERS}
-            current={top}
-          />
-        )}
-        <Search action={path} search={search} placeholder={placeholder} />
-      </div>
-      <Table
-        caption={`${TOP.test(top) ? "Most" : "Newest"} first, days in UTC`}
-        empty={{ title: "Nothing found", lead: "Try fewer or shorter words." }}
-        rows={rows}
-        columns={columns}
-      />
-      {hasPrices && path === "/people" && (
-        <div class="row">{spendLinks("/people/spend.csv", now())}</div>
-      )}
-      <Pager
-        after={after}
-        next={next}
-        to={(after) => address(path, { search, after })}
-      />
-    </Page>
-  );
-}
-
-const listOwners: Handler = (c) => {
-  const { people, now, catalog } = c.var.deps;
-  const top = topOf(c);
-  return showView(c, {
-    placeholder: "Part of an e-mail address",
-    read: top === null
-      ? (query) => people.list(query)
-      : () => people.top(top.by, top.days),
-    columns: ownerColumns(now(), {
-      used: top?.days === 30 ? "in 30 days" : "today",
-      prices: catalog.prices,
-    }),
-  });
-};
-
-const listKeys: Handler = (c) => {
-  const { people, now, catalog } = c.var.deps;
-  return showView(c, {
-    placeholder: "Description, account, id or last 4",
-    read: (query) => people.keys(query),
-    columns: [
-      ["Key", ({ key }) => (
-        <>
-          {keyName(key, `/people/${key.ownerId}/keys`)}
-          <p class="help">{key.id}</p>
-        </>
-      )],
-      ["Account", ({ ownerId, name }) => (
-        <a href={operatorPath(ownerId)}>
-          <Email>{name}</Email>
-        </a>
-      )],
-      ...stateColumns(now(), catalog.prices),
-    ],
-  });
-};
+import { choiceOf } from "../usage/usage_choice.tsx";
+import { answerUsage } from "../usage/usage_page.tsx";
+import { usageView } from "../usage/usage_view.tsx";
 
 const inviteForm: Handler = (c) => (
   <Page
@@ -224,6 +81,10 @@ const CHANGE_FORM = z.strictObject({
 export const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
 const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
 
+/** Limits as the fields of the form have them. */
+export const limitTexts = (limits: Limits) =>
+  limitsOf((name) => limits[name] === 0 ? "" : limitText(name, limits[name]));
+
 async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
   const { people, now } = c.var.deps;
   const row = await people.find(c.req.param("id") ?? "", usageDay(now()));
@@ -240,15 +101,15 @@ async function showPerson(
   const row = await findPerson(c);
   const { ownerId, email } = row.account;
   const limits = await owners.limits(ownerId);
-  const texts = values ??
-    limitsOf((name) => limits[name] === 0 ? "" : limitText(name, limits[name]));
+  const texts = values ?? limitTexts(limits);
   const here = `/people/${ownerId}`;
   const keys = address("/people/keys", { search: email });
+  const choice = choiceOf(c);
   return (
     <Page
       c={c}
       title={email || "First owner"}
-      error={error}
+      error={error ?? choice.error}
       actions={<a class="button" href={keys}>Keys</a>}
     >
       <Table
@@ -259,12 +120,13 @@ async function showPerson(
           prices: deps.catalog.prices,
         })}
       />
-      <section class="card">
-        <h2>Limits of all keys together</h2>
-        <PostForm action={`${here}/limits`} submit="Save limits" look="">
-          {limitFields((name) => ({ value: texts[name] }))}
-        </PostForm>
-      </section>
+      <AccountLimits
+        action={`${here}/limits`}
+        limits={limits}
+        texts={texts}
+        currency={deps.catalog.prices.currency}
+        isOpen={error !== undefined}
+      />
       <section class="card">
         <h2>Account</h2>
         {signedIn.session.ownerId === ownerId
@@ -296,26 +158,19 @@ async function showPerson(
             );
           })}
       </section>
-      {await usageView(deps, { ownerId, base: here, range: rangeOf(c) })}
+      {await usageView(deps, {
+        ownerId,
+        base: here,
+        choice,
+        keys: `${here}/keys`,
+      })}
     </Page>
   );
 }
 
 const exportUsage: Handler = async (c) => {
-  const { redis, now } = c.var.deps;
   const { ownerId } = (await findPerson(c)).account;
-  return answerCsv(
-    c,
-    "usage.csv",
-    usageCsv(redis, { ownerId, key: null }, now()),
-  );
-};
-
-const exportSpend: Handler = (c) => {
-  const { redis, people } = c.var.deps;
-  const query = spendQueryOf(c);
-  const lines = spendCsv(redis, people.accounts(), query);
-  return answerCsv(c, spendFile(query), lines);
+  return answerUsage(c, { ownerId });
 };
 
 const change: Handler = async (c) => {
@@ -381,7 +236,6 @@ export const peopleRoutes: Routes = {
   "/people": { GET: listOwners, POST: behindPassword(invite) },
   "/people/new": { GET: inviteForm },
   "/people/keys": { GET: listKeys },
-  "/people/spend.csv": { GET: exportSpend },
   "/people/:id": {
     GET: (c: ConsoleContext) => showPerson(c),
     POST: behindPassword(change),

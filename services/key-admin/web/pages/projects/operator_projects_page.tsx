@@ -2,11 +2,12 @@
 
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { z } from "zod";
-import { usageCsv } from "../../../domain/keys/usage_csv.ts";
-import type { ProjectRow } from "../../../domain/operators/people.ts";
+import {
+  PROJECT_SORTS,
+  type ProjectRow,
+} from "../../../domain/operators/people_rows.ts";
 import { runningKeys } from "../../../domain/operators/running_keys.ts";
 import {
-  answerCsv,
   type ConsoleContext,
   type Handler,
   Refused,
@@ -15,17 +16,16 @@ import {
 import { FORM, parseForm } from "../../request/forms.ts";
 import { stopRequests } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
-import { Box, type Column, Field, PostForm, Table } from "../../view/parts.tsx";
+import { Box, Field, PostForm, Table } from "../../view/parts.tsx";
+import type { Column } from "../../view/sorting.tsx";
 import { money, number, Time } from "../../view/texts.tsx";
 import { behindPassword } from "../account/sign_in_page.tsx";
-import { limitFields } from "../usage/limits_view.tsx";
-import { rangeOf, usageView } from "../usage/usage_page.tsx";
-import {
-  LIMITS_FORM,
-  readLimits,
-  showView,
-  topOf,
-} from "../people/people_page.tsx";
+import { AccountLimits } from "../usage/limits_view.tsx";
+import { choiceOf } from "../usage/usage_choice.tsx";
+import { answerUsage } from "../usage/usage_page.tsx";
+import { usageView } from "../usage/usage_view.tsx";
+import { showView } from "../people/people_lists.tsx";
+import { LIMITS_FORM, limitTexts, readLimits } from "../people/people_page.tsx";
 import { memberForms, membersView, placeOf } from "./members_view.tsx";
 import { askRemove, rename } from "./projects_page.tsx";
 
@@ -41,6 +41,8 @@ const projectColumns = (
       ({ project }) => (
         <a href={`/people/projects/${project.id}`} dir="auto">{project.name}</a>
       ),
+      undefined,
+      "name",
     ],
     [
       "Status",
@@ -48,31 +50,42 @@ const projectColumns = (
         isDisabled
           ? <span class="badge bad">Disabled</span>
           : <span class="badge good">Active</span>,
+      undefined,
+      "status",
     ],
-    ["Created", ({ project }) => <Time ms={project.createdAtMs} as="day" />],
-    ["Members", ({ members }) => number(members), "num"],
-    ["Keys", ({ keys }) => number(keys), "num"],
-    [`Requests ${used}`, ({ totals }) => number(totals.requests), "num"],
-    [`Tokens ${used}`, ({ totals }) => number(totals.tokens), "num"],
+    [
+      "Created",
+      ({ project }) => <Time ms={project.createdAtMs} as="day" />,
+      undefined,
+      "created",
+    ],
+    ["Members", ({ members }) => number(members), "num", "members"],
+    ["Keys", ({ keys }) => number(keys), "num", "keys"],
+    [
+      `Requests ${used}`,
+      ({ totals }) => number(totals.requests),
+      "num",
+      "requests",
+    ],
+    [`Tokens ${used}`, ({ totals }) => number(totals.tokens), "num", "tokens"],
     ...(id === null ? [] : [`Cost ${used}`]).map((
       label,
     ): Column<ProjectRow> => [
       label,
       ({ totals }) => money(totals.cost, currency),
       "num",
+      "cost",
     ]),
   ];
 };
 
 const listProjects: Handler = (c) => {
   const { people } = c.var.deps;
-  const top = topOf(c);
   return showView(c, {
     placeholder: "Part of a name",
-    read: top === null
-      ? (query) => people.projects(query)
-      : () => people.topProjects(top.by, top.days),
-    columns: projectColumns(c, top?.days === 30 ? "in 30 days" : "today"),
+    read: (query) => people.projects(query),
+    columns: (used) => projectColumns(c, used),
+    sorts: PROJECT_SORTS,
   });
 };
 
@@ -94,14 +107,15 @@ async function show(
   const { deps, deps: { owners } } = c.var;
   const row = await findProject(c);
   const { id, name, isDisabled } = row.project;
-  const limits = values ?? await owners.limits(id);
+  const limits = await owners.limits(id);
   const place = placeOf(c);
   const { root } = place;
+  const choice = choiceOf(c);
   return (
     <Page
       c={c}
       title={name}
-      error={error}
+      error={error ?? choice.error}
       actions={<a class="button" href={`/people/keys?search=${id}`}>Keys</a>}
     >
       <Table
@@ -110,12 +124,13 @@ async function show(
         columns={projectColumns(c, "today")}
       />
       {await membersView(c, place)}
-      <section class="card">
-        <h2>Limits of all keys together</h2>
-        <PostForm action={`${root}/limits`} submit="Save limits" look="">
-          {limitFields((name) => ({ value: String(limits[name] || "") }))}
-        </PostForm>
-      </section>
+      <AccountLimits
+        action={`${root}/limits`}
+        limits={limits}
+        texts={values ?? limitTexts(limits)}
+        currency={deps.catalog.prices.currency}
+        isOpen={error !== undefined}
+      />
       <section class="card">
         <h2>Project</h2>
         <PostForm action={`${root}/name`} submit="Rename" look="">
@@ -131,7 +146,13 @@ async function show(
         </PostForm>
         <StateForm root={root} isDisabled={isDisabled} />
       </section>
-      {await usageView(deps, { ownerId: id, base: root, range: rangeOf(c) })}
+      {await usageView(deps, {
+        ownerId: id,
+        base: root,
+        choice,
+        keys: `/people/${id}/keys`,
+        isProject: true,
+      })}
     </Page>
   );
 }
@@ -187,10 +208,8 @@ const setLimits: Handler = async (c) => {
 };
 
 const exportUsage: Handler = async (c) => {
-  const { redis, now } = c.var.deps;
   const { project: { id: ownerId } } = await findProject(c);
-  const lines = usageCsv(redis, { ownerId, key: null }, now());
-  return answerCsv(c, "usage.csv", lines);
+  return answerUsage(c, { ownerId });
 };
 
 const ROOT = "/people/projects/:id";

@@ -25,12 +25,12 @@ import { Page } from "../../view/layout.tsx";
 import {
   address,
   Banner,
-  type Column,
   Noted,
   PostForm,
   Table,
   Tabs,
 } from "../../view/parts.tsx";
+import type { Column } from "../../view/sorting.tsx";
 import { Email, keyName, labelOf, number } from "../../view/texts.tsx";
 import { ReasonField } from "../keys/key_form.tsx";
 import {

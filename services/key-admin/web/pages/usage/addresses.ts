@@ -13,11 +13,15 @@ export const OWN_RUNNING = "/requests/running";
 /** The running requests of all accounts, for operators. */
 export const ALL_RUNNING = "/people/running";
 
+/** The usage of all accounts, for operators. */
+export const ALL_USAGE = "/people/usage";
+
 /** The lists for operators, by address. */
 export const PEOPLE_VIEWS = [
   ["/people", "Owners"],
   ["/people/projects", "Projects"],
   ["/people/keys", "All keys"],
+  [ALL_USAGE, "Usage"],
   [ALL_REQUESTS, "All requests"],
   [ALL_RUNNING, "Running"],
 ] as const;

@@ -17,7 +17,7 @@ import {
 } from "../../../domain/keys/settings.ts";
 import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
 import type { ConsoleDeps } from "../../context.ts";
-import { Field } from "../../view/parts.tsx";
+import { Field, PostForm } from "../../view/parts.tsx";
 import { labelOf, money, number, Time } from "../../view/texts.tsx";
 
 type LimitInput = Omit<Parameters<typeof Field>[0], "id" | "label">;
@@ -43,6 +43,44 @@ export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
     </div>
   </fieldset>
 );
+
+/**
+ * The limits of all keys of an account together: those that are set, and a form that
+ * is folded unless it was refused.
+ */
+export function AccountLimits({ action, limits, texts, currency, isOpen }: {
+  action: string;
+  limits: Limits;
+  /** The texts of the fields; an empty one is no limit. */
+  texts: Readonly<Record<keyof Limits, string>>;
+  currency: string;
+  isOpen: boolean;
+}) {
+  const set = LIMIT_NAMES.filter((name) => limits[name] > 0);
+  return (
+    <section class="card">
+      <h2>Limits of all keys together</h2>
+      {set.length === 0
+        ? <p class="faint">No limit is set. Each key has its own.</p>
+        : (
+          <ul>
+            {set.map((name) => (
+              <li>
+                {labelOf(name)}:{" "}
+                <strong>{shownLimit(name, limits[name], currency)}</strong>
+              </li>
+            ))}
+          </ul>
+        )}
+      <details open={isOpen}>
+        <summary>{set.length === 0 ? "Add a limit" : "Change limits"}</summary>
+        <PostForm action={action} submit="Save limits" look="">
+          {limitFields((name) => ({ value: texts[name] }))}
+        </PostForm>
+      </details>
+    </section>
+  );
+}
 
 const DAY_MS = 86_400_000;
 /** From this share of a limit on, its bar warns. */

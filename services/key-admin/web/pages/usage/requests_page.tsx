@@ -34,13 +34,13 @@ import { Page } from "../../view/layout.tsx";
 import {
   address,
   Banner,
-  type Column,
   Field,
   Noted,
   Pager,
   Table,
   Tabs,
 } from "../../view/parts.tsx";
+import type { Column } from "../../view/sorting.tsx";
 import { Email, keyName, labelOf, Time } from "../../view/texts.tsx";
 import {
   ALL_REQUESTS,

@@ -24,10 +24,14 @@ export function spendQueryOf(c: ConsoleContext): SpendQuery {
 export const spendFile = ({ month }: SpendQuery): string =>
   `spend-${month}.csv`;
 
-/** A link to the file of each month. */
-export const spendLinks = (path: string, nowMs: number) =>
-  spendMonths(nowMs).map((month) => (
-    <a key="" class="button small" href={`${path}?month=${month}`}>
-      Spend of {month}
-    </a>
-  ));
+/** A form that downloads the file of a month. */
+export const spendForm = (path: string, nowMs: number) => (
+  <form class="row search" method="get" action={path}>
+    <select name="month" aria-label="Month">
+      {spendMonths(nowMs).map((month) => (
+        <option value={month}>Spend of {month}</option>
+      ))}
+    </select>
+    <button type="submit">Download CSV</button>
+  </form>
+);

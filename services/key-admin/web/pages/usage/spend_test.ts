@@ -112,7 +112,7 @@ Deno.test("operators file what all accounts spent in a month, and nobody else ge
     endpoint: "chat",
   });
   const [month = ""] = spendMonths(site.deps.now());
-  const path = `/people/spend.csv?month=${month}`;
+  const path = `/people/usage/spend.csv?month=${month}`;
   assert.deepEqual((await linesOf(operator, path)).sort(), [
     "chat free-1 2 2 0 0 0 EUR",
     "chat small-1 1 0 0 0.000000005 0 EUR",
@@ -125,7 +125,8 @@ Deno.test("operators file what all accounts spent in a month, and nobody else ge
     headers.get("content-disposition") ?? "",
     new RegExp(`spend-${month}\\.csv`),
   );
-  assert.match((await operator.get("/people")).text, /people\/spend\.csv/);
+  const { text: page } = await operator.get("/people/usage");
+  assert.match(page, /people\/usage\/spend\.csv/);
   assert.equal((await client.get(path)).status, 404);
 });
 

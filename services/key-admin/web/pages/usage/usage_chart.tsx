@@ -1,47 +1,59 @@
-/** Usage as bar charts: requests, tokens, and every other unit that was counted. */
+/** Usage as bar charts, whose bars may be stacked by model, endpoint, key or account. */
 
 import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
-import { minuteText } from "../../../domain/keys/key_record.ts";
-import type { Counts, KeyUsage } from "../../../domain/keys/usage.ts";
-import { labelOf, number } from "../../view/texts.tsx";
-
-/** The ranges whose usage is shown, with the name of their parts. */
-export const RANGES = {
-  "24h": { name: "24 hours", unit: "hour", head: "Hour from", last: "Now" },
-  "30d": { name: "30 days", unit: "day", head: "Day (UTC)", last: "Today" },
-} as const;
-
-/** A range whose usage is shown. */
-export type Range = keyof typeof RANGES;
-
-/** A day of a chart or table, in UTC: `Nov 28`. */
-export const dayText = (timeMs: number): string => DAY.format(timeMs);
-
-const DAY = new Intl.DateTimeFormat("en", {
-  month: "short",
-  day: "numeric",
-  timeZone: "UTC",
-});
+import type { Counts } from "../../../domain/keys/usage.ts";
+import type { UsageSpan } from "../../../domain/usage/span.ts";
+import type { UsageReport } from "../../../domain/usage/usage_reports.ts";
+import { labelOf, money, number } from "../../view/texts.tsx";
+import { markText, timeText } from "./mark_text.ts";
 
 /** A part of each bar. */
 interface Series {
   label: string;
   /** A CSS colour. */
   color: string;
-  countIn: (counts: Counts) => number;
+  /** As `marks` of the span. */
+  values: readonly number[];
 }
 
 /** A chart. The lowest part of its bars comes first. */
 interface Chart {
   title: string;
   series: readonly Series[];
+  /** A number of it in full, and beside its lines. */
+  format: (value: number) => string;
+  short: (value: number) => string;
+}
+
+/** A measure: a number of each bar, or of a part of it. */
+interface Measure extends Pick<Chart, "title" | "format" | "short"> {
+  countIn: (counts: Counts) => number;
+  /** The parts of a bar that is not stacked by anything else. */
+  parts?: readonly {
+    label: string;
+    color: string;
+    countIn: (counts: Counts) => number;
+  }[];
+}
+
+/** A part of all bars by its name, such as a model. */
+export interface NamedGroup {
+  name: string;
+  isOthers: boolean;
+  buckets: readonly Counts[];
 }
 
 const MADE = "var(--accent)";
 const FAINT = "color-mix(in srgb, var(--accent) 50%, var(--surface))";
-const REQUESTS: Chart = {
+const SHORT = new Intl.NumberFormat("en", { notation: "compact" });
+const short = (value: number): string => SHORT.format(value);
+
+const REQUESTS: Measure = {
   title: "Requests",
-  series: [
+  format: number,
+  short,
+  countIn: ({ requests = 0, refused = 0 }) => requests + refused,
+  parts: [
     {
       label: "Successful",
       color: MADE,
@@ -60,9 +72,13 @@ const REQUESTS: Chart = {
     },
   ],
 };
-const TOKENS: Chart = {
+const TOKENS: Measure = {
   title: "Tokens",
-  series: [
+  format: number,
+  short,
+  countIn: ({ inputTokens = 0, outputTokens = 0 }) =>
+    inputTokens + outputTokens,
+  parts: [
     {
       label: "Input",
       color: FAINT,
@@ -76,21 +92,70 @@ const TOKENS: Chart = {
   ],
 };
 
-/** The chart of a unit other than tokens. */
-function unitChart(unit: UsageUnit): Chart {
-  const label = labelOf(unit);
-  const countIn = (counts: Counts) => counts[unit] ?? 0;
-  return { title: label, series: [{ label, color: MADE, countIn }] };
+const costIn = (currency: string): Measure => ({
+  title: "Cost",
+  format: (value) => money(value, currency),
+  short: (value) => money(value, currency),
+  countIn: ({ cost = 0 }) => cost,
+});
+
+const madeOf = (unit: UsageUnit): Measure => ({
+  title: labelOf(unit),
+  format: number,
+  short,
+  countIn: (counts) => counts[unit] ?? 0,
+});
+
+/** The colours of stacked parts are `--part-1` and so on. */
+const colorOf = ({ isOthers }: NamedGroup, at: number): string =>
+  isOthers ? "var(--part-others)" : `var(--part-${at + 1})`;
+
+function chartOf(
+  { title, format, short, countIn, parts }: Measure,
+  { buckets }: UsageReport,
+  groups: readonly NamedGroup[],
+): Chart {
+  const plain = parts ?? [{ label: title, color: MADE, countIn }];
+  const series = groups.length === 0
+    ? plain.map(({ label, color, countIn }) => ({
+      label,
+      color,
+      values: buckets.map(countIn),
+    }))
+    : groups.map((group, at) => ({
+      label: group.name,
+      color: colorOf(group, at),
+      values: group.buckets.map(countIn),
+    }));
+  return { title, series, format, short };
 }
 
-/** A chart of requests, one of tokens, and one of each of these units. */
-export function UsageCharts(
-  { usage, units }: { usage: KeyUsage; units: readonly UsageUnit[] },
-) {
-  const charts = [REQUESTS, TOKENS, ...units.map(unitChart)];
+/**
+ * A chart of requests, one of tokens, one of cost if there was any, and one of each of
+ * these units. With groups, their bars are stacked by these.
+ */
+export function UsageCharts({ report, units, groups, currency }: {
+  report: UsageReport;
+  units: readonly UsageUnit[];
+  groups: readonly NamedGroup[];
+  currency: string;
+}) {
+  const measures = [
+    REQUESTS,
+    TOKENS,
+    ...(report.total.cost ? [costIn(currency)] : []),
+    ...units.map(madeOf),
+  ];
   return (
     <>
-      {charts.map((chart) => <BarChart key="" chart={chart} usage={usage} />)}
+      {measures.map((measure) => (
+        <BarChart
+          key=""
+          chart={chartOf(measure, report, groups)}
+          span={report.span}
+          isStacked={groups.length > 0}
+        />
+      ))}
     </>
   );
 }
@@ -99,14 +164,14 @@ export function UsageCharts(
 const BAR_WIDTH = 0.7;
 
 /** The parts of a bar, from the bottom up, each with the counts of those below it. */
-function stacked(bucket: Counts, series: readonly Series[]) {
+function stacked(at: number, series: readonly Series[]) {
   let below = 0;
-  return series.map(({ color, countIn }) => {
-    const count = countIn(bucket);
+  return series.map(({ color, values }) => {
+    const count = values[at] ?? 0;
     const part = { fill: color, count, below };
     below += count;
     return part;
-  });
+  }).filter(({ count }) => count > 0);
 }
 
 /** At most so many intervals are between the lines of a chart. */
@@ -131,57 +196,52 @@ export function ticksOf(most: number): number[] {
 
 /** Keeps the line of values open while there are none. */
 const NO_VALUES = "\u00A0";
-const SHORT = new Intl.NumberFormat("en", { notation: "compact" });
 
-/** The times of some buckets, evenly from the first to the last. */
-const timesOf = (buckets: KeyUsage["buckets"]): number[] =>
-  Array.from({ length: TIMES }, (_, at) => {
-    const place = Math.round(at * (buckets.length - 1) / (TIMES - 1));
-    return buckets[place]?.startMs ?? 0;
+/** The texts below a chart, evenly from its first bar to its last one. */
+function timesOf(span: UsageSpan): string[] {
+  const last = span.marks.length - 1;
+  const count = Math.min(TIMES, span.marks.length);
+  return Array.from({ length: count }, (_, at) => {
+    const place = count === 1 ? last : Math.round(at * last / (count - 1));
+    if (place < last || !span.isOpen) return timeText(span, place);
+    return span.unit === "hour" ? "Now" : "Today";
   });
+}
 
-/** An hour of a chart in UTC: `13:00`. */
-const hourText = (timeMs: number): string => HOUR.format(timeMs);
-const HOUR = new Intl.DateTimeFormat("en-GB", {
-  hour: "2-digit",
-  minute: "2-digit",
-  timeZone: "UTC",
-});
-
-/** Describes a bucket for people: `Nov 28: Input 5, Output 7`. */
+/** Words the values of a bar: `Nov 28: Input 5, Output 7`. */
 function wordsOf(
-  bucket: KeyUsage["buckets"][number],
-  series: readonly Series[],
-  isHourly: boolean,
+  at: number,
+  { series, format }: Chart,
+  { span, isStacked }: { span: UsageSpan; isStacked: boolean },
 ): string {
-  const { startMs } = bucket;
-  const counts = series.map(({ label, countIn }) =>
-    `${label} ${number(countIn(bucket))}`
-  );
-  // SVG has no `<time>`: the hour stays in UTC.
-  const when = isHourly ? minuteText(startMs) : dayText(startMs);
-  return `${when}: ${counts.join(", ")}`;
+  const counts = series
+    .map(({ label, values }) => ({ label, count: values[at] ?? 0 }));
+  const shown = isStacked ? counts.filter(({ count }) => count > 0) : counts;
+  const parts = shown.map(({ label, count }) => `${label} ${format(count)}`);
+  const sum = counts.reduce((sum, { count }) => sum + count, 0);
+  const inAll = isStacked && shown.length > 1 ? ` (in all ${format(sum)})` : "";
+  return `${markText(span, at)}: ${parts.join(", ") || "none"}${inAll}`;
 }
 
 interface ChartProps {
   chart: Chart;
-  usage: KeyUsage;
+  span: UsageSpan;
+  isStacked: boolean;
 }
 
 /**
  * A bar chart with axes. The bars and lines are an SVG, one unit wide for each bucket
  * and one high for each count, that is stretched to its box; the labels are text beside
  * it, so that they are not. A bar names its values under the pointer; with the script,
- * also for the arrow keys. The table below has the same numbers.
+ * also for the arrow keys, in the order of the legend, which is that of its parts from
+ * the bottom up. The table below has the same numbers.
  */
-function BarChart(
-  { chart: { title, series }, usage: { buckets, range } }: ChartProps,
-) {
-  const { unit, last } = RANGES[range];
-  const isHourly = range === "24h";
-  const heading = `${title} per ${unit}`;
-  const sums = buckets.map((bucket) =>
-    series.reduce((sum, { countIn }) => sum + countIn(bucket), 0)
+function BarChart({ chart, span, isStacked }: ChartProps) {
+  const { title, series } = chart;
+  const heading = `${title} per ${span.unit}`;
+  const bars = span.marks.length;
+  const sums = span.marks.map((_, at) =>
+    series.reduce((sum, { values }) => sum + (values[at] ?? 0), 0)
   );
   const ticks = ticksOf(Math.max(...sums));
   const top = ticks.at(-1) ?? 1;
@@ -189,40 +249,31 @@ function BarChart(
     <figure class="card chart" data-chart>
       <figcaption class="between">
         <strong>{heading}</strong>
-        <span class="row faint">
-          {series.map(({ label, color }) => (
-            <span>
-              <svg width="10" height="10" aria-hidden="true">
-                <rect fill={color} width="10" height="10" rx="3" />
-              </svg>{" "}
-              {label}
-            </span>
-          ))}
-        </span>
+        <Legend series={series} isStacked={isStacked} />
       </figcaption>
       <output class="faint">{NO_VALUES}</output>
       <div class="plot">
         <div class="ticks faint" aria-hidden="true">
           {ticks.toReversed().map((tick) => (
-            <span key={tick}>{SHORT.format(tick)}</span>
+            <span key={tick}>{chart.short(tick)}</span>
           ))}
         </div>
         <svg
-          class="bars"
-          viewBox={`0 0 ${buckets.length} ${top}`}
+          class={isStacked ? "bars stacked" : "bars"}
+          viewBox={`0 0 ${bars} ${top}`}
           preserveAspectRatio="none"
           role="img"
           tabindex={0}
           aria-label={`${heading}; the same numbers are in the table below`}
         >
           {ticks.map((tick) => (
-            <line class="tick" x2={buckets.length} y1={tick} y2={tick} />
+            <line class="tick" x2={bars} y1={tick} y2={tick} />
           ))}
-          {buckets.map((bucket, at) => (
+          {span.marks.map((_, at) => (
             <g>
-              <title>{wordsOf(bucket, series, isHourly)}</title>
+              <title>{wordsOf(at, chart, { span, isStacked })}</title>
               <rect class="reach" x={at} width="1" height={top} />
-              {stacked(bucket, series).map(({ fill, count, below }) => (
+              {stacked(at, series).map(({ fill, count, below }) => (
                 <rect
                   fill={fill}
                   x={at + (1 - BAR_WIDTH) / 2}
@@ -235,18 +286,29 @@ function BarChart(
           ))}
         </svg>
         <div class="between faint times">
-          {timesOf(buckets).map((startMs, at) => (
-            <span>
-              {at === TIMES - 1
-                ? last
-                : isHourly
-                ? hourText(startMs)
-                : dayText(startMs)}
-            </span>
-          ))}
+          {timesOf(span).map((text) => <span key="">{text}</span>)}
         </div>
       </div>
-      <p class="faint">{isHourly ? "Hours in UTC" : "Days in UTC"}</p>
+      <p class="faint">
+        {span.unit === "hour" ? "Hours" : "Days"} in {span.zone}
+      </p>
     </figure>
   );
 }
+
+/** The meaning of the colours. Stacked parts are numbered from the bottom up. */
+const Legend = (
+  { series, isStacked }: { series: readonly Series[]; isStacked: boolean },
+) => (
+  <span class="row faint legend">
+    {series.map(({ label, color }, at) => (
+      <span>
+        <svg width="10" height="10" aria-hidden="true">
+          <rect fill={color} width="10" height="10" rx="3" />
+        </svg>{" "}
+        {isStacked && `${at + 1} `}
+        <bdi>{label}</bdi>
+      </span>
+    ))}
+  </span>
+);

@@ -1,31 +1,18 @@
-/** The pages of usage: what was used, and why requests were refused or failed. */
+/** Pages and files of usage: of an account, of one key, of all accounts. */
 
-import {
-  FAILURE_REASONS,
-  USAGE_UNITS,
-} from "@gateway/shared/keys/limiter_state";
-import type { Child } from "hono/jsx";
-import {
-  CACHE_COUNTS,
-  type Counts,
-  MAIN_COUNTS,
-  readUsage,
-  REQUEST_COUNTS,
-} from "../../../domain/keys/usage.ts";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import { KEY_FIELDS } from "@gateway/shared/keys/record";
+import { isCreatedBy, keysFrom } from "../../../domain/keys/key_page.ts";
 import { spendCsv } from "../../../domain/keys/spend_csv.ts";
-import {
-  isUsed,
-  KEYS_SHOWN_MAX,
-  readUsageByKey,
-  restOfUse,
-  useByMember,
-} from "../../../domain/keys/usage_by_key.ts";
-import { usageCsv } from "../../../domain/keys/usage_csv.ts";
+import { restOf, usageCsv } from "../../../domain/keys/usage_csv.ts";
+import { GATEWAY } from "../../../domain/usage/day_sums.ts";
+import { type CsvPart, reportCsv } from "../../../domain/usage/report_csv.ts";
+import type { Grouping } from "../../../domain/usage/usage_reports.ts";
 import {
   answerCsv,
   type ConsoleContext,
-  type ConsoleDeps,
   type Handler,
+  Refused,
   type Routes,
 } from "../../context.ts";
 import {
@@ -37,59 +24,140 @@ import {
   whoseOf,
 } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
-import { type Column, Empty, Facts, Table, Tabs } from "../../view/parts.tsx";
-import {
-  Email,
-  keyName,
-  labelOf,
-  money,
-  number,
-  spentText,
-  Time,
-  unitsText,
-} from "../../view/texts.tsx";
-import { requestsOf } from "./addresses.ts";
-import { wordsOf } from "./reasons.ts";
-import { spendFile, spendLinks, spendQueryOf } from "./spend_links.tsx";
+import { Tabs } from "../../view/parts.tsx";
+import { ALL_USAGE, PEOPLE_VIEWS } from "./addresses.ts";
+import { spendFile, spendQueryOf } from "./spend_links.tsx";
 import { limitsCard } from "./limits_view.tsx";
-import { dayText, type Range, RANGES, UsageCharts } from "./usage_chart.tsx";
+import { choiceOf } from "./usage_choice.tsx";
+import { usageView } from "./usage_view.tsx";
 
 const showUsage: Handler = async (c) => {
   const { deps } = c.var;
   const { ownerId, root, createdBy, ...scope } = ownScopeOf(c);
-  const base = `${root}/usage`;
   const whose = whoseOf(scope);
+  const choice = choiceOf(c);
   const all = whose === "own" ? "All your keys" : "All keys of the project";
   return (
     <Page
       c={c}
       title="Usage"
       lead={`${all} together, including deleted ones. Each key's page shows its own numbers.`}
+      error={choice.error}
     >
       {await limitsCard(deps, ownerId, { whose })}
-      {await usageView(deps, { ownerId, base, range: rangeOf(c) })}
-      {await usageByKey(deps, {
+      {await usageView(deps, {
         ownerId,
+        base: `${root}/usage`,
+        choice,
         createdBy,
+        keys: scope.base,
         isProject: whose === "project",
-        base: scope.base,
-        range: rangeOf(c),
       })}
     </Page>
   );
 };
 
+/** The usage of all accounts together, for operators. */
+const showAll: Handler = async (c) => {
+  const choice = choiceOf(c);
+  return (
+    <Page
+      c={c}
+      title="Usage"
+      lead="All accounts together. What they use now is added up again every 20 seconds."
+      error={choice.error}
+    >
+      <Tabs
+        label="View"
+        tabs={PEOPLE_VIEWS}
+        current={ALL_USAGE}
+        to={(view) => view}
+      />
+      {await usageView(c.var.deps, {
+        ownerId: GATEWAY,
+        base: ALL_USAGE,
+        choice,
+      })}
+    </Page>
+  );
+};
+
+/** The account or key whose usage a file has. */
+interface FileOf {
+  ownerId: string;
+  key?: KeyRecord | null;
+  createdBy?: string | undefined;
+}
+
+/**
+ * The file of an account or a key. With a time in the address, it has what the page
+ * shows; without one, all hours that are kept, in all columns.
+ */
+export function answerUsage(
+  c: ConsoleContext,
+  { ownerId, key = null, createdBy }: FileOf,
+): Response {
+  const { redis, now, usage, catalog } = c.var.deps;
+  const suffix = key === null ? "" : `-${key.id}`;
+  const { texts, by, span, error } = choiceOf(c);
+  const isAll = ownerId !== GATEWAY && by === null &&
+    Object.values(texts).every((text) => text === "");
+  if (isAll) {
+    const query = { ownerId, key, createdBy };
+    return answerCsv(c, `usage${suffix}.csv`, usageCsv(redis, query, now()));
+  }
+  if (span === null) throw new Refused(400, (error ?? "").replace(/\.$/, ""));
+  const grouping = groupingOf(by, { ownerId, key });
+  const name = `usage${suffix}-${span.from}-${span.to}.csv`;
+  const query = {
+    scope: { ownerId, keyId: key?.id ?? null },
+    span,
+    by: grouping,
+    currency: catalog.prices.currency,
+    others: grouping === "account" ? "others" : restOf(createdBy),
+    parts: () => csvParts(c, grouping, { ownerId, createdBy }),
+  };
+  return answerCsv(c, name, reportCsv(usage, query));
+}
+
+/** The groups of a file, as far as there are such. */
+function groupingOf(
+  by: Grouping | null,
+  { ownerId, key }: { ownerId: string; key: KeyRecord | null },
+): Grouping | null {
+  const isPart = by === "key"
+    ? key === null && ownerId !== GATEWAY
+    : by === "account"
+    ? ownerId === GATEWAY
+    : true;
+  return isPart ? by : null;
+}
+
+/** The keys or accounts that have lines of their own. */
+async function* csvParts(
+  { var: { deps: { redis, people } } }: ConsoleContext,
+  by: Grouping | null,
+  { ownerId, createdBy }: Pick<FileOf, "ownerId" | "createdBy">,
+): AsyncGenerator<CsvPart> {
+  if (by === "account") {
+    for await (const { ownerId: id, name } of people.accounts()) {
+      yield { id, names: [id, name || "First owner"] };
+    }
+  } else if (by === "key") {
+    for await (const { keyId: id, fields } of keysFrom(redis, ownerId)) {
+      if (createdBy && !isCreatedBy(fields, createdBy)) continue;
+      const { [KEY_FIELDS.hint]: hint, [KEY_FIELDS.description]: text } =
+        fields;
+      yield { id, names: [id, hint ?? "", text ?? ""] };
+    }
+  }
+}
+
 const exportUsage: Handler = async (c) => {
-  const { redis, now } = c.var.deps;
   const scope = await keyScopeOf(c);
   const { ownerId, createdBy } = scope;
   const key = c.req.param("id") === undefined ? null : await findKey(c, scope);
-  const name = key === null ? "usage.csv" : `usage-${key.id}.csv`;
-  return answerCsv(
-    c,
-    name,
-    usageCsv(redis, { ownerId, key, createdBy }, now()),
-  );
+  return answerUsage(c, { ownerId, key, createdBy });
 };
 
 const exportSpend: Handler = (c) => {
@@ -101,7 +169,14 @@ const exportSpend: Handler = (c) => {
   return answerCsv(c, spendFile(query), lines);
 };
 
-/** The routes of the usage of one key, below this path. */
+const exportAllSpend: Handler = (c) => {
+  const { redis, people } = c.var.deps;
+  const query = spendQueryOf(c);
+  const lines = spendCsv(redis, people.accounts(), query);
+  return answerCsv(c, spendFile(query), lines);
+};
+
+/** What was used with one key, on the pages below this path. */
 function routesBelow(keys: string): Routes {
   return {
     [`${keys}/:id/export.csv`]: { GET: exportUsage },
@@ -116,269 +191,12 @@ export const usageRoutes = (root: string): Routes => ({
   ...routesBelow(root + OWN_KEYS),
 });
 
-/** The same of any key, for operators. */
-export const operatorUsageRoutes: Routes = routesBelow(KEYS_OF_OWNER);
-
-/** The units other than tokens that were counted. */
-const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
-
-const unitsOf = (counts: Counts): string =>
-  unitsIn(counts).map((unit) => unitsText(counts[unit] ?? 0, unit)).join(", ");
-
-/** The counts that are always shown, and those of caches if anything was cached. */
-const countsIn = (total: Counts) => [
-  ...MAIN_COUNTS,
-  ...CACHE_COUNTS.filter((name) => total[name]),
-];
-
-/** Returns all counts as labelled numbers. */
-const countFacts = (total: Counts): Record<string, string> =>
-  Object.fromEntries(
-    [...countsIn(total), ...unitsIn(total)]
-      .map((name) => [labelOf(name), number(total[name] ?? 0)]),
-  );
-
-/** Whether anything was spent, or would have been if it had a price. */
-const hasSpend = (total: Counts): boolean =>
-  Boolean(total.cost || total.unpriced);
-
-/** Returns the spend, with the counts that belong to it. */
-function spendFacts(total: Counts, currency: string): Record<string, string> {
-  if (!hasSpend(total)) return {};
-  const { estimatedCost = 0 } = total;
-  const facts: Record<string, string> = { Cost: spentText(total, currency) };
-  if (estimatedCost !== 0) {
-    facts[labelOf("estimatedCost")] = money(estimatedCost, currency);
-  }
-  for (const name of REQUEST_COUNTS) {
-    if (total[name]) facts[labelOf(name)] = number(total[name]);
-  }
-  return facts;
-}
-
-type Row = readonly [name: Child, counts: Counts];
-
-/**
- * A column for each count, and one for all units. Beside units, no tokens are shown
- * instead of 0.
- */
-const countColumns = (
-  head: string,
-  total: Counts,
-  currency: string,
-): readonly Column<Row>[] => [
-  [head, ([name]) => name],
-  ...(hasSpend(total) ? ["Cost"] : []).map((label): Column<Row> => [
-    label,
-    ([, counts]) => spentText(counts, currency),
-    "num",
-  ]),
-  ...countsIn(total).map((name): Column<Row> => [
-    labelOf(name),
-    ([, { [name]: count = 0, ...others }]) =>
-      count === 0 && /Tokens$/.test(name) && unitsOf(others) !== ""
-        ? "–"
-        : number(count),
-    "num",
-  ]),
-  ...(unitsOf(total) === "" ? [] : ["Units"]).map((label): Column<Row> => [
-    label,
-    ([, counts]) => unitsOf(counts) || "–",
-  ]),
-];
-
-/** The range in the address; by default a day. */
-export const rangeOf = (c: ConsoleContext): Range =>
-  c.req.query("range") === "30d" ? "30d" : "24h";
-
-/** The owner and the range of usage that is shown, and the address of the page. */
-interface UsageQuery {
-  ownerId: string;
-  /** Null for all keys of the owner. */
-  keyId?: string | null;
-  /** The address of the page, to which links to other ranges lead. */
-  base: string;
-  range: Range;
-}
-
-/** Totals, charts and tables of a key or of all keys of an owner. */
-export async function usageView(
-  { redis, now, catalog }: Pick<ConsoleDeps, "redis" | "now" | "catalog">,
-  { ownerId, keyId = null, base, range }: UsageQuery,
-) {
-  const { currency } = catalog.prices;
-  const nowMs = now();
-  const usage = await readUsage(redis, { ownerId, keyId }, { range, nowMs });
-  const { total, models, endpoints, buckets } = usage;
-  const { name, unit, head } = RANGES[range];
-  const units = unitsIn(total);
-  const isOthers = base.startsWith("/people");
-  const [root = ""] = /^\/projects\/\w+/.exec(base) ?? [];
-  return (
-    <>
-      <div class="row between">
-        <Tabs
-          label="Time"
-          current={range}
-          tabs={[["24h", "Last 24 hours"], ["30d", "Last 30 days"]]}
-          to={(range) => `${base}?range=${range}`}
-        />
-        <a class="button small" href={`${base}/export.csv`}>Download CSV</a>
-        {base.endsWith("/usage") && hasSpend(total) &&
-          spendLinks(`${base}/spend.csv`, nowMs)}
-      </div>
-      <Facts
-        look="totals"
-        facts={{
-          ...countFacts(total),
-          ...spendFacts(total, currency),
-        }}
-      />
-      {!total.requests && !total.refused
-        ? (
-          <Empty
-            title={`No requests in the last ${name}`}
-            lead="Requests appear here within seconds."
-          />
-        )
-        : (
-          <>
-            <UsageCharts usage={usage} units={units} />
-            <Failures
-              counts={total}
-              listed={requestsOf({ ownerId, root, keyId, isOthers })}
-            />
-            <Table
-              caption="Usage by model, the most used first"
-              title={<strong>By model</strong>}
-              rows={mostUsed(models, (model) => model, "No known model")}
-              columns={countColumns("Model", total, currency)}
-            />
-            <Table
-              caption="Usage by endpoint, the most used first"
-              title={<strong>By endpoint</strong>}
-              rows={mostUsed(endpoints, labelOf, "No known endpoint")}
-              columns={countColumns("Endpoint", total, currency)}
-            />
-            <details>
-              <summary>Show as a table</summary>
-              <Table
-                caption={`Usage per ${unit}, newest first`}
-                rows={buckets.toReversed().map((bucket): Row => [
-                  range === "24h"
-                    ? <Time key="" ms={bucket.startMs} as="minute" />
-                    : dayText(bucket.startMs),
-                  bucket,
-                ])}
-                columns={countColumns(head, total, currency)}
-              />
-            </details>
-          </>
-        )}
-    </>
-  );
-}
-
-/** The account whose keys are shown with their usage. */
-interface ByKeyQuery extends Omit<UsageQuery, "keyId"> {
-  /** Only keys that this owner created are named; undefined if all are. */
-  createdBy: string | undefined;
-  isProject: boolean;
-}
-
-/** The tables of usage by key, and in a project by member. */
-async function usageByKey(
-  { redis, now, catalog, people }: Pick<
-    ConsoleDeps,
-    "redis" | "now" | "catalog" | "people"
-  >,
-  { ownerId, createdBy, isProject, base, range }: ByKeyQuery,
-) {
-  const { currency } = catalog.prices;
-  const time = { range, nowMs: now() };
-  const account = { ownerId, keyId: null };
-  const { total } = await readUsage(redis, account, time);
-  if (!isUsed(total)) return null;
-  const keys = await readUsageByKey(redis, { ownerId, createdBy }, time);
-  if (keys === null) {
-    return (
-      <p class="help">
-        There are more than {KEYS_SHOWN_MAX}{" "}
-        keys. The files above have what each of them has used.
-      </p>
-    );
-  }
-  const rest = restOfUse(total, keys);
-  const others = createdBy === undefined
-    ? "Deleted keys and Try it"
-    : "Other keys";
-  const restRows: Row[] = isUsed(rest)
-    ? [[<span key="" class="faint">{others}</span>, rest]]
-    : [];
-  const members = await Promise.all(
-    [...useByMember(keys)].map(async ([id, counts]): Promise<Row> => [
-      id === ""
-        ? <span key="" class="faint">Not recorded</span>
-        : <Email key="">{await people.name(id) ?? id}</Email>,
-      counts,
-    ]),
-  );
-  return (
-    <>
-      <Table
-        caption="Usage by key, the most used first"
-        title={<strong>By key</strong>}
-        rows={[
-          ...keys.map((key): Row => [keyName(key, base), key.counts]),
-          ...restRows,
-        ]}
-        columns={countColumns("Key", total, currency)}
-      />
-      {isProject && createdBy === undefined && (
-        <Table
-          caption="Usage by the members who created the keys"
-          title={<strong>By member</strong>}
-          rows={[...members, ...restRows]}
-          columns={countColumns("Member", total, currency)}
-        />
-      )}
-    </>
-  );
-}
-
-/** A row for each name, the most used first. */
-function mostUsed(
-  sums: ReadonlyMap<string, Counts>,
-  label: (name: string) => string,
-  unknown: string,
-): Row[] {
-  return [...sums]
-    .sort(([, a], [, b]) => (b.requests ?? 0) - (a.requests ?? 0))
-    .map(([name, counts]): Row => [
-      name === "" ? <span key="" class="faint">{unknown}</span> : label(name),
-      counts,
-    ]);
-}
-
-/** The reasons of refusals and failures; nothing if there were none. */
-function Failures(
-  { counts, listed }: { counts: Counts; listed: string },
-) {
-  const reasons = FAILURE_REASONS.filter((reason) => counts[reason]);
-  return reasons.length > 0 && (
-    <Table
-      caption="Reasons for refused and failed requests"
-      title={
-        <div class="row between">
-          <strong>Refused or failed</strong>
-          <a class="button small" href={listed}>Show requests</a>
-        </div>
-      }
-      rows={reasons}
-      columns={[
-        ["Reason", wordsOf],
-        ["Requests", (reason) => number(counts[reason] ?? 0), "num"],
-      ]}
-    />
-  );
-}
+/** The same of any key and of all accounts together, for operators. */
+export const operatorUsageRoutes: Routes = {
+  [ALL_USAGE]: { GET: showAll },
+  [`${ALL_USAGE}/export.csv`]: {
+    GET: (c) => answerUsage(c, { ownerId: GATEWAY }),
+  },
+  [`${ALL_USAGE}/spend.csv`]: { GET: exportAllSpend },
+  ...routesBelow(KEYS_OF_OWNER),
+};
