@@ -73,11 +73,19 @@ async function inspectTables(
   }
 }
 
+/**
+ * Whether a scene is played: all are, or those of `CONSOLE_SCENES=key,usage` while
+ * somebody works on a page. Some need what a scene before them has done.
+ */
+const isWanted = (name: string): boolean =>
+  Deno.env.get("CONSOLE_SCENES")?.split(",").includes(name) ?? true;
+
 browserTest(
   "every page: axe in light and wide, in dark and narrow, and nothing cut off",
   async (visit: Visit, t) => {
     const stage = await setStage(visit);
     for (const { name, play } of SCENES) {
+      if (!isWanted(name)) continue;
       await t.step(name, async () => {
         const page = await play(stage);
         await inspect(page, name);

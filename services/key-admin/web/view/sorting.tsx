@@ -7,10 +7,10 @@ export type Column<T> = readonly [
   label: string,
   cell: (row: T) => Child,
   /**
-   * `num` for digits below each other, `prose` for sentences, which have the width of a
-   * card.
+   * `num` for digits below each other, `sum` for those with words below, `prose` for
+   * sentences, which have the width of a card.
    */
-  kind?: "num" | "prose" | undefined,
+  kind?: "num" | "sum" | "prose" | undefined,
   /** The name of the order by this column, where the list has one. */
   sort?: string,
 ];

@@ -73,15 +73,20 @@ export function money(nanos: number, currency: string): string {
   }).format(units);
 }
 
-/** Says what was spent, or that requests had no price. */
-export function spentText(
-  { cost = 0, unpriced = 0 }: { cost?: number; unpriced?: number },
-  currency: string,
-): string {
-  if (unpriced === 0) return money(cost, currency);
-  return cost === 0
-    ? "No price"
-    : `${money(cost, currency)}, some without price`;
+/** Says what was spent, and whether all or some requests had no price. */
+export function Spent(
+  { counts: { cost = 0, unpriced = 0 }, currency }: {
+    counts: { cost?: number; unpriced?: number };
+    currency: string;
+  },
+) {
+  if (unpriced > 0 && cost === 0) return <>No price</>;
+  return (
+    <>
+      <span class="num">{money(cost, currency)}</span>
+      {unpriced > 0 && <span class="help">some without price</span>}
+    </>
+  );
 }
 
 /** `3,400 characters`, `1 audio second` */

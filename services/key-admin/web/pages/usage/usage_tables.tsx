@@ -13,13 +13,7 @@ import {
 } from "../../../domain/keys/usage.ts";
 import { Table } from "../../view/parts.tsx";
 import type { Column } from "../../view/sorting.tsx";
-import {
-  labelOf,
-  money,
-  number,
-  spentText,
-  unitsText,
-} from "../../view/texts.tsx";
+import { labelOf, money, number, Spent, unitsText } from "../../view/texts.tsx";
 import { wordsOf } from "./reasons.ts";
 
 /** The units other than tokens that were counted. */
@@ -52,8 +46,9 @@ export function spendFacts(
   currency: string,
 ): Record<string, string> {
   if (!hasSpend(total)) return {};
-  const { estimatedCost = 0 } = total;
-  const facts: Record<string, string> = { Cost: spentText(total, currency) };
+  const { cost = 0, estimatedCost = 0 } = total;
+  // How many requests had no price stands beside it.
+  const facts: Record<string, string> = { Cost: money(cost, currency) };
   if (estimatedCost !== 0) {
     facts[labelOf("estimatedCost")] = money(estimatedCost, currency);
   }
@@ -78,8 +73,8 @@ export const countColumns = (
   [head, ([name]) => name],
   ...(hasSpend(total) ? ["Cost"] : []).map((label): Column<Row> => [
     label,
-    ([, counts]) => spentText(counts, currency),
-    "num",
+    ([, counts]) => <Spent key="" counts={counts} currency={currency} />,
+    "sum",
   ]),
   ...countsIn(total).map((name): Column<Row> => [
     labelOf(name),
