@@ -14,7 +14,8 @@
  * requests of a key, until it is enabled again, for a day |
  * | `keys:{owner}` | zset | key ids by creation time in ms, except of the page "Try it"
  * |
- * | `own:{owner}` | hash | the owner's state and limits, fields as in a key record |
+ * | `own:{owner}` | hash | the owner's state, limits and version, fields as in a key
+ * record |
  * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner,
  * see `limiter_state.ts` |
  * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry
@@ -129,8 +130,8 @@ export interface KeyRecord {
 }
 
 /**
- * Field names of `key:{owner}:<key id>`; `own:{owner}` has the state and the limits.
- * Numbers are decimal text, lists are joined by commas, null is 0.
+ * Field names of `key:{owner}:<key id>`; `own:{owner}` has the state, the limits and a
+ * version. Numbers are decimal text, lists are joined by commas, null is 0.
  */
 export const KEY_FIELDS = {
   state: "state",

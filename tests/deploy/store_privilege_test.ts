@@ -84,7 +84,7 @@ const MAY: Record<string, Record<string, string>> = {
     own: "evalsha del hget hgetall hset",
     proj: "evalsha exists hgetall hset",
     members: "evalsha hdel hget hgetall hlen hset hvals",
-    defaults: "hgetall hset",
+    defaults: "evalsha hget hgetall hset",
     projects: "zadd zrevrange",
     joined: "zadd zcard zrange zrem",
     acct: "del hgetall hset hdel",

@@ -163,7 +163,7 @@ async function fillLimits(
   ownerId: string,
   keyId: string,
 ): Promise<void> {
-  await site.deps.owners.setLimits(ownerId, OWNER_LIMITS);
+  await site.deps.owners.change(ownerId, { limits: OWNER_LIMITS });
   const use = {
     requestsAheadMs: 20_000,
     dayTokens: 4_812_345,

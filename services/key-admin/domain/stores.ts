@@ -61,7 +61,7 @@ export function createStores(deps: OwnerStoreDeps): Stores {
     requests: new RequestLog(deps),
     usage: new UsageReports({ ...deps, people }),
     adminKeys: new AdminKeyStore({ ...deps, audit, owners }),
-    defaults: new DefaultStore({ ...deps, audit }),
+    defaults: new DefaultStore(deps),
     overrides: new OverrideStore({ ...deps, audit, owners }),
   };
 }

@@ -73,7 +73,7 @@ const storedEntry = z.object({
 }).transform(({ key, ...fields }) => ({ ...fields, keyId: key }));
 
 /** An entry to write. It never has a key value or its hash. */
-type AuditEntry =
+export type AuditEntry =
   & Actor
   & { action: AuditAction }
   & Partial<z.output<typeof storedEntry>>;

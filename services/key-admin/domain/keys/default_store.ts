@@ -1,8 +1,14 @@
 /** The default settings of new keys of an account. */
+import { isDeepStrictEqual } from "node:util";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
-import type { Actor, AuditLog } from "../audit/audit_log.ts";
-import { createPersist } from "../store/durability.ts";
+import type { Actor } from "../audit/audit_log.ts";
+import {
+  AccountChanged,
+  type ChangeRecord,
+  createRecordChanger,
+  versionOf,
+} from "../audit/record_change.ts";
 import { type Fields, readHash, type StoreDeps } from "../store/redis.ts";
 import { decodeLimits, encodeKey } from "./key_record.ts";
 import { type KeySettings, namedLimits } from "./settings.ts";
@@ -30,18 +36,16 @@ export const expiryDays = z.string().trim().regex(/^\d{0,4}$/, tooMuch)
 const defaultsKey = (ownerId: string) => `defaults:{${ownerId}}`;
 
 /** Dependencies of a {@link DefaultStore}. */
-export interface DefaultStoreDeps extends Pick<StoreDeps, "redis" | "writer"> {
-  audit: Pick<AuditLog, "add">;
-}
+export type DefaultStoreDeps = Pick<StoreDeps, "redis" | "writer">;
 
 /** The defaults of accounts, of owners and of projects; durable like keys. */
 export class DefaultStore {
   readonly #deps: DefaultStoreDeps;
-  readonly #persist: () => Promise<void>;
+  readonly #change: ChangeRecord;
 
   constructor(deps: DefaultStoreDeps) {
     this.#deps = deps;
-    this.#persist = createPersist(deps.writer);
+    this.#change = createRecordChanger(deps.writer);
   }
 
   /** The defaults of an account; null if it has none of its own. */
@@ -50,20 +54,36 @@ export class DefaultStore {
     return fields && decode(fields);
   }
 
-  /** Replaces the defaults of an account. Keys that exist stay as they are. */
+  /** The version of the defaults of an account; 0: it has none of its own. */
+  async version(ownerId: string): Promise<number> {
+    const { redis } = this.#deps;
+    return versionOf(await readHash(redis, defaultsKey(ownerId)) ?? {});
+  }
+
+  /**
+   * Replaces the defaults of an account; what is so already is no change. Keys that
+   * exist stay as they are. Throws `AccountChanged` unless `version` is null or what
+   * they have.
+   */
   async write(
     ownerId: string,
     defaults: KeyDefaults,
-    actor: Actor,
+    { version = null, ...actor }: Actor & { version?: number | null },
   ): Promise<void> {
     const { models, limits } = defaults;
+    const fields = await readHash(this.#deps.redis, defaultsKey(ownerId));
+    if (fields !== null && isDeepStrictEqual(decode(fields), defaults)) {
+      if (version === null || version === versionOf(fields)) return;
+      throw new AccountChanged();
+    }
     const days = [EXPIRY_FIELD, String(defaults.expiryDays)];
-    const fields = [...encodeKey({ limits, models }), ...days];
-    const { writer, audit } = this.#deps;
-    await writer.command(["HSET", defaultsKey(ownerId), ...fields]);
-    await this.#persist();
     const action = "account.key_defaults_changed";
-    await audit.add(ownerId, { action, ...actor, detail: textOf(defaults) });
+    await this.#change(ownerId, {
+      record: defaultsKey(ownerId),
+      fields: [...encodeKey({ limits, models }), ...days],
+      version,
+      entries: [{ action, ...actor, detail: textOf(defaults) }],
+    });
   }
 }
 

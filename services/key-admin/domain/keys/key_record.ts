@@ -17,8 +17,13 @@ import { limitsOf, namedLimits } from "./settings.ts";
 export const isExpired = ({ expiresAtMs }: KeyRecord, nowMs: number) =>
   expiresAtMs !== null && expiresAtMs <= nowMs;
 
+/** Some members of a key, and some of its limits. */
+type KeyMembers =
+  & Partial<Omit<KeyRecord, "limits">>
+  & { limits?: Partial<Limits> };
+
 /** These members as fields of `key:{owner}:<key id>`, flat as HSET takes them. */
-export function encodeKey(key: Partial<KeyRecord>): string[] {
+export function encodeKey(key: KeyMembers): string[] {
   const values: Record<string, unknown> = {
     ...key,
     ...key.limits,

@@ -1,4 +1,5 @@
 /** The keys in Redis, and everything that can happen to one. */
+import { isDeepStrictEqual } from "node:util";
 import {
   hashKeyValue,
   isKeyId,
@@ -19,10 +20,8 @@ import {
   STORE_KEY,
 } from "@gateway/shared/keys/record";
 import { DELETED_KEY_SECONDS, KEY_LIMITS } from "@gateway/shared/keys/limits";
-import { keysOf } from "@gateway/shared/process/env";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
-import { z } from "zod";
 import {
   type Actor,
   AUDIT_ENTRIES_MAX,
@@ -46,20 +45,6 @@ import {
 import { KeyRefused, refusal } from "./key_refused.ts";
 import commitLua from "./lua/commit.lua" with { type: "text" };
 import type { KeySettings } from "./settings.ts";
-
-/** The delays after a rotation until the old key stops working, in ms and in words. */
-export const GRACES = {
-  now: { ms: 0, text: "immediately" },
-  "1h": { ms: 3_600_000, text: "in 1 hour" },
-  "24h": { ms: 86_400_000, text: "in 24 hours" },
-  "7d": { ms: 7 * 86_400_000, text: "in 7 days" },
-} as const;
-
-/** The name of one of the {@link GRACES}, as forms and the command line take it. */
-export const graceSchema = z.enum(
-  keysOf(GRACES),
-  `One of ${keysOf(GRACES).join(", ")}`,
-);
 
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
@@ -91,6 +76,9 @@ export interface Target extends Origin {
   /** Why an operator changes somebody else's key; for the audit log. */
   reason?: string | undefined;
 }
+
+/** What a key is to be like; what is not stated stays as it is. */
+export type KeyUpdate = Partial<KeySettings & Pick<KeyRecord, "state">>;
 
 /** A new key. */
 export interface CreatedKey {
@@ -210,6 +198,32 @@ export class KeyStore {
   /** Replaces these settings, and returns the key with them. */
   edit(target: Target, settings: Partial<KeySettings>): Promise<KeyRecord> {
     return this.#update(target, "key.edited", settings);
+  }
+
+  /**
+   * Makes settings and state of a key what is stated, all or nothing; what is so
+   * already is no change.
+   */
+  async change(target: Target, wanted: KeyUpdate): Promise<KeyRecord> {
+    const { ownerId, keyId, actor, version, reason } = target;
+    const before = await this.find(ownerId, keyId);
+    const { state = before.state, ...changed } = wanted;
+    const edited = { ...before, ...changed };
+    const about = { actor, version, reason };
+    const steps: Step[] = [];
+    if (!isDeepStrictEqual(edited, before)) {
+      steps.push(stepOf("key.edited", { ...about, before, changed }));
+    }
+    if (state !== before.state) {
+      const transition = { ...about, before: edited, changed: { state } };
+      steps.push(stepOf(`key.${state}`, transition));
+    }
+    if (steps.length === 0) {
+      if (version === null || version === before.version) return before;
+      throw new KeyRefused("changed");
+    }
+    await this.#commit(target, steps);
+    return { ...edited, state, version: before.version + 1 };
   }
 
   /** Refuses every request with the key from the next one on. */

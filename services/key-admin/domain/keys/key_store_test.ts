@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, isWellFormedKey } from "@gateway/shared/keys/key";
 import * as record from "@gateway/shared/keys/record";
-import { GRACES, KeyStore } from "./key_store.ts";
+import { GRACES } from "./graces.ts";
+import { KeyStore } from "./key_store.ts";
 import type { KeyFilter, PageQuery } from "./key_page.ts";
 import type { KeySettings } from "./settings.ts";
 import {

@@ -2,10 +2,11 @@
  * Actions of operators on the accounts of owners, in the console and on the command
  * line.
  */
-import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
-import { keysOf } from "@gateway/shared/process/env";
+import type { KeyRecord, KeyState, Limits } from "@gateway/shared/keys/record";
+import { defined, keysOf } from "@gateway/shared/process/env";
 import type { Actor, AuditAction, AuditLog } from "../audit/audit_log.ts";
 import { describeLimits } from "../keys/key_record.ts";
+import { AccountChanged } from "../audit/record_change.ts";
 import type { Account, OwnerStore } from "../owners/owner_store.ts";
 import type { Link, LinkStore } from "../sign_in/links.ts";
 import type { SessionStore } from "../sign_in/sessions.ts";
@@ -35,6 +36,21 @@ export interface KeyNote {
   key: Pick<KeyRecord, "id" | "hint" | "description">;
   /** May be empty. */
   reason: string;
+}
+
+/** What an owner is to be like, and the version that this is based on. */
+export interface OwnerUpdate {
+  /** Those that are not stated stay as they are. */
+  readonly limits?: Partial<Limits> | undefined;
+  readonly state?: KeyState | undefined;
+  /** Null or none: any. */
+  readonly version?: number | null;
+}
+
+/** What the audit log says of a change, without who made it. */
+interface Note {
+  action: AuditAction;
+  detail?: string;
 }
 
 const enabled = ({ isDisabled }: Account): string =>
@@ -133,6 +149,10 @@ export class Operators {
     const { action, refusal } = CHANGES[what];
     const why = refusal(account);
     if (why !== "") throw new OperatorRefused(`${email} ${why}`);
+    if (what === "disable" || what === "enable") {
+      await this.update(operator, ownerId, { state: `${what}d` });
+      return null;
+    }
     await this.#make(what, ownerId, operator.by);
     const link = { kind: "reset", ownerId } as const;
     const secret = what === "reset_password"
@@ -166,12 +186,47 @@ export class Operators {
     ownerId: string,
     limits: Limits,
   ): Promise<void> {
+    await this.update(operator, ownerId, { limits });
+  }
+
+  /**
+   * Makes limits and state of an owner what is stated, all or nothing; what is so
+   * already is no change. Throws {@link OperatorRefused}, and `AccountChanged` if the
+   * account has another version than the one that is stated.
+   */
+  async update(
+    operator: Operator,
+    ownerId: string,
+    { version = null, limits, state }: OwnerUpdate,
+  ): Promise<void> {
     const account = await this.#find(ownerId);
-    const before = await this.#owners.limits(ownerId);
-    await this.#owners.setLimits(ownerId, limits);
-    const detail = describeLimits(before, limits);
-    const entry = { action: "owner.limits_changed", detail } as const;
-    await this.#note(operator, account, entry);
+    const before = await this.#owners.standing(ownerId);
+    const notes: Note[] = [];
+    const merged = { ...before.limits, ...limits };
+    const detail = describeLimits(before.limits, merged);
+    if (detail !== "") notes.push({ action: "owner.limits_changed", detail });
+    const isOther = state !== undefined && state !== before.state;
+    if (isOther) {
+      const { action, refusal } =
+        CHANGES[state === "disabled" ? "disable" : "enable"];
+      const why = refusal(account);
+      if (why !== "") throw new OperatorRefused(`${account.email} ${why}`);
+      if (operator.ownerId === ownerId) throw new OperatorRefused(OWN_ACCOUNT);
+      notes.push({ action });
+    }
+    if (notes.length === 0) {
+      if (version === null || version === before.version) return;
+      throw new AccountChanged();
+    }
+    if (isOther && state === "enabled") await this.#dropStopOrders(ownerId);
+    const { by, ip } = operator;
+    const entries = notes.map((note) => ({ by, ip, ...note }));
+    const wanted = defined({ limits, state });
+    await this.#owners.change(ownerId, wanted, { version, entries });
+    if (isOther && state === "disabled") {
+      await this.#sessions.endOthers(ownerId, null);
+    }
+    for (const note of notes) await this.#noteOwn(operator, account, note);
   }
 
   /**
@@ -199,12 +254,7 @@ export class Operators {
     const owners = this.#owners;
     if (what === "remove_second_factor") await owners.disableTotp(ownerId, by);
     if (what === "make_operator") await owners.giveRole(ownerId);
-    if (what === "enable") {
-      await this.#dropStopOrders(ownerId);
-      await owners.setState(ownerId, "enabled");
-    }
-    if (what === "disable") await owners.setState(ownerId, "disabled");
-    if (what === "disable" || what === "sign_out_everywhere") {
+    if (what === "sign_out_everywhere") {
       await this.#sessions.endOthers(ownerId, null);
     }
     if (what === "remove_role_of_operator" && !await owners.takeRole(ownerId)) {
@@ -215,11 +265,21 @@ export class Operators {
   }
 
   async #note(
+    operator: Operator,
+    account: Account,
+    { action, detail = "" }: Note,
+  ): Promise<void> {
+    const { by, ip } = operator;
+    await this.#audit.add(account.ownerId, { action, by, ip, detail });
+    await this.#noteOwn(operator, account, { action, detail });
+  }
+
+  /** Notes a change in the log of the operator who made it. */
+  async #noteOwn(
     { ownerId: operatorId, by, ip }: Operator,
     { ownerId, email }: Account,
-    { action, detail = "" }: { action: AuditAction; detail?: string },
+    { action, detail = "" }: Note,
   ): Promise<void> {
-    await this.#audit.add(ownerId, { action, by, ip, detail });
     if (operatorId === null || operatorId === ownerId) return;
     const whom = detail === "" ? email : `${email}: ${detail}`;
     await this.#audit.add(operatorId, { action, by, ip, detail: whom });

@@ -7,6 +7,7 @@ import {
   ownerLimitsKey,
 } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/process/clock";
+import { defined } from "@gateway/shared/process/env";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import type { RedisReply } from "@gateway/shared/redis/connection";
@@ -22,6 +23,12 @@ import {
   type StoreDeps,
 } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
+import {
+  type ChangeRecord,
+  createRecordChanger,
+  type RecordChange,
+  versionOf,
+} from "../audit/record_change.ts";
 import takeRoleLua from "./lua/take_role.lua" with { type: "text" };
 
 const accountKey = (ownerId: string) => `acct:{${ownerId}}`;
@@ -85,6 +92,14 @@ export interface Account extends z.output<typeof storedAccount> {
   isOperator: boolean;
 }
 
+/** What requests with the keys of an owner or a project depend on beside these. */
+export interface AccountStanding {
+  limits: Limits;
+  state: KeyState;
+  /** Incremented by each change, from 0. A change states the version it is based on. */
+  version: number;
+}
+
 /**
  * The address of an owner: empty for the first owner before the set-up, null if there
  * is no such owner.
@@ -125,6 +140,7 @@ export class OwnerStore {
   readonly #now: WallNow;
   readonly #newOwnerLimits: Limits;
   readonly #persist: () => Promise<void>;
+  readonly #changeRecord: ChangeRecord;
 
   constructor(
     { redis, writer, randomBytes, now, defaultLimits }: OwnerStoreDeps,
@@ -135,6 +151,7 @@ export class OwnerStore {
     this.#now = now;
     this.#newOwnerLimits = defaultLimits.owner;
     this.#persist = createPersist(writer);
+    this.#changeRecord = createRecordChanger(writer);
   }
 
   /** The id of the owner of an address (as {@link parseEmail} returns it), or null. */
@@ -221,14 +238,6 @@ export class OwnerStore {
     return reply === 1;
   }
 
-  /**
-   * Disables or enables an owner: while `disabled`, every request with one of their
-   * keys is refused, from the next one on.
-   */
-  async setState(ownerId: string, state: KeyState): Promise<void> {
-    await this.#write("HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state);
-  }
-
   /** Stores the hash of a new password, and that it was set now. */
   async setPassword(ownerId: string, passwordHash: string): Promise<void> {
     const set = ["password", passwordHash, "password_at", String(this.#now())];
@@ -297,17 +306,36 @@ export class OwnerStore {
 
   /** The limits over all keys of an owner. */
   async limits(ownerId: string): Promise<Limits> {
-    const fields = await readHash(this.#redis, ownerLimitsKey(ownerId));
-    return decodeLimits(fields ?? {});
+    return (await this.standing(ownerId)).limits;
   }
 
-  /** Replaces the limits over all keys of an owner, from the next request on. */
-  async setLimits(ownerId: string, limits: Limits): Promise<void> {
-    await this.#write(
-      "HSET",
-      ownerLimitsKey(ownerId),
-      ...encodeKey({ limits }),
-    );
+  /** What requests with the keys of an account depend on beside these. */
+  async standing(accountId: string): Promise<AccountStanding> {
+    const fields = await readHash(this.#redis, ownerLimitsKey(accountId)) ?? {};
+    return {
+      limits: decodeLimits(fields),
+      state: fields[KEY_FIELDS.state] === "disabled" ? "disabled" : "enabled",
+      version: versionOf(fields),
+    };
+  }
+
+  /**
+   * Changes limits and state of an account, all or nothing, from the next request on:
+   * while it is `disabled`, every request with one of its keys is refused. Throws
+   * {@link AccountChanged}; false if what is beside the record does not exist.
+   */
+  async change(
+    accountId: string,
+    { limits, state }: { limits?: Partial<Limits>; state?: KeyState },
+    how: Partial<Pick<RecordChange, "version" | "entries" | "beside">> = {},
+  ): Promise<boolean> {
+    return await this.#changeRecord(accountId, {
+      record: ownerLimitsKey(accountId),
+      fields: encodeKey(defined({ limits, state })),
+      version: null,
+      entries: [],
+      ...how,
+    });
   }
 
   /** Resolves when the write is on disk. */

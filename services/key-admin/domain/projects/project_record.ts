@@ -1,5 +1,7 @@
 /** A project as Redis keeps it: an account with several members. */
+import type { KeyState, Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
+import type { AuditAction } from "../audit/audit_log.ts";
 import { lineOfText } from "../keys/settings.ts";
 import type { Fields } from "../store/redis.ts";
 
@@ -39,6 +41,32 @@ export interface Membership {
 export interface Member {
   ownerId: string;
   role: Role;
+}
+
+/** What a project is to be like, and the version that this is based on. */
+export interface ProjectUpdate {
+  readonly name?: string | undefined;
+  /** Those that are not stated stay as they are. */
+  readonly limits?: Partial<Limits> | undefined;
+  readonly state?: KeyState | undefined;
+  /** Null or none: any. */
+  readonly version?: number | null;
+}
+
+/** What the audit log says of a change, without who made it. */
+export interface ProjectNote {
+  action: AuditAction;
+  detail: string;
+}
+
+/** One change of who belongs to a project. */
+export interface MemberChange {
+  action: AuditAction;
+  memberId: string;
+  /** The new role; empty: no member any more. */
+  role: Role | "";
+  /** Whether the person must not be, rather than be, a member before. */
+  isNew: boolean;
 }
 
 /** Bounds of projects. */

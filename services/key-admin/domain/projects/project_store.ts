@@ -1,4 +1,5 @@
 /** The projects in Redis, and everything that can happen to their members. */
+import { defined } from "@gateway/shared/process/env";
 import pLimit from "p-limit";
 import { isProjectId, mintProjectId } from "@gateway/shared/keys/key";
 import {
@@ -16,11 +17,11 @@ import {
 import {
   type Actor,
   AUDIT_ENTRIES_MAX,
-  type AuditAction,
   type AuditLog,
   encodeAudit,
 } from "../audit/audit_log.ts";
 import { describeLimits, encodeKey } from "../keys/key_record.ts";
+import { AccountChanged } from "../audit/record_change.ts";
 import type { OwnerStore, OwnerStoreDeps } from "../owners/owner_store.ts";
 import { createPersist } from "../store/durability.ts";
 import { asNumber, asTexts, readHash } from "../store/redis.ts";
@@ -30,9 +31,12 @@ import {
   decodeMembers,
   decodeProject,
   type Member,
+  type MemberChange,
   type Membership,
   type Project,
   PROJECT_LIMITS,
+  type ProjectNote,
+  type ProjectUpdate,
   readRole,
   type Role,
 } from "./project_record.ts";
@@ -69,7 +73,7 @@ export interface ProjectActor extends Actor {
 export interface ProjectStoreDeps extends OwnerStoreDeps {
   owners: Pick<
     OwnerStore,
-    "find" | "read" | "limits" | "setLimits" | "setState"
+    "find" | "read" | "standing" | "change"
   >;
   audit: Pick<AuditLog, "add">;
 }
@@ -81,19 +85,6 @@ export interface NewProject {
   adminId: string | null;
   /** Digest of the form's nonce: a second project with the same one is refused. */
   once?: string;
-}
-
-/** A change of a membership. */
-interface MemberChange {
-  action: AuditAction;
-  memberId: string;
-  /** The new role; empty to end the membership. */
-  role: Role | "";
-  /**
-   * Whether the person joins: then they must not be a member before, otherwise they
-   * must.
-   */
-  isNew: boolean;
 }
 
 /**
@@ -255,13 +246,7 @@ export class ProjectStore {
 
   /** Gives a project another name. */
   async rename(actor: ProjectActor, id: string, name: string): Promise<void> {
-    await this.#checkAdmin(actor, id);
-    const before = await this.#find(id);
-    if (before.name === name) return;
-    await this.#writer.command(["HSET", projectKey(id), "name", name]);
-    await this.#persist();
-    const detail = `${JSON.stringify(before.name)} → ${JSON.stringify(name)}`;
-    await this.#noteAll(actor, id, { action: "project.renamed", detail });
+    await this.update(actor, id, { name });
   }
 
   /** Sets the limits over all keys of a project, for operators. */
@@ -270,13 +255,7 @@ export class ProjectStore {
     id: string,
     limits: Limits,
   ): Promise<void> {
-    const { owners } = this.#deps;
-    await this.#find(id);
-    const before = await owners.limits(id);
-    await owners.setLimits(id, limits);
-    const detail = describeLimits(before, limits);
-    const entry = { action: "project.limits_changed", detail } as const;
-    await this.#noteAll(operator, id, entry);
+    await this.update(operator, id, { limits });
   }
 
   /**
@@ -288,10 +267,51 @@ export class ProjectStore {
     id: string,
     state: KeyState,
   ): Promise<void> {
-    await this.#find(id);
-    await this.#deps.owners.setState(id, state);
-    const entry = { action: `project.${state}`, detail: "" } as const;
-    await this.#noteAll(operator, id, entry);
+    await this.update(operator, id, { state });
+  }
+
+  /**
+   * Makes a project what is stated, all or nothing; what is so already is no change.
+   * Throws `AccountChanged` if it has another version than the one that is stated.
+   */
+  async update(
+    actor: ProjectActor,
+    id: string,
+    { version = null, name, limits, state }: ProjectUpdate,
+  ): Promise<void> {
+    const { owners } = this.#deps;
+    await this.#checkAdmin(actor, id);
+    const before = await this.#find(id);
+    const standing = await owners.standing(id);
+    const notes: ProjectNote[] = [];
+    if (name !== undefined && name !== before.name) {
+      const detail = [before.name, name].map((each) => JSON.stringify(each));
+      notes.push({ action: "project.renamed", detail: detail.join(" → ") });
+    }
+    const merged = { ...standing.limits, ...limits };
+    const detail = describeLimits(standing.limits, merged);
+    if (detail !== "") notes.push({ action: "project.limits_changed", detail });
+    if (state !== undefined && state !== standing.state) {
+      notes.push({ action: `project.${state}`, detail: "" });
+    }
+    if (notes.length === 0) {
+      if (version === null || version === standing.version) return;
+      throw new AccountChanged();
+    }
+    const { by, ip } = actor;
+    const named = name === undefined ? [] : ["name", name];
+    const isThere = await owners.change(id, defined({ limits, state }), {
+      version,
+      entries: notes.map((note) => ({ by, ip, ...note })),
+      beside: { key: projectKey(id), fields: named },
+    });
+    if (!isThere) throw new ProjectRefused("not_found");
+    if (actor.as !== "operator") return;
+    for (const note of notes) {
+      const of = name ?? before.name;
+      const whole = note.detail === "" ? of : `${of}: ${note.detail}`;
+      await this.#note(actor, { ...note, detail: whole }, actor.ownerId);
+    }
   }
 
   async #find(id: string): Promise<Project> {
@@ -323,7 +343,7 @@ export class ProjectStore {
   }
 
   async #takeOnce({ ownerId }: ProjectActor, once: string): Promise<void> {
-    const set = ["SET", `once:{${ownerId}}:${once}`, "1", "NX"];
+    const set = ["SET", `once:{${ownerId ?? "projects"}}:${once}`, "1", "NX"];
     const isFirst = await this.#writer.command([...set, "EX", ONCE_SECONDS]);
     if (isFirst === null) throw new ProjectRefused("already_made");
   }
@@ -359,24 +379,10 @@ export class ProjectStore {
     await this.#note(actor, whole, others);
   }
 
-  /** Notes a change of a project in its log, and in that of an operator. */
-  async #noteAll(
-    actor: ProjectActor,
-    id: string,
-    { action, detail }: { action: AuditAction; detail: string },
-  ): Promise<void> {
-    const { by, ip, as, ownerId } = actor;
-    await this.#deps.audit.add(id, { action, by, ip, detail });
-    if (as !== "operator") return;
-    const { name } = await this.#find(id);
-    const whole = detail === "" ? name : `${name}: ${detail}`;
-    await this.#note(actor, { action, detail: whole }, ownerId);
-  }
-
   /** Notes what happened in somebody's own log; null: in nobody's. */
   async #note(
     { by, ip }: ProjectActor,
-    { action, detail }: { action: AuditAction; detail: string },
+    { action, detail }: ProjectNote,
     ownerId: string | null,
   ): Promise<void> {
     if (ownerId === null) return;

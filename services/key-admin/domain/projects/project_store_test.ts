@@ -197,7 +197,7 @@ Deno.test("projects and their members are bounded, and a form makes one project"
   await assert.rejects(add(), refused("no_such_owner"));
   await site.addOwner(strangers.email);
   const stranger = await site.deps.owners.find(strangers.email) ?? "";
-  await site.deps.owners.setState(stranger, "disabled");
+  await site.deps.owners.change(stranger, { state: "disabled" });
   await assert.rejects(add(), refused("owner_disabled"));
   const input = { name: "Twice", adminId: ids.ada, once: "d" };
   await projects.create(as("ada"), input);

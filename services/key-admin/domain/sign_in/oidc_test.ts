@@ -61,7 +61,7 @@ Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject identify a person, not the add
   const other = site.client();
   await comeBack(provider, other);
   assert.ok(!(await other.get("/keys")).text.includes("Adas key"));
-  await site.deps.owners.setState(ownerId, "disabled");
+  await site.deps.owners.change(ownerId, { state: "disabled" });
   provider.claims = {};
   const refused = await comeBack(provider, site.client());
   assert.equal(refused.status, 403);

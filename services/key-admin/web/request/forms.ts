@@ -3,7 +3,7 @@
 import { createMiddleware } from "hono/factory";
 import { z } from "zod";
 import { REASON_CHARS_MAX } from "../../domain/audit/audit_log.ts";
-import { graceSchema } from "../../domain/keys/key_store.ts";
+import { graceSchema } from "../../domain/keys/graces.ts";
 import {
   PASSWORD_CHARS_MAX,
   passwordChars,

@@ -1,7 +1,7 @@
 /** Enabling, disabling, deleting and rotating a key, and the questions before. */
 
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import { GRACES } from "../../../domain/keys/key_store.ts";
+import { GRACES } from "../../../domain/keys/graces.ts";
 import { readLastUse } from "../../../domain/keys/usage.ts";
 import { mintSecret } from "../../../domain/store/secret.ts";
 import { actorOf, type ConsoleContext, type Handler } from "../../context.ts";

@@ -215,7 +215,7 @@ Deno.test("limits are shown with their use, and the one that binds first", async
   };
   const { id: keyId } = await storedKey(site, ownerId, { limits });
   const ownerLimits = { ...UNLIMITED, requestsPerMinute: 50 };
-  await site.deps.owners.setLimits(ownerId, ownerLimits);
+  await site.deps.owners.change(ownerId, { limits: ownerLimits });
   const [key, page] = [{ ownerId, keyId }, `/keys/${keyId}`];
   const unused = await read(page);
   assert.ok(!unused.includes("The closest limit"));
