@@ -31,7 +31,10 @@ import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
 import { OVERRIDE_METRICS } from "../../services/key-admin/domain/models/override_teller.ts";
 import { NOTICE_METRICS } from "../../services/key-admin/domain/notices/notices.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
-import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
+import {
+  COMMAND_VARIABLES,
+  CONSOLE_VARIABLES,
+} from "../../services/key-admin/config.ts";
 import { MEDIA_WORKER_VARIABLES } from "../../services/media-worker/config.ts";
 import { SIMULATOR_VARIABLES } from "../../services/model-simulator/config.ts";
 
@@ -116,7 +119,11 @@ async function runbooks(): Promise<string> {
 /** The text around the tables is kept. Cells are too wide to be aligned. */
 function variablesPage(present: string): string {
   const [introduction = ""] = present.split("<!-- deno-fmt-ignore-start -->");
-  const tables = Object.entries(SERVICE_VARIABLES).map(([name, variables]) =>
+  const all = {
+    ...SERVICE_VARIABLES,
+    "gateway, the command": COMMAND_VARIABLES,
+  };
+  const tables = Object.entries(all).map(([name, variables]) =>
     `## ${name}\n\n${markdownTable(variableRows(variables))}\n`
   );
   return `${introduction}<!-- deno-fmt-ignore-start -->

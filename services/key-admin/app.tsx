@@ -1,6 +1,7 @@
 /** The console: its routes, and the guards that every request passes. */
 import { Hono } from "hono";
 import { createAdminApi } from "./api/admin_api.ts";
+import type { AdminDeps } from "./api/route.ts";
 import { accountRoutes } from "./web/pages/account/account_page.tsx";
 import { auditRoutes } from "./web/pages/audit_page.tsx";
 import {
@@ -37,6 +38,7 @@ import { signInRoutes } from "./web/pages/account/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
 import { runbookRoutes } from "./web/pages/runbooks_page.tsx";
 import { tryRoutes } from "./web/pages/try/try_page.tsx";
+import { adminKeyRoutes } from "./web/pages/people/admin_keys_page.tsx";
 import { peopleRoutes } from "./web/pages/people/people_page.tsx";
 import {
   operatorRequestRoutes,
@@ -100,6 +102,7 @@ const OPERATOR_ROUTES: Routes = {
   ...operatorRunningRoutes,
   ...operatorRequestRoutes,
   ...operatorProjectRoutes,
+  ...adminKeyRoutes,
   ...peopleRoutes,
   ...modelRoutes,
   ...operatorKeyFormRoutes,
@@ -112,7 +115,7 @@ const OPERATOR_ROUTES: Routes = {
  */
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
-  const adminApi = createAdminApi(deps, deps.log);
+  const adminApi = createAdminApi(() => adminDeps(deps), deps.log);
   // Every path below `/admin/`. `/admin` itself is no page.
   app.use("/admin/:path{.+}", baseHeaders, (c) => {
     c.set("deps", deps);
@@ -149,6 +152,31 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   });
   return app;
 }
+
+/** What the admin API works with: the same as the pages. */
+const adminDeps = (deps: ConsoleDeps): AdminDeps => ({
+  ...deps,
+  modelNames: {
+    ids: () => deps.catalog.isPending ? undefined : [...deps.catalog.keys()],
+    find: (name) => deps.catalog.find(name),
+  },
+  askWorkers: () =>
+    Promise.resolve({
+      ...deps.workers,
+      mistakes: deps.listMistakes,
+      tellOverrides: deps.tellOverrides,
+      [Symbol.asyncDispose]: keepOpen,
+    }),
+  askRunning: () =>
+    Promise.resolve({
+      list: (account) => deps.running.list(account),
+      stop: (request) => deps.running.stop(request),
+      [Symbol.asyncDispose]: keepOpen,
+    }),
+});
+
+/** The console goes on listening. */
+const keepOpen = () => Promise.resolve();
 
 /**
  * Adds routes, private by default. Every other method of a path is answered 405 with

@@ -12,12 +12,13 @@ import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { z } from "zod";
 import {
   CommandRefused,
+  EXIT_BY_CODE,
   type Output,
   outputText,
   parseCommand,
   UsageError,
 } from "./cli/command_line.ts";
-import type { ConnectedWorkers } from "./cli/connected_workers.ts";
+import type { ConnectedWorkers } from "./domain/models/connected_workers.ts";
 import { ADMIN_KEYS } from "./cli/admin_keys.ts";
 import { KEYS } from "./cli/keys.ts";
 import { LEDGER } from "./cli/ledger.ts";
@@ -27,8 +28,12 @@ import { PROJECTS } from "./cli/projects.ts";
 import { REQUESTS } from "./cli/requests.ts";
 import { RUNNING } from "./cli/running.ts";
 import { NamedModels } from "@gateway/shared/models/aliases";
+import { readSettingsFile } from "@gateway/shared/reload/files";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
-import { configFrom, type ConsoleConfig } from "./config.ts";
+import { AdminRefused } from "./api/route.ts";
+import { LocalApi } from "./cli/local_api.ts";
+import { ApiUnreachable, RemoteApi } from "./cli/remote_api.ts";
+import { adminAccessFrom, configFrom, type ConsoleConfig } from "./config.ts";
 import { AdminKeyRefused } from "./domain/admin_keys/admin_key_store.ts";
 import { KeyRefused } from "./domain/keys/key_refused.ts";
 import { OverrideRefused } from "./domain/models/override_store.ts";
@@ -73,39 +78,71 @@ export async function run(
   };
   const command = parseCommand(areas, args);
   if (typeof command === "string") return command;
-  const cluster = findCluster(variables);
-  const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
-  const { budgetZone } = cluster;
-  const options = { address, log: silentLog, waitMs: CONNECT_MS };
-  const redis = await connectRedis(options);
   const textOf = (output: Output) =>
     command.isJson ? JSON.stringify(output.json) : outputText(output);
-  try {
-    const stores = { redis, writer: redis, randomBytes, now: wallNow };
-    const allStores = createStores({ ...stores, defaultLimits });
-    const answer = await command.run({
-      ...allStores,
-      budgetZone,
-      readFile: (path) => Deno.readTextFile(path),
-      sendStop: createStopSender({
-        access: bus,
-        writer: redis,
-        log: silentLog,
-      }),
-      publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
-      models: cluster.models,
-      findModel: (name) => cluster.modelNames?.find(name),
-      catalog: cluster.catalog,
-      askWorkers: () => askWorkers(cluster, allStores),
-      askRunning: () => askRunning(cluster),
-      warn: printError,
-      show: (output) => print(`${CLEAR}${textOf(output)}`),
-      pause: (ms) => delay(ms),
-    });
-    return textOf(answer);
-  } finally {
-    await redis.close();
+  const deps = {
+    now: wallNow,
+    warn: printError,
+    show: (output: Output) => print(`${CLEAR}${textOf(output)}`),
+    pause: (ms: number) => delay(ms),
+  };
+  const access = adminAccessFrom(variables, readSettingsFile);
+  if (access !== null) {
+    const remote = { api: new RemoteApi(access), local: null };
+    return textOf(await command.run({ ...deps, ...remote, modelNames: null }));
   }
+  await using local = await connectLocal(variables);
+  return textOf(await command.run({ ...deps, ...local }));
+}
+
+/** Redis and the bus of the cluster of these variables, and the admin API over them. */
+async function connectLocal(variables: env.Env) {
+  const cluster = findCluster(variables);
+  const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
+  const options = { address, log: silentLog, waitMs: CONNECT_MS };
+  const redis = await connectRedis(options);
+  const writer = redis;
+  const links = { redis, writer, randomBytes, now: wallNow };
+  const stores = createStores({ ...links, defaultLimits });
+  const modelNames = {
+    ids: () => cluster.models,
+    find: (name: string) => cluster.modelNames?.find(name),
+  };
+  const local = {
+    ...stores,
+    budgetZone: cluster.budgetZone,
+    publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
+    readFile: (path: string) => Deno.readTextFile(path),
+  };
+  const kept = new AsyncDisposableStack();
+  kept.defer(() => redis.close());
+  const api = new LocalApi({
+    ...local,
+    modelNames,
+    catalog: cluster.catalog,
+    sendStop: createStopSender({ access: bus, writer, log: silentLog }),
+    askWorkers: once(kept, () => askWorkers(cluster, stores)),
+    askRunning: once(kept, () => askRunning(cluster)),
+  });
+  return {
+    api,
+    local,
+    modelNames,
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
+}
+
+/** Opens something when it is asked for first, and closes it with the rest. */
+function once<T extends AsyncDisposable>(
+  kept: AsyncDisposableStack,
+  open: () => Promise<T>,
+): () => Promise<T> {
+  let opened: Promise<T> | undefined;
+  return async () => {
+    opened ??= open().then((value) => kept.use(value));
+    const value = await opened;
+    return { ...value, [Symbol.asyncDispose]: () => Promise.resolve() };
+  };
 }
 
 /** Connects to the bus and collects the reports of workers, as the console does. */
@@ -174,6 +211,7 @@ const EXIT_CODES = [
   [UsageError, 2],
   [BadCursor, 2],
   [NotDurable, 69],
+  [ApiUnreachable, 69],
   [BusUnavailableError, 69],
   [env.ConfigError, env.EXIT_CONFIG],
 ] as const;
@@ -192,6 +230,9 @@ function describeFailure(error: unknown): [code: number, text: string] {
   if (error instanceof RedisUnavailableError) {
     const why = error.cause instanceof Error ? `: ${error.cause.message}` : "";
     return [69, `${text}${why}\n${REDIS_HINT}`];
+  }
+  if (error instanceof AdminRefused) {
+    return [EXIT_BY_CODE.get(error.code) ?? 1, text];
   }
   const [, code] = EXIT_CODES.find(([kind]) => error instanceof kind) ?? [];
   if (code === undefined) throw error;

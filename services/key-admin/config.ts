@@ -19,6 +19,7 @@ import {
   isNoticeSecret,
   type NoticeTarget,
 } from "./domain/notices/send_notice.ts";
+import { isAdminKey } from "./domain/admin_keys/admin_key_store.ts";
 import { parseEmail } from "./domain/owners/email.ts";
 import {
   PROJECT_CREATORS,
@@ -124,6 +125,37 @@ export const CONSOLE_VARIABLES = {
   ...BUDGET_VARIABLES,
   ...catalogVariables.CATALOG_VARIABLES,
 };
+
+/** What the command line reads to ask a gateway elsewhere. */
+export const COMMAND_VARIABLES = {
+  GATEWAY_ADMIN_URL: env.variable(publicUrl, {
+    expects:
+      "the origin of a console such as https://console.example.org (http:// on localhost only)",
+  }).optional().describe(
+    "The console whose admin API commands ask, instead of Redis",
+  ),
+  GATEWAY_ADMIN_KEY: env.variable(z.string().refine(isAdminKey), {
+    expects: "an admin key, sk-admin-…",
+    isSecret: true,
+  }).optional()
+    .describe("The admin key of commands; needed with `GATEWAY_ADMIN_URL`"),
+};
+
+/** The console that commands ask, and their key; null: they ask Redis. */
+export function adminAccessFrom(
+  variables: env.Env,
+  readFile: (path: string) => string,
+): { url: URL; key: string } | null {
+  const values = env.parseEnv(COMMAND_VARIABLES, variables, readFile);
+  const { GATEWAY_ADMIN_URL: url, GATEWAY_ADMIN_KEY: key } = values;
+  if (url === undefined && key === undefined) return null;
+  if (url !== undefined && key !== undefined) return { url, key };
+  const [missing, other] = url === undefined
+    ? ["GATEWAY_ADMIN_URL", "GATEWAY_ADMIN_KEY"]
+    : ["GATEWAY_ADMIN_KEY", "GATEWAY_ADMIN_URL"];
+  const mistake = `${missing} is needed with ${other}`;
+  throw new env.ConfigError("the environment", [mistake]);
+}
 
 /** What the service and the command line read from their environment. */
 export interface ConsoleConfig {

@@ -2,34 +2,22 @@
  * `/admin/v1`: what operators do, for programs. It takes admin keys only, no cookies,
  * so no other site can make a browser use it.
  */
-import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { Log } from "@gateway/shared/process/log";
 import { Hono } from "hono";
 import type { AdminKey } from "../domain/admin_keys/admin_key_store.ts";
-import { KeyRefused } from "../domain/keys/key_refused.ts";
-import { OperatorRefused } from "../domain/operators/operators.ts";
-import { NotDurable } from "../domain/store/durability.ts";
-import { BadCursor } from "../domain/store/redis.ts";
 import { describe } from "./document.ts";
-import { KEY_ROUTES } from "./key_routes.ts";
-import { OWNER_ROUTES } from "./owner_routes.ts";
+import { asRefused } from "./refusals.ts";
 import {
   ADMIN_ERRORS,
   type AdminAnswer,
+  type AdminCall,
   type AdminDeps,
   AdminRefused,
   type AdminRoute,
 } from "./route.ts";
-import { USAGE_ROUTES } from "./usage_routes.ts";
+import { ADMIN_BASE, ADMIN_ROUTES } from "./routes.ts";
 
-const BASE = "/admin/v1";
-/** Every route, in the order of the description. */
-export const ADMIN_ROUTES: readonly AdminRoute[] = [
-  ...KEY_ROUTES,
-  ...OWNER_ROUTES,
-  ...USAGE_ROUTES,
-];
-const DOCUMENT = describe(BASE, ADMIN_ROUTES);
+const DOCUMENT = describe(ADMIN_BASE, ADMIN_ROUTES);
 
 /** A request for a key with 1,000 models of 200 characters is smaller. */
 const BODY_BYTES_MAX = 256 * 1024;
@@ -45,7 +33,7 @@ interface Origin {
 export type AdminApi = (request: Request, origin: Origin) => Promise<Response>;
 
 /** The admin API over these stores. */
-export function createAdminApi(deps: AdminDeps, log: Log): AdminApi {
+export function createAdminApi(depsNow: () => AdminDeps, log: Log): AdminApi {
   const app = new Hono<{ Bindings: Origin }>();
   app.get("/admin/openapi.json", (c) => c.json(DOCUMENT, 200, JSON_TYPE));
   const methods = new Map<string, string[]>();
@@ -53,34 +41,28 @@ export function createAdminApi(deps: AdminDeps, log: Log): AdminApi {
     methods.set(path, [...methods.get(path) ?? [], method]);
   }
   for (const route of ADMIN_ROUTES) {
-    app.on(route.method, BASE + route.path, async (c) => {
+    app.on(route.method, ADMIN_BASE + route.path, async (c) => {
+      const deps = depsNow();
       const key = await authenticate(c.req.raw, deps);
-      if (!key.scopes.includes(route.scope)) {
-        throw new AdminRefused(
-          "forbidden",
-          `This admin key lacks the scope ${route.scope}: it has ${
-            key.scopes.join(", ")
-          }`,
-        );
-      }
-      const { remoteIp: ip } = c.env;
-      const by = `admin key ${key.id}`;
-      log.info("admin_request", { by: key.id, requestId: c.env.requestId });
+      checkScope(key, route);
+      const { remoteIp: ip, requestId } = c.env;
+      log.info("admin_request", { by: key.id, requestId });
       return respond(
         await route.run({
           deps,
-          actor: { by, ip },
+          actor: { by: `admin key ${key.id}`, ip },
+          key,
+          params: c.req.param(),
           id: c.req.param("id") ?? "",
           query: Object.fromEntries(new URL(c.req.url).searchParams),
           body: await readBody(c.req.raw, route),
-          idempotencyKey: idempotencyKeyOf(c.req.raw),
-          ifMatch: versionIn(c.req.header("if-match")),
+          ...headersOf(c.req.raw, route),
         }),
       );
     });
   }
   for (const [path, allowed] of methods) {
-    app.all(BASE + path, () => {
+    app.all(ADMIN_BASE + path, () => {
       const message = `This path takes ${allowed.join(", ")}`;
       throw new AdminRefused("method_not_allowed", message);
     });
@@ -105,6 +87,18 @@ export function createAdminApi(deps: AdminDeps, log: Log): AdminApi {
   return async (request, origin) => await app.fetch(request, origin);
 }
 
+function checkScope(
+  { scopes }: AdminKey,
+  { scope, alsoWith = [] }: AdminRoute,
+): void {
+  const wanted = [scope, ...alsoWith];
+  if (wanted.some((each) => scopes.includes(each))) return;
+  const message = `This admin key lacks the scope ${
+    wanted.join(" or ")
+  }: it has ${scopes.join(", ")}`;
+  throw new AdminRefused("forbidden", message);
+}
+
 async function authenticate(
   request: Request,
   { adminKeys }: AdminDeps,
@@ -121,6 +115,21 @@ async function authenticate(
   );
 }
 
+/** The headers that a route heeds. Refuses `If-Match` where nothing has a version. */
+function headersOf(
+  request: Request,
+  { headers = [], method }: AdminRoute,
+): Pick<AdminCall<unknown, unknown>, "idempotencyKey" | "ifMatch"> {
+  const ifMatch = versionIn(request.headers.get("if-match"));
+  if (
+    ifMatch !== undefined && method !== "GET" && !headers.includes("if-match")
+  ) {
+    const message = "What this path changes has no ETag";
+    throw new AdminRefused("invalid_value", message, { param: "If-Match" });
+  }
+  return { idempotencyKey: idempotencyKeyOf(request), ifMatch };
+}
+
 function idempotencyKeyOf({ headers }: Request): string | undefined {
   const text = headers.get("idempotency-key");
   if (text === null) return undefined;
@@ -135,8 +144,8 @@ function idempotencyKeyOf({ headers }: Request): string | undefined {
  * Returns the version in `If-Match`, without its quotes; undefined, for any, if it is
  * `*`.
  */
-function versionIn(header: string | undefined): string | undefined {
-  if (header === undefined || header === "*") return undefined;
+function versionIn(header: string | null): string | undefined {
+  if (header === null || header === "*") return undefined;
   const [, version] = /^(?:W\/)?"([^"]*)"$/.exec(header) ?? [];
   if (version !== undefined) return version;
   const message = 'Expected the ETag of an answer, such as "3"';
@@ -181,32 +190,4 @@ function respond({ status = 200, json, csv, etag }: AdminAnswer): Response {
   }
   if (json === undefined) return new Response(null, { status, headers });
   return Response.json(json, { status, headers: { ...headers, ...JSON_TYPE } });
-}
-
-function asRefused(error: unknown): AdminRefused {
-  if (error instanceof AdminRefused) return error;
-  const cause = { cause: error };
-  if (error instanceof KeyRefused) {
-    const { reason, message } = error;
-    if (reason === "not_found") {
-      return new AdminRefused("not_found", message, cause);
-    }
-    const code = reason === "changed" ? "precondition_failed" : "conflict";
-    return new AdminRefused(code, message, cause);
-  }
-  if (error instanceof OperatorRefused) {
-    return new AdminRefused("conflict", error.message, cause);
-  }
-  if (error instanceof BadCursor) {
-    const param = "after";
-    return new AdminRefused("invalid_value", error.message, { param });
-  }
-  if (error instanceof RedisUnavailableError || error instanceof NotDurable) {
-    const message = error instanceof NotDurable || error.mayHaveRun
-      ? "The database did not answer in time: the change may or may not have been made"
-      : "The database does not answer. Try again in a moment";
-    return new AdminRefused("unavailable", message, cause);
-  }
-  const message = "Something went wrong on our side";
-  return new AdminRefused("internal_error", message, cause);
 }

@@ -19,35 +19,63 @@ const ERROR = {
   },
 };
 
-const schemaOf = (schema: z.ZodType) => {
+const schemaOf = (schema: z.ZodType, io: "input" | "output" = "input") => {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, {
-    io: "input",
+    io,
     unrepresentable: "any",
   });
   return rest;
 };
 
-function operationOf({ method, path, ...route }: AdminRoute) {
+/** What is answered, by its media type. */
+function contentOf(answers: AdminRoute["answers"]) {
+  if (answers === "nothing") return {};
+  const [type, schema] = answers === "csv"
+    ? ["text/csv", TEXT]
+    : ["application/json", schemaOf(answers, "output")];
+  return { content: { [type]: { schema } } };
+}
+
+const HEADERS = {
+  "if-match": {
+    name: "If-Match",
+    description:
+      "The ETag of an answer: if there is another version by now, the answer is 412",
+  },
+  "idempotency-key": {
+    name: "Idempotency-Key",
+    description:
+      "Of your choice: a second request with the same one within 24 hours gets 409",
+  },
+};
+
+function operationOf({ path, ...route }: AdminRoute) {
   const query = schemaOf(route.query).properties ?? {};
   const parameters = [
-    ...path.includes(":id")
-      ? [{ name: "id", in: "path", required: true, schema: TEXT }]
-      : [],
+    ...[...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+      name,
+      in: "path",
+      required: true,
+      schema: TEXT,
+    })),
     ...Object.entries(query).map(([name, schema]) => ({
       name,
       in: "query",
       schema,
     })),
-    ...method === "GET" ? [] : CHANGE_HEADERS,
+    ...(route.headers ?? []).map((header) => ({
+      ...HEADERS[header],
+      in: "header",
+      schema: TEXT,
+    })),
   ];
-  const type = route.answers === "csv" ? "text/csv" : "application/json";
-  const content = route.answers === "nothing" ? {} : {
-    content: { [type]: { schema: route.answers === "csv" ? TEXT : OBJECT } },
-  };
   const hasBody = !(route.body instanceof z.ZodUndefined);
   return {
     summary: route.summary,
-    description: `Needs the scope \`${route.scope}\`.`,
+    description: `Needs the scope ${
+      [route.scope, ...route.alsoWith ?? []].map((scope) => `\`${scope}\``)
+        .join(" or ")
+    }.`,
     parameters,
     ...hasBody && {
       requestBody: {
@@ -56,7 +84,7 @@ function operationOf({ method, path, ...route }: AdminRoute) {
       },
     },
     responses: {
-      "2XX": { description: "Done", ...content },
+      "2XX": { description: "Done", ...contentOf(route.answers) },
       default: {
         description: "Refused; nothing was changed",
         content: { "application/json": { schema: ERROR } },
@@ -66,15 +94,16 @@ function operationOf({ method, path, ...route }: AdminRoute) {
 }
 
 const TEXT = { type: "string" };
-const OBJECT = { type: "object" };
-const CHANGE_HEADERS = ["If-Match", "Idempotency-Key"]
-  .map((name) => ({ name, in: "header", schema: TEXT }));
+
+/** A path as OpenAPI writes it: `/keys/{id}`. */
+export const documentPath = (path: string): string =>
+  path.replace(/:(\w+)/g, "{$1}");
 
 /** Describes these routes, as far as they go below `base`. */
 export function describe(base: string, routes: readonly AdminRoute[]): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
-    const path = base + route.path.replace(":id", "{id}");
+    const path = base + documentPath(route.path);
     const operations = paths[path] ?? {};
     operations[route.method.toLowerCase()] = operationOf(route);
     paths[path] = operations;
@@ -84,7 +113,7 @@ export function describe(base: string, routes: readonly AdminRoute[]): object {
     info: {
       title: "Gateway admin API",
       version: VERSION,
-      description: "For programs that manage keys, owners and usage. " +
+      description: "For programs that do what operators do. " +
         "Send an admin key as a bearer token.",
     },
     security: [{ admin_key: [] }],

@@ -1,4 +1,6 @@
 /** Fields that several requests of the admin API share. */
+import { isAccountId } from "@gateway/shared/keys/key";
+import { REASON_CHARS_MAX } from "../domain/audit/audit_log.ts";
 import { END_USERS_EXAMPLE } from "../domain/keys/end_users.ts";
 import {
   KEY_FILTERS,
@@ -8,6 +10,7 @@ import {
 import {
   LIMIT_NAMES,
   limitWords,
+  lineOfText,
   SETTING_TEXTS,
 } from "../domain/keys/settings.ts";
 import type { Limits } from "@gateway/shared/keys/record";
@@ -48,13 +51,16 @@ export const someLimits = z.record(
   return limits;
 }).meta({ description: `Numbers by limit: ${[...words.keys()].join(", ")}` });
 
+/** Ids or aliases of models. */
+export const modelNames = joined.pipe(setting.models).meta({
+  description: "Ids or aliases; empty: all",
+});
+
 /** Fields of a key that a request may set. */
 export const KEY_MEMBERS = {
   description: setting.description,
   scopes: setting.scopes,
-  models: joined.pipe(setting.models).meta({
-    description: "Ids or aliases; empty: all",
-  }),
+  models: modelNames,
   allowed_cidrs: joined.pipe(setting.allowedCidrs).meta({
     description: "Networks; empty: all",
   }),
@@ -68,15 +74,32 @@ export const KEY_MEMBERS = {
   state: z.enum(["enabled", "disabled"]),
 };
 
-/** The query that selects a page of a list. */
-export const PAGE = {
-  search: z.string().max(200).default(""),
+/** A flag behind the `?`. */
+export const queryFlag = z.enum(["true", "false"]).default("false")
+  .transform((text) => text === "true");
+
+/** Why it is done, for the audit log. */
+export const reason = lineOfText("Say why, or leave it out")
+  .pipe(z.string().max(REASON_CHARS_MAX))
+  .meta({ description: "Why, for the audit log of the account" });
+
+/** The id of an account. */
+export const accountId = z.string().refine(
+  isAccountId,
+  "The id of an owner (own_…) or of a project (prj_…)",
+);
+
+/** Which page of a list without a search. */
+export const PLACE = {
   after: z.string().max(200).default("").meta({
     description: "The `next` of an earlier page",
   }),
   rows: z.string().regex(/^\d{1,3}$/, "A whole number").transform(Number)
     .pipe(z.number().min(1).max(PAGE_ROWS_MAX)).default(PAGE_ROWS),
 };
+
+/** The query that selects a page of a list. */
+export const PAGE = { search: z.string().max(200).default(""), ...PLACE };
 
 /** The query that selects keys by their state. */
 export const stateFilter = z.enum(KEY_FILTERS).default("all");

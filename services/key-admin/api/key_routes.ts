@@ -1,38 +1,44 @@
 /** Routes of the admin API for the keys of all accounts. */
-import { isDeepStrictEqual } from "node:util";
-import { isAccountId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { type KeyRecord, UNLIMITED } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
 import { z } from "zod";
 import { withDefaults } from "../domain/keys/default_store.ts";
 import { isoTime, toJson } from "../domain/keys/key_json.ts";
+import { KeyRefused } from "../domain/keys/key_refused.ts";
 import type { KeyRow } from "../domain/keys/key_page.ts";
+import { GRACES, graceSchema } from "../domain/keys/graces.ts";
+import type { CreatedKey } from "../domain/keys/key_store.ts";
+import { type KeySettings, newSettings } from "../domain/keys/settings.ts";
+import { KEY, KEYS, NEW_KEY } from "./answers.ts";
 import {
-  type CreatedKey,
-  GRACES,
-  graceSchema,
-  type Target,
-} from "../domain/keys/key_store.ts";
-import {
-  type KeySettings,
-  newSettings,
-  unknownModel,
-} from "../domain/keys/settings.ts";
-import { digest } from "../domain/store/secret.ts";
-import { KEY_MEMBERS, NO_BODY, NOTHING, PAGE, stateFilter } from "./fields.ts";
+  accountId,
+  KEY_MEMBERS,
+  NO_BODY,
+  NOTHING,
+  PAGE,
+  queryFlag,
+  reason,
+  stateFilter,
+} from "./fields.ts";
 import {
   type AdminAnswer,
   type AdminCall,
   type AdminDeps,
   AdminRefused,
   adminRoute,
+  onceOf,
 } from "./route.ts";
+import { checkAccount, modelIds, stopKeys } from "./shared_steps.ts";
 
 const { description, limits, ...OTHERS } = KEY_MEMBERS;
+const force = z.boolean().default(false).meta({
+  description: "Accept models that are not in the list (yet)",
+});
 const optional = z.strictObject({ ...OTHERS, limits }).partial();
-const WHOLE = z.strictObject({ description, ...optional.shape });
-const CHANGES = z.strictObject({ ...KEY_MEMBERS }).partial();
+const SETTINGS = { description, ...optional.shape, force };
+const WHOLE = z.strictObject({ ...SETTINGS, reason: reason.optional() });
+const CHANGES = WHOLE.extend({ description: description.optional() });
 type Wanted = z.output<typeof CHANGES>;
 
 const answerOf = (key: KeyRecord, { now }: AdminDeps): AdminAnswer => ({
@@ -56,20 +62,17 @@ const createdAnswer = (
 function settingsOf(
   wanted: Wanted,
   before: Pick<KeySettings, "limits" | "models">,
-  { catalog, now }: AdminDeps,
+  deps: AdminDeps,
 ): Partial<KeySettings> {
   const { expires_at: expiresAtMs, allowed_cidrs: networks } = wanted;
-  if (expiresAtMs && expiresAtMs <= now()) {
+  if (expiresAtMs && expiresAtMs <= deps.now()) {
     const param = "expires_at";
     throw new AdminRefused("invalid_value", "This time has passed", { param });
   }
-  const ids = wanted.models?.map((name) => catalog.find(name)?.id ?? name);
-  const models = ids && [...new Set(ids)];
-  const fault = models &&
-    unknownModel(models, [...catalog.keys(), ...before.models]);
-  if (fault) {
-    throw new AdminRefused("invalid_value", fault, { param: "models" });
-  }
+  const models = wanted.models && modelIds(deps, wanted.models, {
+    isForced: wanted.force,
+    before: before.models,
+  });
   return defined({
     description: wanted.description,
     scopes: wanted.scopes,
@@ -89,17 +92,17 @@ async function find(
   >,
 ): Promise<KeyRecord> {
   const ownerId = await people.ownerOf(id);
-  const key = ownerId === null ? null : await keys.get(ownerId, id);
-  if (key === null) {
-    throw new AdminRefused("not_found", "There is no key of this id");
-  }
-  return key;
+  if (ownerId === null) throw new KeyRefused("not_found");
+  return await keys.find(ownerId, id);
 }
 
 /** Returns the key that is to be changed, and the version that the change expects. */
-async function findTarget(call: AdminCall<unknown, unknown>) {
+async function findTarget(
+  call: AdminCall<unknown, unknown>,
+  reason?: string,
+) {
   const key = await find(call);
-  const { ifMatch } = call;
+  const { ifMatch, actor } = call;
   if (ifMatch !== undefined && ifMatch !== String(key.version)) {
     throw new AdminRefused(
       "precondition_failed",
@@ -108,8 +111,7 @@ async function findTarget(call: AdminCall<unknown, unknown>) {
   }
   const version = ifMatch === undefined ? null : key.version;
   const { ownerId } = key;
-  const { actor } = call;
-  return { key, target: { ownerId, keyId: key.id, version, actor } };
+  return { key, target: { ownerId, keyId: key.id, version, actor, reason } };
 }
 
 /**
@@ -121,27 +123,22 @@ async function change(
   baseOf: (key: KeyRecord) => Partial<KeySettings>,
 ): Promise<AdminAnswer> {
   const { deps, body } = call;
-  const { key, target } = await findTarget(call);
+  const { key, target } = await findTarget(call, body.reason);
   const base = { ...key, ...baseOf(key) };
   const settings = { ...baseOf(key), ...settingsOf(body, base, deps) };
-  let after = key;
-  let step: Target = target;
-  const next = (changed: KeyRecord) => {
-    after = changed;
-    if (step.version !== null) step = { ...step, version: changed.version };
-  };
-  if (!isDeepStrictEqual({ ...key, ...settings }, key)) {
-    next(await deps.keys.edit(step, settings));
-  }
-  const { state = key.state } = body;
-  if (state !== after.state) {
-    next(
-      await (state === "enabled"
-        ? deps.keys.enable(step)
-        : deps.keys.disable(step)),
-    );
-  }
-  return answerOf(after, deps);
+  const wanted = defined({ ...settings, state: body.state });
+  return answerOf(await deps.keys.change(target, wanted), deps);
+}
+
+/** Ends what runs with a key that was just disabled or deleted, and notes that. */
+async function stopRunning(
+  { deps, actor }: AdminCall<unknown, unknown>,
+  { id: keyId, ownerId, hint, description }: KeyRecord,
+): Promise<void> {
+  await stopKeys(deps, [{ keyId, ownerId }]);
+  const action = "key.stop_requested";
+  const about = { keyId, hint, description };
+  await deps.audit.add(ownerId, { action, ...actor, ...about });
 }
 
 async function list(
@@ -151,10 +148,7 @@ async function list(
   const { account, state: filter, ...page } = query;
   const day = usageDay(now());
   const isOne = account !== undefined;
-  if (isOne && await people.name(account) === null) {
-    const message = "There is no account of this id";
-    throw new AdminRefused("not_found", message, { param: "account" });
-  }
+  if (isOne) await checkAccount(deps, account);
   if (!isOne && filter !== "all") {
     const message = "A state can be asked for with an account only";
     throw new AdminRefused("invalid_value", message, { param: "state" });
@@ -172,10 +166,6 @@ const rowJson = ({ key, lastUsedAtMs, totals }: KeyRow, nowMs: number) => ({
   tokens_today: totals.tokens,
 });
 
-const accountId = z.string().refine(
-  isAccountId,
-  "The id of an owner (own_…) or of a project (prj_…)",
-);
 const LIST = z.strictObject({
   ...PAGE,
   state: stateFilter,
@@ -185,28 +175,22 @@ const LIST = z.strictObject({
 async function create(
   call: AdminCall<unknown, z.output<typeof NEW>>,
 ): Promise<AdminAnswer> {
-  const { deps, actor, idempotencyKey, body: { account, ...wanted } } = call;
-  const { keys, people, defaults, defaultLimits, now } = deps;
-  if (await people.name(account) === null) {
-    const message = "There is no account of this id";
-    throw new AdminRefused("not_found", message, { param: "account" });
-  }
+  const { deps, actor, body: { account, ...wanted } } = call;
+  const { keys, defaults, defaultLimits, now } = deps;
+  await checkAccount(deps, account);
   const own = await defaults.read(account);
   const base = withDefaults(newSettings(defaultLimits), own, now());
   const settings = { ...base, ...settingsOf(wanted, base, deps) };
-  const once = idempotencyKey === undefined
-    ? undefined
-    : digest(`admin ${idempotencyKey}`);
   const created = await keys.create({
     ownerId: account,
     settings,
     actor,
-    ...once !== undefined && { once },
+    once: onceOf(call),
   });
   return createdAnswer(created, deps);
 }
 
-const { state: _, ...NEW_MEMBERS } = WHOLE.shape;
+const { state: _, ...NEW_MEMBERS } = SETTINGS;
 const NEW = z.strictObject({ account: accountId, ...NEW_MEMBERS });
 
 /**
@@ -217,7 +201,12 @@ const bare = (): Partial<KeySettings> => ({
   ...newSettings({ key: UNLIMITED, owner: UNLIMITED }),
 });
 
-/** Routes of the scope `keys`. */
+const END = z.strictObject({
+  stop_running: queryFlag,
+  reason: reason.optional(),
+});
+
+/** Routes of keys. */
 export const KEY_ROUTES = [
   adminRoute({
     method: "GET",
@@ -226,18 +215,19 @@ export const KEY_ROUTES = [
     summary: "List the keys of all accounts, or of one",
     query: LIST,
     body: NO_BODY,
-    answers: "json",
+    answers: KEYS,
     run: list,
   }),
   adminRoute({
     method: "POST",
     path: "/keys",
     scope: "keys",
+    headers: ["idempotency-key"],
     summary:
       "Create a key; its value is in this answer only. With the header Idempotency-Key, a request that is sent twice makes one key",
     query: NOTHING,
     body: NEW,
-    answers: "json",
+    answers: NEW_KEY,
     run: create,
   }),
   adminRoute({
@@ -247,41 +237,45 @@ export const KEY_ROUTES = [
     summary: "Show a key",
     query: NOTHING,
     body: NO_BODY,
-    answers: "json",
+    answers: KEY,
     run: async (call) => answerOf(await find(call), call.deps),
   }),
   adminRoute({
     method: "PUT",
     path: "/keys/:id",
     scope: "keys",
+    headers: ["if-match"],
     summary:
       "Set all settings of a key: what is not stated is unlimited. Twice is the same as once",
     query: NOTHING,
     body: WHOLE,
-    answers: "json",
+    answers: KEY,
     run: (call) => change(call, bare),
   }),
   adminRoute({
     method: "PATCH",
     path: "/keys/:id",
     scope: "keys",
+    headers: ["if-match"],
     summary: "Change some settings of a key",
     query: NOTHING,
     body: CHANGES,
-    answers: "json",
+    answers: KEY,
     run: (call) => change(call, () => ({})),
   }),
   adminRoute({
     method: "DELETE",
     path: "/keys/:id",
     scope: "keys",
-    summary: "Delete a key for good",
-    query: NOTHING,
+    headers: ["if-match"],
+    summary: "Delete a key for good, and end its running requests if asked to",
+    query: END,
     body: NO_BODY,
     answers: "nothing",
     run: async (call) => {
-      const { target } = await findTarget(call);
-      await call.deps.keys.delete(target);
+      const { target } = await findTarget(call, call.query.reason);
+      const key = await call.deps.keys.delete(target);
+      if (call.query.stop_running) await stopRunning(call, key);
       return { status: 204 };
     },
   }),
@@ -289,40 +283,34 @@ export const KEY_ROUTES = [
     method: "POST",
     path: "/keys/:id/rotate",
     scope: "keys",
+    headers: ["if-match", "idempotency-key"],
     summary:
       "Make a new key with the same settings; the old one works on for this long",
     query: NOTHING,
     body: z.strictObject({ old: graceSchema.default("now") }),
-    answers: "json",
+    answers: NEW_KEY,
     run: async (call) => {
       const { target } = await findTarget(call);
       const { ms } = GRACES[call.body.old];
-      return createdAnswer(await call.deps.keys.rotate(target, ms), call.deps);
+      const once = onceOf(call);
+      const created = await call.deps.keys.rotate({ ...target, once }, ms);
+      return createdAnswer(created, call.deps);
     },
   }),
   adminRoute({
     method: "POST",
     path: "/keys/:id/stop",
     scope: "keys",
+    headers: ["if-match"],
     summary: "Disable a key and end its running requests",
     query: NOTHING,
-    body: NOTHING,
-    answers: "json",
+    body: z.strictObject({ reason: reason.optional() }),
+    answers: KEY,
     run: async (call) => {
-      const { deps, actor } = call;
-      const { key, target } = await findTarget(call);
-      const { ownerId, id: keyId, hint, description } = key;
-      const after = key.state === "disabled"
-        ? key
-        : await deps.keys.disable(target);
-      const about = { keyId, hint, description };
-      await deps.audit.add(ownerId, {
-        action: "key.stop_requested",
-        ...actor,
-        ...about,
-      });
-      await deps.sendStop([{ keyId, ownerId }]);
-      return answerOf(after, deps);
+      const { target } = await findTarget(call, call.body.reason);
+      const key = await call.deps.keys.change(target, { state: "disabled" });
+      await stopRunning(call, key);
+      return answerOf(key, call.deps);
     },
   }),
 ];

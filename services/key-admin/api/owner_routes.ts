@@ -1,14 +1,14 @@
 /** Routes of the admin API for owners of keys: their limits, and their state. */
 import { usageDay } from "@gateway/shared/keys/limiter_state";
-import type { Limits } from "@gateway/shared/keys/record";
+import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { isoTime } from "../domain/keys/key_json.ts";
 import { namedLimits } from "../domain/keys/settings.ts";
-import { runningKeys } from "../domain/operators/running_keys.ts";
+import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { parseEmail } from "../domain/owners/email.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
-import { linkPath } from "../domain/sign_in/links.ts";
-import { digest } from "../domain/store/secret.ts";
+import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
+import { LINK, NEW_OWNER, OWNER, OWNERS } from "./answers.ts";
 import { NO_BODY, NOTHING, PAGE, someLimits } from "./fields.ts";
 import {
   type AdminAnswer,
@@ -16,152 +16,287 @@ import {
   type AdminDeps,
   AdminRefused,
   adminRoute,
+  operatorOf,
+  versionOf,
 } from "./route.ts";
+import { checkStoppable, stopAccount } from "./shared_steps.ts";
 
-const ETAG_CHARS = 16;
+const NO_OWNER = "There is no owner of this id";
 
-const toJson = (account: Account, limits: Limits) => ({
-  id: account.ownerId,
-  email: account.email,
-  state: account.isDisabled ? "disabled" : "enabled",
-  operator: account.isOperator,
-  two_step: account.totpSecret !== null,
-  created_at: isoTime(account.createdAtMs),
-  last_sign_in_at: isoTime(account.signedInAtMs),
-  limits: namedLimits(limits, "_"),
-});
-
-async function find(deps: AdminDeps, id: string) {
-  const account = await deps.owners.read(id);
-  if (account === null) {
-    throw new AdminRefused("not_found", "There is no owner of this id");
-  }
-  const limits = await deps.owners.limits(id);
-  const json = toJson(account, limits);
-  // Made only of what can be changed here: a sign-in makes no new version.
-  const version = JSON.stringify([json.state, json.limits]);
-  const etag = digest(version).slice(0, ETAG_CHARS);
-  return { account, limits, answer: { json, etag } };
+/** An owner as requests are answered. */
+async function toJson({ owners }: AdminDeps, account: Account) {
+  const { limits, version, state } = await owners.standing(account.ownerId);
+  return {
+    id: account.ownerId,
+    email: account.email,
+    state,
+    operator: account.isOperator,
+    has_password: account.passwordHash !== null,
+    two_step: account.totpSecret !== null,
+    created_at: isoTime(account.createdAtMs),
+    last_sign_in_at: isoTime(account.signedInAtMs),
+    limits: namedLimits(limits, "_"),
+    version,
+  };
 }
 
+async function read(deps: AdminDeps, id: string): Promise<Account> {
+  const account = await deps.owners.read(id);
+  if (account !== null) return account;
+  throw new AdminRefused("not_found", NO_OWNER);
+}
+
+/** The owner of an id, as it is now. */
+async function answerOf(deps: AdminDeps, id: string): Promise<AdminAnswer> {
+  const json = await toJson(deps, await read(deps, id));
+  return { json, etag: String(json.version) };
+}
+
+/** The owner that the path names; `first`: of the keys that were there first. */
+const show = async ({ deps, id }: AdminCall<unknown, unknown>) =>
+  await answerOf(deps, id === "first" ? await deps.owners.first() : id);
+
 async function list(
-  { deps, query }: AdminCall<z.output<typeof LIST>, unknown>,
+  { deps, query: { email, ...page } }: AdminCall<
+    z.output<typeof LIST>,
+    unknown
+  >,
 ): Promise<AdminAnswer> {
   const { people, owners, now } = deps;
   const day = usageDay(now());
-  const { rows, next } = await people.list({ ...query, day });
-  const json = await Promise.all(rows.map(async ({ account, ...use }) => ({
-    ...toJson(account, await owners.limits(account.ownerId)),
-    keys: use.keys,
-    requests_today: use.totals.requests,
-    tokens_today: use.totals.tokens,
-  })));
-  return { json: { owners: json, next } };
+  const { rows, next } = email === undefined
+    ? await people.list({ ...page, day })
+    : { rows: [await people.find(await owners.find(email) ?? "", day)] };
+  const json = await Promise.all(
+    rows.flatMap((row) => row ?? []).map(async ({ account, ...use }) => ({
+      ...await toJson(deps, account),
+      keys: use.keys,
+      requests_today: use.totals.requests,
+      tokens_today: use.totals.tokens,
+    })),
+  );
+  return { json: { owners: json, next: next ?? null } };
 }
-const LIST = z.strictObject(PAGE);
+
+const email = z.string().max(300).transform(parseEmail)
+  .pipe(z.string("Not an e-mail address, such as ada@example.org"));
+const LIST = z.strictObject({
+  ...PAGE,
+  email: email.optional().meta({ description: "The owner of this address" }),
+});
 
 /** Creates the owner of an address, or finds one who exists. */
 async function add(
-  { deps, actor, body }: AdminCall<unknown, z.output<typeof NEW>>,
+  call: AdminCall<unknown, z.output<typeof NEW>>,
 ): Promise<AdminAnswer> {
-  const { owners, operators, publicUrl } = deps;
-  const isNew = await owners.find(body.email) === null;
-  const ownerId = await owners.ensure(body.email);
-  const { answer } = await find(deps, ownerId);
-  const status = isNew ? 201 : 200;
-  if (!body.invite) return { ...answer, status };
-  const { secret } = await operators.invite(
-    { ...actor, ownerId: null },
-    body.email,
-  );
-  const link = new URL(linkPath(secret), publicUrl).href;
-  return { ...answer, status, json: { ...answer.json, invitation_url: link } };
+  const { deps, body } = call;
+  const isNew = await deps.owners.find(body.email) === null;
+  const ownerId = await deps.owners.ensure(body.email);
+  const link = body.invite
+    ? await deps.operators.invite(operatorOf(call), body.email)
+    : null;
+  const { json, etag = "" } = await answerOf(deps, ownerId);
+  const url = link && urlOf(deps, link);
+  return {
+    status: isNew ? 201 : 200,
+    json: { ...json, ...url !== null && { invitation_url: url } },
+    etag,
+  };
 }
+
 const NEW = z.strictObject({
-  email: z.string().max(300).transform(parseEmail)
-    .pipe(z.string("Not an e-mail address, such as ada@example.org")),
-  invite: z.boolean().default(false),
+  email,
+  invite: z.boolean().default(false).meta({
+    description: "Make a link with which they can sign in",
+  }),
 });
 
+const urlOf = (
+  { publicUrl }: AdminDeps,
+  { secret }: Pick<OwnerLink, "secret">,
+): string => new URL(linkPath(secret), publicUrl).href;
+
+/** Makes limits and state what is wanted; those that are not stated as in `base`. */
 async function change(
   call: AdminCall<unknown, z.output<typeof CHANGES>>,
+  base?: Limits,
 ): Promise<AdminAnswer> {
-  const { deps, id, ifMatch, body, actor } = call;
-  const { account, limits, answer } = await find(deps, id);
-  if (ifMatch !== undefined && ifMatch !== answer.etag) {
-    const message = "The owner was changed in the meantime";
-    throw new AdminRefused("precondition_failed", message);
-  }
-  const operator = { ...actor, ownerId: null };
-  const after = { ...limits, ...body.limits };
-  if (JSON.stringify(after) !== JSON.stringify(limits)) {
-    await deps.operators.setLimits(operator, id, after);
-  }
-  const state = account.isDisabled ? "disabled" : "enabled";
-  if (body.state !== undefined && body.state !== state) {
-    const what = body.state === "disabled" ? "disable" : "enable";
-    await deps.operators.change(operator, id, what);
-  }
-  if (body.stop_running) {
-    if ((body.state ?? state) !== "disabled") {
-      const message = "Only what runs for a disabled owner can be stopped";
-      const param = "stop_running";
-      throw new AdminRefused("invalid_value", message, { param });
-    }
-    await deps.sendStop(await runningKeys(deps.redis, id));
-  }
-  return (await find(deps, id)).answer;
+  const { deps, id, body: { limits, state, stop_running: isStopped } } = call;
+  await read(deps, id);
+  if (isStopped) await checkStoppable(deps, id, state);
+  await deps.operators.update(operatorOf(call), id, {
+    limits: base ? { ...base, ...limits } : limits,
+    state,
+    version: versionOf(call),
+  });
+  if (isStopped) await stopAccount(deps, id);
+  return await answerOf(deps, id);
 }
-const CHANGES = z.strictObject({
-  limits: someLimits.optional(),
+
+const WHOLE = z.strictObject({
+  limits: someLimits,
   state: z.enum(["enabled", "disabled"]).optional(),
   stop_running: z.boolean().default(false).meta({
     description: "End the running requests of an owner who is disabled",
   }),
 });
+const CHANGES = WHOLE.extend({ limits: someLimits.optional() });
 
-/** Routes of the scope `owners`. */
+/** A change of the role, which is the same if it is made twice. */
+const setRole = (isOperator: boolean) =>
+async (
+  call: AdminCall<unknown, unknown>,
+): Promise<AdminAnswer> => {
+  const { deps, id } = call;
+  const account = await read(deps, id);
+  const what = isOperator ? "make_operator" : "remove_role_of_operator";
+  if (account.isOperator !== isOperator) {
+    await deps.operators.change(operatorOf(call), id, what);
+  }
+  return await answerOf(deps, id);
+};
+
+/** A change that is answered with what the owner is after it. */
+const changing = (what: OwnerChange) =>
+async (
+  call: AdminCall<unknown, unknown>,
+): Promise<AdminAnswer> => {
+  await read(call.deps, call.id);
+  await call.deps.operators.change(operatorOf(call), call.id, what);
+  return await answerOf(call.deps, call.id);
+};
+
+const linkAnswer = (deps: AdminDeps, link: OwnerLink): AdminAnswer => ({
+  status: 201,
+  json: {
+    owner_id: link.ownerId,
+    url: urlOf(deps, link),
+    valid_for: LINK_TIMES[link.kind],
+  },
+});
+
+async function invite(call: AdminCall<unknown, unknown>) {
+  const { email } = await read(call.deps, call.id);
+  const link = await call.deps.operators.invite(operatorOf(call), email);
+  return linkAnswer(call.deps, link);
+}
+
+async function resetPassword(call: AdminCall<unknown, unknown>) {
+  const { deps, id } = call;
+  await read(deps, id);
+  const by = operatorOf(call);
+  const link = await deps.operators.change(by, id, "reset_password");
+  if (link === null) throw new Error("A reset of a password makes a link");
+  return linkAnswer(deps, link);
+}
+
+/** What all routes of one owner have in common. */
+const ONE = { scope: "accounts", query: NOTHING } as const;
+const VERSIONED = { ...ONE, headers: ["if-match"], answers: OWNER } as const;
+
+/** Routes of owners. */
 export const OWNER_ROUTES = [
   adminRoute({
     method: "GET",
     path: "/owners",
-    scope: "owners",
+    scope: "accounts",
+    alsoWith: ["keys", "usage"],
     summary: "List owners, newest first",
     query: LIST,
     body: NO_BODY,
-    answers: "json",
+    answers: OWNERS,
     run: list,
   }),
   adminRoute({
+    ...ONE,
     method: "POST",
     path: "/owners",
-    scope: "owners",
     summary:
       "Add the owner of an e-mail address, if there is none, and make a link with which they can sign in",
-    query: NOTHING,
     body: NEW,
-    answers: "json",
+    answers: NEW_OWNER,
     run: add,
   }),
   adminRoute({
+    ...ONE,
     method: "GET",
     path: "/owners/:id",
-    scope: "owners",
-    summary: "Show an owner",
-    query: NOTHING,
+    alsoWith: ["keys", "usage"],
+    summary: "Show an owner; `first`: the one of the console's set-up",
     body: NO_BODY,
-    answers: "json",
-    run: async ({ deps, id }) => (await find(deps, id)).answer,
+    answers: OWNER,
+    run: show,
   }),
   adminRoute({
+    ...VERSIONED,
+    method: "PUT",
+    path: "/owners/:id",
+    summary:
+      "Set the limits over all keys of an owner: what is not stated is unlimited. Twice is the same as once",
+    body: WHOLE,
+    run: (call) => change(call, UNLIMITED),
+  }),
+  adminRoute({
+    ...VERSIONED,
     method: "PATCH",
     path: "/owners/:id",
-    scope: "owners",
     summary:
       "Change limits over all keys of an owner, disable or enable them. Twice is the same as once",
-    query: NOTHING,
     body: CHANGES,
-    answers: "json",
-    run: change,
+    run: (call) => change(call),
+  }),
+  adminRoute({
+    ...ONE,
+    method: "PUT",
+    path: "/owners/:id/operator",
+    summary: "Make an owner an operator, who may do everything",
+    body: NOTHING,
+    answers: OWNER,
+    run: setRole(true),
+  }),
+  adminRoute({
+    ...ONE,
+    method: "DELETE",
+    path: "/owners/:id/operator",
+    summary: "Make an operator an ordinary owner",
+    body: NO_BODY,
+    answers: OWNER,
+    run: setRole(false),
+  }),
+  adminRoute({
+    ...ONE,
+    method: "POST",
+    path: "/owners/:id/invite",
+    summary: "Make a link for an owner who has no password yet",
+    body: NOTHING,
+    answers: LINK,
+    run: invite,
+  }),
+  adminRoute({
+    ...ONE,
+    method: "POST",
+    path: "/owners/:id/reset_password",
+    summary: "Make a link with which an owner chooses another password",
+    body: NOTHING,
+    answers: LINK,
+    run: resetPassword,
+  }),
+  adminRoute({
+    ...ONE,
+    method: "DELETE",
+    path: "/owners/:id/second_factor",
+    summary: "Remove a second factor that was lost",
+    body: NO_BODY,
+    answers: OWNER,
+    run: changing("remove_second_factor"),
+  }),
+  adminRoute({
+    ...ONE,
+    method: "DELETE",
+    path: "/owners/:id/sessions",
+    summary: "End all sessions of an owner in the console",
+    body: NO_BODY,
+    answers: OWNER,
+    run: changing("sign_out_everywhere"),
   }),
 ];

@@ -1,18 +1,37 @@
 /** The type of a route of the admin API, and its errors. */
 import type { Catalog } from "@gateway/shared/models/catalog";
-import type { z } from "zod";
-import type { AdminScope } from "../domain/admin_keys/admin_key_store.ts";
+import { z } from "zod";
+import type {
+  AdminKey,
+  AdminScope,
+} from "../domain/admin_keys/admin_key_store.ts";
 import type { Actor } from "../domain/audit/audit_log.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
+import type { ConnectedWorkers } from "../domain/models/connected_workers.ts";
+import type { ConnectedRunning } from "../domain/running/ask_running.ts";
+import { digest } from "../domain/store/secret.ts";
 import type { Stores } from "../domain/stores.ts";
+
+/** The names of models that keys may be limited to. */
+export interface ModelNames {
+  /** The ids of all models; undefined: not known here, so that any is accepted. */
+  ids(): readonly string[] | undefined;
+  /** The model that requests call by a name: its id, or an alias. */
+  find(name: string): { readonly id: string } | undefined;
+}
 
 /** Dependencies of the handlers. */
 export interface AdminDeps extends Stores {
   sendStop: SendStop;
   /** Origin of the console, for links. */
   publicUrl: URL;
-  /** The models that keys may be limited to. */
-  catalog: Catalog;
+  /** All models with their servers; undefined: not known here. */
+  catalog: Catalog | undefined;
+  modelNames: ModelNames;
+  /** What workers tell; to be disposed of. */
+  askWorkers: () => Promise<ConnectedWorkers>;
+  /** What runs now, as edges and workers tell it; to be disposed of. */
+  askRunning: () => Promise<ConnectedRunning>;
 }
 
 /** A request whose admin key may make it, with its arguments checked. */
@@ -20,7 +39,11 @@ export interface AdminCall<Query, Body> {
   readonly deps: AdminDeps;
   /** The admin key, as the audit log names it. */
   readonly actor: Actor;
-  /** The parameters of the path. */
+  /** The admin key of the request; null: it is a command on the same machine. */
+  readonly key: AdminKey | null;
+  /** The parameters of the path, by name. */
+  readonly params: Readonly<Record<string, string>>;
+  /** The one that is called `id`; empty: there is none. */
   readonly id: string;
   readonly query: Query;
   readonly body: Body;
@@ -46,14 +69,18 @@ interface RouteSpec<Query extends z.ZodType, Body extends z.ZodType> {
   /** Below `/admin/v1`: `/keys/:id`. */
   readonly path: string;
   readonly scope: AdminScope;
+  /** Other scopes with which it may be used, too. */
+  readonly alsoWith?: readonly AdminScope[];
+  /** Those that it heeds. */
+  readonly headers?: readonly ("if-match" | "idempotency-key")[];
   /** What it does, in the imperative. */
   readonly summary: string;
   /** The parameters behind the `?`. */
   readonly query: Query;
   /** The JSON that it takes. */
   readonly body: Body;
-  /** The media type of the answer. */
-  readonly answers: "json" | "csv" | "nothing";
+  /** The JSON that it answers, or another type. */
+  readonly answers: z.ZodType | "csv" | "nothing";
   readonly run: (
     call: AdminCall<z.output<Query>, z.output<Body>>,
   ) => Promise<AdminAnswer>;
@@ -92,6 +119,30 @@ function read<Schema extends z.ZodType>(
   });
 }
 
+/** Who makes a change, as the domain knows operators. */
+export const operatorOf = (
+  { actor }: Pick<AdminCall<unknown, unknown>, "actor">,
+) => ({ ...actor, ownerId: null, as: "operator" as const });
+
+/** The version that a change is based on; null: any. Throws if there is none such. */
+export function versionOf(
+  { ifMatch }: Pick<AdminCall<unknown, unknown>, "ifMatch">,
+): number | null {
+  if (ifMatch === undefined) return null;
+  if (/^\d{1,15}$/.test(ifMatch)) return Number(ifMatch);
+  const message = "If-Match names a version that there has never been";
+  throw new AdminRefused("precondition_failed", message);
+}
+
+/**
+ * A digest of the header `Idempotency-Key`: a second creation with the same one is
+ * refused. Undefined: it was not sent.
+ */
+export const onceOf = (
+  { idempotencyKey }: Pick<AdminCall<unknown, unknown>, "idempotencyKey">,
+): string | undefined =>
+  idempotencyKey === undefined ? undefined : digest(`admin ${idempotencyKey}`);
+
 /** The statuses of the errors that callers see, by their codes. */
 export const ADMIN_ERRORS = {
   unauthorized: 401,
@@ -107,7 +158,7 @@ export const ADMIN_ERRORS = {
   internal_error: 500,
 } as const;
 
-/** A request was refused, and nothing was changed. */
+/** A request was refused. Nothing was changed, unless the message says so. */
 export class AdminRefused extends Error {
   override name = "AdminRefused";
   readonly param: string | undefined;

@@ -1,6 +1,7 @@
 /** Routes of the admin API for usage and spend. */
 import { z } from "zod";
 import { spendCsv, spendMonths } from "../domain/keys/spend_csv.ts";
+import { MONTHS } from "./answers.ts";
 import { NO_BODY, NOTHING } from "./fields.ts";
 import { AdminRefused, adminRoute } from "./route.ts";
 
@@ -13,7 +14,7 @@ export const USAGE_ROUTES = [
     summary: "List the months of which all usage is still there",
     query: NOTHING,
     body: NO_BODY,
-    answers: "json",
+    answers: MONTHS,
     run: ({ deps: { now } }) =>
       Promise.resolve({ json: { months: spendMonths(now()) } }),
   }),
@@ -32,7 +33,7 @@ export const USAGE_ROUTES = [
         const message = `There is usage of ${months.join(", ")}`;
         throw new AdminRefused("not_found", message);
       }
-      const { currency } = catalog.prices;
+      const { currency = "" } = catalog?.prices ?? {};
       const query = { month, currency, nowMs: now() };
       const csv = spendCsv(redis, people.accounts(), query);
       return Promise.resolve({ csv });

@@ -125,6 +125,19 @@ export const SCENES: readonly Scene[] = [
     click: "main a.bad >> nth=0",
     shows: "Stop this request?",
   }),
+  at("admin-keys-empty", "/people/admin-keys", OPERATOR),
+  at("admin-keys-new", "/people/admin-keys/new", OPERATOR),
+  // The scene before has opened the form.
+  { name: "admin-keys-created", play: createAdminKey },
+  at("admin-keys", async (stage) => {
+    await makeAdminKeys(stage);
+    return "/people/admin-keys";
+  }, OPERATOR),
+  at("admin-keys-delete", "/people/admin-keys", {
+    ...OPERATOR,
+    click: "main a.bad >> nth=0",
+    shows: "Delete this admin key?",
+  }),
   at(
     "person-key",
     ({ ownerId, key }) => `/people/${ownerId}/keys/${key.id}`,
@@ -238,6 +251,32 @@ async function createLink({ operator }: Stage): Promise<Page> {
   await operator.getByText("Create link").click();
   await operator.getByText("Pass this link on").waitFor();
   return operator;
+}
+
+async function createAdminKey({ operator }: Stage): Promise<Page> {
+  await operator.locator("#description").fill("Nightly build");
+  await operator.locator("input[name=scopes]").first().check();
+  await operator.locator("main button.primary").click();
+  await operator.getByText("Store the admin key now").waitFor();
+  return operator;
+}
+
+/** One of all scopes with a long name, and one that has expired. */
+async function makeAdminKeys({ site: { deps } }: Stage): Promise<void> {
+  const { adminKeys, now } = deps;
+  const by = { by: OPERATOR_EMAIL, ip: "", ownerId: null };
+  const description =
+    "Takes people off board whom the directory has removed, every night at two";
+  await adminKeys.create({
+    description,
+    scopes: ["keys", "accounts", "usage", "models"],
+    expiresAtMs: now() + 90 * 86_400_000,
+  }, by);
+  await adminKeys.create({
+    description: "Finance",
+    scopes: ["usage"],
+    expiresAtMs: now() - 1,
+  }, by);
 }
 
 async function recoveryCodes({ owner, site }: Stage): Promise<Page> {

@@ -1,28 +1,20 @@
 /** `admin-keys …`: the keys of programs that use the admin API. */
 import {
-  ADMIN_SCOPES,
-  type AdminKey,
-} from "../domain/admin_keys/admin_key_store.ts";
+  ADMIN_KEY,
+  ADMIN_KEYS as LIST,
+  NEW_ADMIN_KEY,
+} from "../api/answers.ts";
+import { ADMIN_SCOPES } from "../domain/admin_keys/admin_key_store.ts";
 import { isoTime } from "../domain/keys/key_json.ts";
 import {
   type Area,
-  COMMAND_LINE,
   type Invocation,
   type Output,
   UsageError,
 } from "./command_line.ts";
 
-const OPERATOR = { ...COMMAND_LINE, ownerId: null };
-
-const toJson = ({ createdBy, createdAtMs, expiresAtMs, ...key }: AdminKey) => ({
-  ...key,
-  created_by: createdBy,
-  created_at: isoTime(createdAtMs),
-  expires_at: isoTime(expiresAtMs),
-});
-
 async function create(
-  { adminKeys, options, now }: Invocation,
+  { api, options, now }: Invocation,
 ): Promise<Output> {
   const { description, adminScopes: scopes, expires = null } = options;
   if (description === undefined) {
@@ -34,20 +26,25 @@ async function create(
   if (expires !== null && expires <= now()) {
     throw new UsageError("--expires: This time is past. Give a later one");
   }
-  const wanted = { description, scopes, expiresAtMs: expires };
-  const { key, value } = await adminKeys.create(wanted, OPERATOR);
+  const body = { description, scopes, expires_at: isoTime(expires) };
   return {
-    json: { ...toJson(key), key: value },
+    json: await api.ask(NEW_ADMIN_KEY, "POST /admin_keys", { body }),
     note: "Store the key now: it is not shown again.",
   };
 }
 
-async function list({ adminKeys }: Invocation): Promise<Output> {
-  const rows = (await adminKeys.list()).map(toJson);
+async function list({ api }: Invocation): Promise<Output> {
+  const { admin_keys: rows } = await api.ask(LIST, "GET /admin_keys");
   return {
     json: { admin_keys: rows },
     table: { rows, columns: Object.keys(rows[0] ?? {}) },
   };
+}
+
+async function remove({ api, word }: Invocation): Promise<Output> {
+  const id = encodeURIComponent(word);
+  const key = await api.ask(ADMIN_KEY, `DELETE /admin_keys/${id}`);
+  return { json: { ...key, deleted: true } };
 }
 
 /** The commands on admin keys. */
@@ -64,12 +61,7 @@ export const ADMIN_KEYS: Area = {
     {
       usage: "delete <id>",
       help: "refuse a key from the next request on",
-      run: async ({ adminKeys, word }) => ({
-        json: {
-          ...toJson(await adminKeys.delete(word, OPERATOR)),
-          deleted: true,
-        },
-      }),
+      run: remove,
     },
   ],
   notes:

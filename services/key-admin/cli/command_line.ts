@@ -1,8 +1,8 @@
 /** How the command line is read, and how answers are printed. */
 import { overrideWeight } from "@gateway/shared/backends/overrides";
-import { usageDay } from "@gateway/shared/keys/limiter_state";
-import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
+import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { REQUEST_OUTCOMES } from "@gateway/shared/keys/request_row";
+import type { WallNow } from "@gateway/shared/process/clock";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { clip } from "@gateway/shared/process/error_text";
 import { versionLine } from "@gateway/shared/version";
@@ -15,20 +15,14 @@ import {
 } from "../domain/keys/key_page.ts";
 import { END_USERS_EXAMPLE } from "../domain/keys/end_users.ts";
 import { ADMIN_SCOPES } from "../domain/admin_keys/admin_key_store.ts";
-import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
-import type { Catalog } from "@gateway/shared/models/catalog";
-import type { SendStop } from "../domain/keys/notice.ts";
-import type { ConnectedRunning } from "../domain/running/ask_running.ts";
-import type { ConnectedWorkers } from "./connected_workers.ts";
+import { GRACES, graceSchema } from "../domain/keys/graces.ts";
+import { AdminRefused, type ModelNames } from "../api/route.ts";
 import * as settings from "../domain/keys/settings.ts";
 import { REASON_CHARS_MAX } from "../domain/audit/audit_log.ts";
-import {
-  type Project,
-  projectName,
-  ROLES,
-} from "../domain/projects/project_record.ts";
+import { projectName, ROLES } from "../domain/projects/project_record.ts";
 import { parseEmail } from "../domain/owners/email.ts";
 import type { Stores } from "../domain/stores.ts";
+import type { AdminPort } from "./port.ts";
 
 /** The command line is invalid. The message says how to correct it. */
 export class UsageError extends Error {
@@ -50,33 +44,24 @@ export interface Output {
   note?: string;
 }
 
-/** Dependencies of commands. */
-export interface CommandDeps extends Stores {
-  sendStop: SendStop;
+/** Redis, for the few commands that the admin API cannot do. */
+export interface LocalDeps extends Stores {
   publicUrl: URL;
   /** The time zone of the days and months of budgets. */
   budgetZone: string;
   /** Reads a file that an option names. */
   readFile: (path: string) => Promise<string>;
-  /**
-   * The ids of all models; undefined if the list is not known here: then any id is
-   * accepted.
-   */
-  models: readonly string[] | undefined;
-  /** The model that requests call by a name: its id, or an alias. */
-  findModel(name: string): { readonly id: string } | undefined;
-  /** All models; undefined if the list is not known here. */
-  catalog: Catalog | undefined;
-  /**
-   * Resolves with the reports of workers when all living ones have sent theirs. The
-   * result must be disposed of.
-   */
-  askWorkers: () => Promise<ConnectedWorkers>;
-  /**
-   * Resolves with the running requests, as edges and workers report them. The result
-   * must be disposed of.
-   */
-  askRunning: () => Promise<ConnectedRunning>;
+}
+
+/** Dependencies of commands. */
+export interface CommandDeps {
+  /** The admin API, in this process or elsewhere. */
+  api: AdminPort;
+  /** Null: the admin API is elsewhere. */
+  local: LocalDeps | null;
+  /** The names of models, as far as they are known here; null: only elsewhere. */
+  modelNames: ModelNames | null;
+  now: WallNow;
   /** Writes a warning for the operator, besides the answer. */
   warn: (text: string) => void;
   /** Shows an output at once: a command with `--watch` never ends with an answer. */
@@ -111,9 +96,6 @@ export interface Area {
   usual?: string;
   notes: string;
 }
-
-/** The actor of changes by commands, as the audit log names it. */
-export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
 const { shape: setting } = settings.SETTING_TEXTS;
 const { expires, models } = setting;
@@ -221,54 +203,44 @@ function flagOf(name: string): string {
   return `--${settings.limitWords(name, "-")}`;
 }
 
-/** Returns the query for the page of a list that the options select. */
-export const queryOf = ({ now, options }: Invocation) => ({
-  search: options.search ?? "",
-  after: options.after ?? "",
-  rows: options.rows ?? PAGE_ROWS,
-  day: usageDay(now()),
-});
-
-/**
- * Returns the limits with those that the options set; the others stay as in `before`.
- */
-export const limitsFrom = (options: Options, before: Limits): Limits =>
-  settings.limitsOf((name) => options[name] ?? before[name]);
-
-/** The owner of an address. Throws {@link CommandRefused} when there is none. */
-export async function findOwner({ owners }: Invocation, email: string) {
-  const ownerId = await owners.find(email);
-  if (ownerId !== null) return ownerId;
-  throw new CommandRefused(
-    `There is no owner ${email}: "owners list" shows all, "owners invite" adds one`,
-  );
+/** The name of a member or a parameter of the admin API as an option. */
+function flagOfParam(param: string): string {
+  const name = param.replace(/^limits\./, "").replaceAll("_", "-");
+  if (name === "requests-per-minute") return "--rpm";
+  if (name === "tokens-per-minute") return "--tpm";
+  return name === "expires-at" ? "--expires" : `--${name}`;
 }
 
-/** The project of a name or an id. Throws {@link CommandRefused} unless it is one. */
-export async function findProject(
-  { projects }: Invocation,
-  text: string,
-): Promise<Project> {
-  const [project, ...others] = await projects.named(text);
-  if (project === undefined) {
-    throw new CommandRefused(
-      `There is no project ${clip(text)}: "projects list" shows all`,
-    );
+const FORCE_HINT = "\nTo name a model before it is configured, add --force";
+
+/** Words a refusal of the admin API as commands do. */
+function refusedCommand(error: unknown): never {
+  if (!(error instanceof AdminRefused)) throw error;
+  const { code, message, param = "" } = error;
+  const isMistake = code === "invalid_value" || code === "invalid_json";
+  if (isMistake && param !== "") {
+    const hint = param === "models" ? FORCE_HINT : "";
+    const text = `${flagOfParam(param)}: ${message}${hint}`;
+    throw new UsageError(text, { cause: error });
   }
-  if (others.length > 0) {
-    const ids = [project, ...others].map(({ id }) => id).join(", ");
-    throw new CommandRefused(
-      `Several projects are called ${clip(text)}. Use the id of one: ${ids}`,
-    );
-  }
-  return project;
+  if (isMistake) throw new UsageError(message, { cause: error });
+  if (EXIT_BY_CODE.has(code)) throw error;
+  throw new CommandRefused(message, { cause: error });
 }
+
+/** The exit codes of refusals that say something of the connection. */
+export const EXIT_BY_CODE: ReadonlyMap<AdminRefused["code"], number> = new Map([
+  ["unavailable", 69],
+  ["internal_error", 69],
+  ["unauthorized", 77],
+  ["forbidden", 77],
+]);
 
 /** The numbers 69 and 77 are from sysexits.h. */
 export const EXIT_CODES_HELP =
   `Exit codes: 0 done, 1 refused, 2 invalid command line,
-69 no answer from Redis, or a change not confirmed to be on disk,
-77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
+69 no answer from Redis or the admin API, or a change not confirmed to be on disk,
+77 the Redis user or the admin key lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
 /**
  * Reads the arguments. Returns the text of a help page if they ask for one; throws
@@ -316,7 +288,9 @@ export function parseCommand(
         const checked = checkOptions({ ...limits, ...others });
         parsed = {
           isJson: checked.json === true,
-          run: (deps) => run({ ...deps, options: checked, word }),
+          run: async (deps) =>
+            await run({ ...deps, options: checked, word })
+              .catch(refusedCommand),
         };
       });
     }

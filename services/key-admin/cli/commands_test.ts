@@ -7,7 +7,11 @@ import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { leaseKey, type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { PASSWORD, signIn } from "../forms_fixture.ts";
-import { type CommandDeps, outputText, parseCommand } from "./command_line.ts";
+import {
+  type CommandChanges,
+  commandDeps,
+  runCommand,
+} from "./commands_fixture.ts";
 import type { KeyJson } from "../domain/keys/key_json.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
@@ -17,29 +21,16 @@ const AS_DEPLOYED = { redisUser: "key-admin" };
 
 /** Runs a command and returns its output with and without `--json`. */
 async function run(
-  { deps }: Pick<TestConsole, "deps"> & { deps: Partial<CommandDeps> },
+  site: Pick<TestConsole, "deps"> & { changes?: CommandChanges },
   ...args: string[]
 ) {
-  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
-  assert.ok(typeof command !== "string", "a command, not a help page");
-  const models = ["small-1", "large-1"];
-  const warn = (text: string) => assert.fail(text);
-  const findModel = () => undefined;
-  const answer = await command.run({
-    models,
-    findModel,
-    warn,
-    readFile: (path) => assert.fail(`reads ${path}`),
-    askWorkers: () => assert.fail("nobody asks the workers"),
-    askRunning: () => assert.fail("nobody asks the edges"),
-    show: () => assert.fail("nothing is shown"),
-    pause: () => assert.fail("nothing waits"),
-    ...deps,
-  });
+  const areas = { keys: KEYS, owners: OWNERS };
+  const deps = commandDeps(site, site.changes);
+  const { json, text } = await runCommand(areas, args, deps);
   const printed: KeyJson & Record<string, unknown> = JSON.parse(
-    JSON.stringify(answer.json),
+    JSON.stringify(json),
   );
-  return { json: printed, text: outputText(answer) };
+  return { json: printed, text };
 }
 
 const create = (site: TestConsole, ...args: string[]) =>
@@ -57,7 +48,7 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
   const more = { ...limits, tokens_per_minute: 5_000, concurrency: 2 };
   const rows: [args: string[], changed: Partial<KeyJson>][] = [
     [["--description", "Ci of Ada"], { description: "Ci of Ada" }],
-    [["--scopes", "models, chat"], { scopes: ["chat", "models"] }],
+    [["--scopes", "image, chat"], { scopes: ["chat", "image"] }],
     [["--models", "new-1", "--force"], { models: ["new-1"] }],
     [["--models", "new-1,small-1"], { models: ["new-1", "small-1"] }],
     [["--models", ""], { models: [] }],
@@ -87,14 +78,18 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
 Deno.test("keys create names the model that it stores for an alias", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   const lines: string[] = [];
-  const deps = {
-    ...site.deps,
-    findModel: (name: string) =>
-      name.startsWith("gpt-") ? { id: "small-1" } : undefined,
+  const find = (name: string) =>
+    name.startsWith("gpt-") ? { id: "small-1" } : undefined;
+  const changes = {
+    modelNames: { ids: () => ["small-1", "large-1"], find },
     warn: (text: string) => void lines.push(text),
   };
   const args = ["keys", "create", "--description", "Ci", "--models"];
-  const { json } = await run({ deps }, ...args, "gpt-4o,large-1,gpt-5,small-1");
+  const { json } = await run(
+    { deps: site.deps, changes },
+    ...args,
+    "gpt-4o,large-1,gpt-5,small-1",
+  );
   assert.deepEqual(json.models, ["small-1", "large-1"]);
   assert.deepEqual(lines, [
     "'gpt-4o' is an alias: the key may use the model 'small-1'",
@@ -106,9 +101,10 @@ Deno.test("keys create accepts any model, with a warning, while the list of mode
   await using site = await startConsole(AS_DEPLOYED);
   const warnings: string[] = [];
   const warn = (text: string) => void warnings.push(text);
-  const deps = { ...site.deps, models: undefined, warn };
+  const modelNames = { ids: () => undefined, find: () => undefined };
   const args = ["keys", "create", "--description", "Ci", "--models", "any-1"];
-  assert.deepEqual((await run({ deps }, ...args)).json.models, ["any-1"]);
+  const unknown = { deps: site.deps, changes: { modelNames, warn } };
+  assert.deepEqual((await run(unknown, ...args)).json.models, ["any-1"]);
   assert.match(warnings.join(), /not checked.*GET \/v1\/models/);
 });
 
@@ -244,7 +240,7 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
   for (const id of [ownerId, await owners.first()]) {
     assert.deepEqual(await owners.limits(id), owner);
   }
-  await owners.setLimits(ownerId, key);
+  await owners.change(ownerId, { limits: key });
   await owners.ensure(ADA);
   assert.deepEqual(await owners.limits(ownerId), key);
   const { text } = await (await site.signedIn(ADA)).get("/keys/new");
@@ -288,7 +284,7 @@ Deno.test("owners disable stops what runs if asked to", async () => {
   await run(site, "owners", "enable", ADA);
   site.deps.sendStop = () => Promise.reject(new Error());
   const failing = run(site, "owners", "disable", ADA, "--stop-running");
-  await assert.rejects(failing, /is disabled, but NATS or Redis/);
+  await assert.rejects(failing, /It is done, but NATS or Redis/);
 });
 
 Deno.test("commands with the id of a key find its owner, unless one is named", async () => {
@@ -349,9 +345,9 @@ Deno.test("mistakes are explained", async () => {
     { name: "CommandRefused", args: unknownOwner, message: /no owner/ },
     { name: "CommandRefused", args: noAccount, message: /no owner/ },
     {
-      name: "CommandRefused",
+      name: "AdminRefused",
       args: ["keys", ...stop],
-      message: /is disabled, but NATS.* running requests end within 11 sec/,
+      message: /is done, but NATS.* running requests end within 11 sec/,
     },
   ];
   for (const { name, args, message } of refusals) {

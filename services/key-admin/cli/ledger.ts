@@ -8,6 +8,7 @@ import {
   type LedgerDifference,
   type LoggedCharge,
 } from "../domain/ledger/ledger.ts";
+import { localOf } from "./accounts.ts";
 import {
   type Area,
   CommandRefused,
@@ -18,13 +19,15 @@ import {
 const SHOWN_MAX = 20;
 
 async function check(invocation: Invocation): Promise<Output> {
-  const { redis, audit, people, now, budgetZone, options } = invocation;
+  const { now, options } = invocation;
+  const local = localOf(invocation, "ledger check");
+  const { redis, audit, people, budgetZone } = local;
   const days = new BudgetDays(budgetZone);
   const deps = { redis, audit, days, nowMs: now() };
   const report = await checkLedger(deps, people.accounts());
   const charges = options.log === undefined
     ? []
-    : chargesIn(await invocation.readFile(options.log));
+    : chargesIn(await local.readFile(options.log));
   const { accounts, keys, days: daysCompared, cost } = report;
   const differences = [
     ...report.differences,

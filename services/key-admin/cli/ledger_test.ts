@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { ownerUsageKey, usageKey } from "@gateway/shared/keys/record";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
-import { type CommandDeps, parseCommand } from "./command_line.ts";
+import { commandDeps, runCommand } from "./commands_fixture.ts";
 import { LEDGER } from "./ledger.ts";
 
 const AS_DEPLOYED = { redisUser: "key-admin" };
@@ -14,20 +14,9 @@ async function check(
   log?: string,
 ): Promise<Readonly<Record<string, unknown>>> {
   const args = ["ledger", "check", ...log === undefined ? [] : ["--log", "l"]];
-  const command = parseCommand({ ledger: LEDGER }, args);
-  assert.ok(typeof command !== "string");
-  const unused = () => assert.fail("not used");
-  const more: Omit<CommandDeps, keyof TestConsole["deps"]> = {
-    models: [],
-    findModel: unused,
-    askWorkers: unused,
-    askRunning: unused,
-    warn: unused,
-    show: unused,
-    pause: unused,
-    readFile: () => Promise.resolve(log ?? ""),
-  };
-  return (await command.run({ ...deps, ...more })).json;
+  const readFile = () => Promise.resolve(log ?? "");
+  const all = commandDeps({ deps }, { readFile });
+  return (await runCommand({ ledger: LEDGER }, args, all)).json;
 }
 
 Deno.test("ledger check finds a billionth that a key or its account lacks, and what the log has more", async () => {

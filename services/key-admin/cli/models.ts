@@ -2,28 +2,13 @@
  * `models …`: the state of the model servers, as the page "Models" of the console shows
  * it.
  */
-import { isoTime } from "../domain/keys/key_json.ts";
-import { scopeOf } from "@gateway/shared/models/kinds";
-import {
-  type ModelView,
-  modelViews,
-  othersInUse,
-  type ServerView,
-  shortRate,
-  shortTime,
-  stateOf,
-} from "../domain/models/model_views.ts";
-import type {
-  Override,
-  OverrideTarget,
-} from "@gateway/shared/backends/overrides";
-import {
-  describe,
-  type StoredOverride,
-} from "../domain/models/override_store.ts";
+import { overrideSchema } from "@gateway/shared/backends/overrides";
+import type { z } from "zod";
+import { MODELS as LIST, OVERRIDE } from "../api/answers.ts";
+import { shortRate, shortTime } from "../domain/models/model_views.ts";
+import { describe } from "../domain/models/override_store.ts";
 import {
   type Area,
-  COMMAND_LINE,
   CommandRefused,
   type Invocation,
   type Output,
@@ -34,10 +19,12 @@ import {
 const WATCH_MS = 2_000;
 const ERROR_CHARS_MAX = 60;
 
+type ModelList = z.output<typeof LIST>;
+type Server = ModelList["models"][number]["servers"][number];
+
 async function list(invocation: Invocation): Promise<Output> {
-  const { options, show, pause, overrides } = invocation;
-  await using workers = await invocation.askWorkers();
-  const look = async () => output(invocation, workers, await overrides.list());
+  const { api, options, show, pause } = invocation;
+  const look = async () => output(await api.ask(LIST, "GET /models"));
   while (options.watch) {
     show(await look());
     await pause(WATCH_MS);
@@ -45,39 +32,17 @@ async function list(invocation: Invocation): Promise<Output> {
   return await look();
 }
 
-/** The part of the workers that {@link output} reads. */
-interface WorkerReports {
-  readonly backends: { read(): Parameters<typeof modelViews>[1] };
-  readonly follower: { readonly workers: number };
-  /** Why workers have not taken the present list of models. */
-  mistakes(): readonly string[];
-}
-
-function output(
-  { catalog, now }: Invocation,
-  reports: WorkerReports,
-  overrides: readonly StoredOverride[],
-): Output {
-  const models = modelViews(catalog, reports.backends.read());
-  const rows = models.flatMap((model) =>
-    model.servers.map((server) => ({
-      model: model.id,
-      scope: scopeFor(model) ?? "-",
+function output(found: ModelList): Output {
+  const { workers, list_mistakes: mistakes, models, overrides } = found;
+  const rows = models.flatMap(({ id, scope, servers }) =>
+    servers.map((server) => ({
+      model: id,
+      scope: scope ?? "-",
       ...rowOf(server),
     }))
   );
-  const { workers } = reports.follower;
-  const mistakes = reports.mistakes();
   return {
-    json: {
-      workers,
-      list_mistakes: mistakes,
-      models: models.map((model) => jsonOf(model, now())),
-      overrides: overrides.map(({ atMs, ...each }) => ({
-        ...each,
-        at: isoTime(atMs),
-      })),
-    },
+    json: { workers, list_mistakes: mistakes, models, overrides },
     table: { rows, columns: COLUMNS },
     note: [
       workers === 0
@@ -89,16 +54,15 @@ function output(
         `The list of models has a mistake, so workers use an older one: ${mistake}`
       ),
       ...overrides.map((each) =>
-        `Changed: ${describe(each)}, by ${each.by} at ${isoTime(each.atMs)}${
+        `Changed: ${
+          describe(overrideSchema.parse(each))
+        }, by ${each.by} at ${each.at}${
           each.reason === "" ? "" : `: ${each.reason}`
         }`
       ),
     ].join("\n"),
   };
 }
-
-/** The scope with which keys may use a model; null: only workers have it. */
-const scopeFor = ({ kind }: ModelView) => kind && scopeOf(kind);
 
 const COLUMNS = [
   "model",
@@ -113,149 +77,143 @@ const COLUMNS = [
   "last_error",
 ] as const;
 
-function rowOf(server: ServerView) {
-  const { word, note } = stateOf(server);
+function rowOf(server: Server) {
+  const { note } = server;
+  const word = wordOf(server);
   const both = (
-    found: ServerView["firstTokenMs"],
+    found: Server["first_token_ms"],
     textOf: (value: number) => string,
   ) => found === null ? "-" : `${textOf(found.p50)} / ${textOf(found.p95)}`;
-  const { text = "-" } = server.error ?? {};
+  const { text = "-" } = server.last_error ?? {};
   return {
-    server: server.backend,
+    server: server.name,
     state: note === "" ? word : `${word} (${note})`,
-    in_flight: server.inFlight,
+    in_flight: server.in_flight,
     requests: server.requests,
     failures: server.failures,
-    first_token: both(server.firstTokenMs, shortTime),
-    tokens_per_second: both(server.tokensPerSecond, shortRate),
+    first_token: both(server.first_token_ms, shortTime),
+    tokens_per_second: both(server.tokens_per_second, shortRate),
     last_error: text.length > ERROR_CHARS_MAX
       ? `${text.slice(0, ERROR_CHARS_MAX)}…`.toWellFormed()
       : text,
   };
 }
 
-const jsonOf = (model: ModelView, nowMs: number) => ({
-  id: model.id,
-  kind: model.kind,
-  scope: scopeFor(model),
-  servers: model.servers.map((server) => ({
-    name: server.backend,
-    address: server.address,
-    preference: server.preference,
-    weight: server.weight,
-    state: stateOf(server).word.toLowerCase().replaceAll(/[ -]/g, "_"),
-    note: stateOf(server).note,
-    probe: server.probe && {
-      failed: server.probe.isFailed,
-      at: isoTime(nowMs - server.probe.ageMs),
-    },
-    workers: server.workers,
-    in_flight: server.inFlight,
-    requests: server.requests,
-    failures: server.failures,
-    first_token_ms: server.firstTokenMs,
-    tokens_per_second: server.tokensPerSecond,
-    last_error: server.error &&
-      { text: server.error.text, at: isoTime(nowMs - server.error.ageMs) },
-  })),
-});
+/** `Not reported`, `Half-open`: a state for people. */
+function wordOf({ state }: Server): string {
+  const text = state.replace("half_open", "half-open").replaceAll("_", " ");
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}
 
-const OPERATOR = { ...COMMAND_LINE, ownerId: null };
 const UNTOLD =
   "Saved, but NATS did not answer: edges and workers hear of it when key-admin repeats it";
 
 /** A server of a model, by its name and, if several models have one, the model's. */
-function findServer(
-  { word, options: { model } }: Invocation,
-  views: readonly ModelView[],
-): ServerView & { view: ModelView } {
-  const found = views.flatMap((view) =>
-    view.servers.filter(({ backend }) =>
-      backend === word && (model ?? view.id) === view.id
-    ).map((server) => ({ ...server, view }))
+async function findServer(
+  { api, word, options: { model } }: Invocation,
+): Promise<{ model: string; backend: string }> {
+  const { models } = await api.ask(LIST, "GET /models");
+  const found = models.filter(({ id, servers }) =>
+    (model ?? id) === id && servers.some(({ name }) => name === word)
   );
-  const [server] = found;
-  if (server === undefined) {
+  const [only] = found;
+  if (only === undefined) {
     throw new CommandRefused(
       'There is no such server: "models" shows all of them',
     );
   }
   if (found.length > 1) {
-    const models = found.map(({ view }) => view.id).join(", ");
+    const ids = found.map(({ id }) => id).join(", ");
     throw new CommandRefused(
-      `Several models have a server of this name: choose one with --model (${models})`,
+      `Several models have a server of this name: choose one with --model (${ids})`,
     );
   }
-  return server;
+  return { model: only.id, backend: word };
 }
 
-/** Makes a command that changes a model or a server, or undoes such a change. */
-const changing = (
-  make: (
-    invocation: Invocation,
-    views: readonly ModelView[],
-    overrides: readonly StoredOverride[],
-  ) => Override | { undo: OverrideTarget },
-) =>
-async (invocation: Invocation): Promise<Output> => {
-  const { catalog, overrides, warn, options: { reason = "" } } = invocation;
-  await using workers = await invocation.askWorkers();
-  const views = modelViews(catalog, workers.backends.read());
-  const change = make(invocation, views, await overrides.list());
-  const isUndo = "undo" in change;
-  if (!isUndo) await overrides.set(change, OPERATOR, reason);
-  else if (!await overrides.remove(change.undo, OPERATOR)) {
-    throw new CommandRefused("There is no such change to undo");
-  }
-  if (!await workers.tellOverrides()) warn(UNTOLD);
-  const { what, model, backend = "" } = isUndo
-    ? change.undo
-    : { backend: "", ...change };
-  return { json: { what, model, server: backend, undone: isUndo } };
+type What = ModelList["overrides"][number]["what"];
+
+const ENDS: Readonly<Record<What, string>> = {
+  disable: "disabled",
+  drain: "drained",
+  weight: "weight",
 };
 
-const drain = changing((invocation, views, overrides) => {
-  const { model, backend, view } = findServer(invocation, views);
-  if (othersInUse(view, backend, overrides).length === 0) {
-    invocation.warn(
+/** The path of an override. */
+function pathOf(
+  what: What,
+  { model, backend }: { model: string; backend: string },
+): `/models/${string}` {
+  const ids = [model, backend].map(encodeURIComponent);
+  return what === "disable"
+    ? `/models/${ids[0]}/${ENDS[what]}`
+    : `/models/${ids.join("/servers/")}/${ENDS[what]}`;
+}
+
+/** Prints what was changed, and warns of what follows. */
+function printed(
+  { warn }: Invocation,
+  override: z.output<typeof OVERRIDE>,
+): Output {
+  const { what, model, backend = "", undone } = override;
+  if (override.last_server) {
+    warn(
       `This was the last server of ${model} that was in use: requests get 503 now`,
     );
   }
-  return { what: "drain", model, backend };
-});
+  if (!override.told) warn(UNTOLD);
+  return { json: { what, model, server: backend, undone } };
+}
 
-const weigh = changing((invocation, views) => {
-  const { to: weight } = invocation.options;
+const drain = async (invocation: Invocation): Promise<Output> => {
+  const { api, options: { reason } } = invocation;
+  const path = pathOf("drain", await findServer(invocation));
+  const body = { reason };
+  return printed(invocation, await api.ask(OVERRIDE, `PUT ${path}`, { body }));
+};
+
+const weigh = async (invocation: Invocation): Promise<Output> => {
+  const { api, options: { to: weight, reason } } = invocation;
   if (weight === undefined) throw new UsageError("--to: missing");
-  const { model, backend } = findServer(invocation, views);
-  return { what: "weight", model, backend, weight };
-});
+  const path = pathOf("weight", await findServer(invocation));
+  const body = { weight, reason };
+  return printed(invocation, await api.ask(OVERRIDE, `PUT ${path}`, { body }));
+};
 
-const disable = changing(({ word: model }, views) => {
-  if (views.some(({ id }) => id === model)) return { what: "disable", model };
-  throw new CommandRefused('There is no such model: "models" shows all');
-});
+const disable = async (invocation: Invocation): Promise<Output> => {
+  const { api, word: model, options: { reason } } = invocation;
+  const { models } = await api.ask(LIST, "GET /models");
+  if (models.every(({ id }) => id !== model)) {
+    throw new CommandRefused('There is no such model: "models" shows all');
+  }
+  const path = pathOf("disable", { model, backend: "" });
+  const body = { reason };
+  return printed(invocation, await api.ask(OVERRIDE, `PUT ${path}`, { body }));
+};
 
 /**
  * Makes a command that undoes a change, even if its target is no longer in the list.
  */
-const undo = (what: OverrideTarget["what"]) =>
-  changing(({ word, options }, _, overrides) => {
-    if (what === "disable") return { undo: { what, model: word } };
-    const found = overrides.filter((each) =>
-      each.what === what && each.backend === word &&
-      (options.model ?? each.model) === each.model
+const undo = (what: What) => async (invocation: Invocation) => {
+  const { api, word, options } = invocation;
+  const { overrides } = await api.ask(LIST, "GET /models");
+  const name = what === "disable" ? "model" : "backend";
+  const found = overrides.filter((each) =>
+    each.what === what && each[name] === word &&
+    (options.model ?? each.model) === each.model
+  );
+  const [only] = found;
+  if (only === undefined || found.length > 1) {
+    throw new CommandRefused(
+      only === undefined
+        ? "There is no such change to undo"
+        : "Several models have this change: choose one with --model",
     );
-    const [only] = found;
-    if (only === undefined || found.length > 1) {
-      throw new CommandRefused(
-        only === undefined
-          ? "There is no such change to undo"
-          : "Several models have this change: choose one with --model",
-      );
-    }
-    return { undo: only };
-  });
+  }
+  const { model, backend = "" } = only;
+  const path = pathOf(what, { model, backend });
+  return printed(invocation, await api.ask(OVERRIDE, `DELETE ${path}`));
+};
 
 /** The commands on models. */
 export const MODELS: Area = {

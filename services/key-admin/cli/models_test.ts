@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { tell } from "../reports_fixture.ts";
+import type { Output } from "./command_line.ts";
 import {
-  type CommandDeps,
-  type Output,
-  outputText,
-  parseCommand,
-} from "./command_line.ts";
+  type CommandChanges,
+  commandDeps,
+  runCommand,
+} from "./commands_fixture.ts";
 import { MODELS } from "./models.ts";
 
 const CATALOG = parseCatalog({
@@ -27,35 +27,23 @@ const CATALOG = parseCatalog({
 async function run(
   { deps }: Pick<TestConsole, "deps">,
   args: readonly string[],
-  changed: Partial<CommandDeps> = {},
+  changed: CommandChanges = {},
 ) {
-  const command = parseCommand({ models: MODELS }, ["models", ...args]);
-  assert.ok(typeof command !== "string", "a command, not a help page");
   let isDisposed = false;
-  const answer = await command.run({
-    ...deps,
-    models: undefined,
-    findModel: () => undefined,
-    warn: assert.fail,
-    askWorkers: () =>
-      Promise.resolve({
-        ...deps.workers,
-        mistakes: deps.listMistakes,
-        tellOverrides: deps.tellOverrides,
-        [Symbol.asyncDispose]() {
-          isDisposed = true;
-          return Promise.resolve();
-        },
-      }),
-    askRunning: () => assert.fail("nobody asks the edges"),
-    show: () => assert.fail("nothing is shown before the answer"),
-    pause: () => assert.fail("nothing waits"),
-    readFile: (path) => assert.fail(`reads ${path}`),
-    ...changed,
-  });
+  const askWorkers = () =>
+    Promise.resolve({
+      ...deps.workers,
+      mistakes: deps.listMistakes,
+      tellOverrides: deps.tellOverrides,
+      [Symbol.asyncDispose]() {
+        isDisposed = true;
+        return Promise.resolve();
+      },
+    });
+  const all = commandDeps({ deps }, { askWorkers, ...changed });
+  const answer = await runCommand({ models: MODELS }, ["models", ...args], all);
   assert.ok(isDisposed);
-  const json: Record<string, unknown> = JSON.parse(JSON.stringify(answer.json));
-  return { json, text: outputText(answer) };
+  return answer;
 }
 
 Deno.test("models shows every server, with and without --json", async () => {

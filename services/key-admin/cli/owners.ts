@@ -1,68 +1,62 @@
 /** `owners …`: what operators do with owners in the console, as commands. */
-import { isoTime } from "../domain/keys/key_json.ts";
-import { LIMIT_NAMES, namedLimits } from "../domain/keys/settings.ts";
-import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
-import { runningKeys } from "../domain/operators/running_keys.ts";
+import { LINK, NEW_OWNER, OWNER, OWNERS as PAGE } from "../api/answers.ts";
+import { LIMIT_NAMES } from "../domain/keys/settings.ts";
+import type { OwnerChange } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
+import { findOwner, limitsOf, localOf, pageOf } from "./accounts.ts";
 import {
   type Area,
   type Command,
-  COMMAND_LINE,
   CommandRefused,
-  findOwner,
   type Invocation,
-  limitsFrom,
   type Output,
-  queryOf,
 } from "./command_line.ts";
-
-const OPERATOR = { ...COMMAND_LINE, ownerId: null };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
 async function setUp(invocation: Invocation): Promise<Output> {
-  const account = await invocation.owners.setUpAccount();
+  const { owners, links, publicUrl } = localOf(invocation, "owners set-up");
+  const account = await owners.setUpAccount();
   if (account !== null) {
     throw new CommandRefused(
       `The console is already set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
     );
   }
-  const ownerId = await invocation.owners.first();
-  const link = { kind: "set_up", ownerId } as const;
-  return linkAnswer(invocation, {
-    ...link,
-    secret: await invocation.links.make(link),
-  });
+  const ownerId = await owners.first();
+  const secret = await links.make({ kind: "set_up", ownerId });
+  const url = `${publicUrl.origin}${linkPath(secret)}`;
+  return linkAnswer({ owner_id: ownerId, url }, LINK_TIMES.set_up);
 }
 
-const invite = async (invocation: Invocation) =>
-  linkAnswer(
-    invocation,
-    await invocation.operators.invite(OPERATOR, invocation.word),
+async function invite({ api, word: email }: Invocation): Promise<Output> {
+  const body = { email, invite: true };
+  const { id, invitation_url: url } = await api.ask(
+    NEW_OWNER,
+    "POST /owners",
+    { body },
   );
-
-function linkAnswer(
-  { publicUrl }: Invocation,
-  { ownerId, kind, secret }: Omit<OwnerLink, "email">,
-): Output {
-  return {
-    json: { owner_id: ownerId, url: `${publicUrl.origin}${linkPath(secret)}` },
-    note: `\nThe link works once, within ${LINK_TIMES[kind]}.`,
-  };
+  return linkAnswer({ owner_id: id, url }, LINK_TIMES.invite);
 }
+
+const linkAnswer = (json: Output["json"], time: string): Output => ({
+  json,
+  note: `\nThe link works once, within ${time}.`,
+});
 
 async function list(invocation: Invocation): Promise<Output> {
-  const { rows, next } = await invocation.people.list(queryOf(invocation));
-  const owners = rows.map(({ account, keys }) => ({
-    id: account.ownerId,
-    email: account.email,
-    created_at: isoTime(account.createdAtMs),
-    last_sign_in_at: isoTime(account.signedInAtMs),
-    has_password: account.passwordHash !== null,
-    two_step: account.totpSecret !== null,
-    operator: account.isOperator,
-    disabled: account.isDisabled,
-    keys,
+  const query = pageOf(invocation);
+  const page = await invocation.api.ask(PAGE, "GET /owners", { query });
+  const owners = page.owners.map((owner) => ({
+    id: owner.id,
+    email: owner.email,
+    created_at: owner.created_at,
+    last_sign_in_at: owner.last_sign_in_at,
+    has_password: owner.has_password,
+    two_step: owner.two_step,
+    operator: owner.operator,
+    disabled: owner.state === "disabled",
+    keys: owner.keys,
   }));
+  const { next } = page;
   return {
     json: { owners, next },
     table: { rows: owners, columns: Object.keys(owners[0] ?? {}) },
@@ -71,16 +65,13 @@ async function list(invocation: Invocation): Promise<Output> {
 }
 
 async function limits(invocation: Invocation): Promise<Output> {
-  const { owners, operators, options, word: email } = invocation;
-  const ownerId = await findOwner(invocation, email);
-  const before = await owners.limits(ownerId);
-  const after = limitsFrom(options, before);
-  if (LIMIT_NAMES.some((name) => options[name] !== undefined)) {
-    await operators.setLimits(OPERATOR, ownerId, after);
-  }
-  return {
-    json: { owner_id: ownerId, email, limits: namedLimits(after, "_") },
-  };
+  const { api, options, word: email } = invocation;
+  const before = await findOwner(invocation, email);
+  const body = { limits: limitsOf(options) };
+  const { limits } = LIMIT_NAMES.every((name) => options[name] === undefined)
+    ? before
+    : await api.ask(OWNER, `PATCH /owners/${before.id}`, { body });
+  return { json: { owner_id: before.id, email, limits } };
 }
 
 /** Commands that change an owner, and confirm it or print a link. */
@@ -88,7 +79,7 @@ const CHANGES: readonly Command[] = [
   {
     usage: "reset <email>",
     help: "print a link for a new password",
-    run: change("reset_password"),
+    run: reset,
   },
   {
     usage: "sign-out <email>",
@@ -123,29 +114,34 @@ const CHANGES: readonly Command[] = [
   },
 ];
 
-function change(what: OwnerChange) {
+/** The requests that change an owner, with what they say. */
+const REQUESTS = {
+  sign_out_everywhere: { method: "DELETE", below: "/sessions" },
+  remove_second_factor: { method: "DELETE", below: "/second_factor" },
+  make_operator: { method: "PUT", below: "/operator" },
+  remove_role_of_operator: { method: "DELETE", below: "/operator" },
+  disable: { method: "PATCH", below: "", state: "disabled" },
+  enable: { method: "PATCH", below: "", state: "enabled" },
+} as const;
+
+function change(what: Exclude<OwnerChange, "reset_password">) {
   return async (invocation: Invocation): Promise<Output> => {
-    const { operators, word: email } = invocation;
-    const ownerId = await findOwner(invocation, email);
-    const link = await operators.change(OPERATOR, ownerId, what);
-    if (link !== null) return linkAnswer(invocation, link);
-    if (invocation.options.stopRunning) await stopRunning(invocation, ownerId);
-    return { json: { owner_id: ownerId, email, done: what } };
+    const { api, word: email, options } = invocation;
+    const { id } = await findOwner(invocation, email);
+    const { method, below, ...stated } = REQUESTS[what];
+    const stop_running = options.stopRunning;
+    await api.ask(OWNER, `${method} /owners/${id}${below}`, {
+      ...method !== "DELETE" && { body: { ...stated, stop_running } },
+    });
+    return { json: { owner_id: id, email, done: what } };
   };
 }
 
-/** Stops the running requests of an owner who was disabled. */
-async function stopRunning(
-  { redis, sendStop, word: email }: Invocation,
-  ownerId: string,
-): Promise<void> {
-  const keys = await runningKeys(redis, ownerId);
-  await sendStop(keys).catch((cause) => {
-    throw new CommandRefused(
-      `${email} is disabled, but NATS or Redis does not answer: running requests end within 11 seconds instead of one`,
-      { cause },
-    );
-  });
+async function reset(invocation: Invocation): Promise<Output> {
+  const { id } = await findOwner(invocation, invocation.word);
+  const line = `POST /owners/${id}/reset_password` as const;
+  const { owner_id, url, valid_for } = await invocation.api.ask(LINK, line);
+  return linkAnswer({ owner_id, url }, valid_for);
 }
 
 /** The commands on owners. */

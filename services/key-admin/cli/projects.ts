@@ -1,62 +1,58 @@
 /** `projects …`: what operators do with projects in the console, as commands. */
-import { isoTime } from "../domain/keys/key_json.ts";
-import { LIMIT_NAMES, namedLimits } from "../domain/keys/settings.ts";
-import { runningKeys } from "../domain/operators/running_keys.ts";
-import type { Project } from "../domain/projects/project_record.ts";
-import type { ProjectActor } from "../domain/projects/project_store.ts";
+import type { z } from "zod";
+import { MEMBERS, PROJECT, PROJECTS as PAGE } from "../api/answers.ts";
+import { LIMIT_NAMES } from "../domain/keys/settings.ts";
+import { ProjectRefused } from "../domain/projects/project_refused.ts";
+import { findOwner, findProject, limitsOf, pageOf } from "./accounts.ts";
 import {
   type Area,
-  COMMAND_LINE,
-  CommandRefused,
-  findOwner,
-  findProject,
   type Invocation,
-  limitsFrom,
   type Output,
-  queryOf,
   UsageError,
 } from "./command_line.ts";
 
-const OPERATOR: ProjectActor = {
-  ...COMMAND_LINE,
-  ownerId: null,
-  as: "operator",
-};
-
-/** A project as `--json` prints it. */
-const toJson = ({ id, name, createdAtMs, isDisabled }: Project) => ({
-  id,
-  name,
-  state: isDisabled ? "disabled" : "enabled",
-  created_at: isoTime(createdAtMs),
-});
+type ProjectJson = z.output<typeof PROJECT>;
 
 /** Runs on the project that the command line names. */
 const onProject =
-  (run: (invocation: Invocation, project: Project) => Promise<Output>) =>
+  (run: (invocation: Invocation, id: string) => Promise<Output>) =>
   async (invocation: Invocation): Promise<Output> =>
-    await run(invocation, await findProject(invocation, invocation.word));
+    await run(invocation, (await findProject(invocation, invocation.word)).id);
+
+const headOf = ({ id, name, state, created_at }: ProjectJson) => ({
+  id,
+  name,
+  state,
+  created_at,
+});
+
+/** What the options must name. */
+function nameIn({ options: { name } }: Invocation): string {
+  if (name !== undefined) return name;
+  throw new UsageError("--name: Say what the project is called");
+}
 
 async function create(invocation: Invocation): Promise<Output> {
-  const { projects, options: { name, admin } } = invocation;
-  if (name === undefined) {
-    throw new UsageError("--name: Say what the project is called");
-  }
-  const adminId = admin === undefined
-    ? null
-    : await findOwner(invocation, admin);
-  const project = await projects.create(OPERATOR, { name, adminId });
-  return { json: toJson(project) };
+  const { api, options: { admin } } = invocation;
+  const name = nameIn(invocation);
+  const body = {
+    name,
+    admin: admin && (await findOwner(invocation, admin)).id,
+  };
+  const project = await api.ask(PROJECT, "POST /projects", { body });
+  return { json: headOf(project) };
 }
 
 async function list(invocation: Invocation): Promise<Output> {
-  const { rows, next } = await invocation.people.projects(queryOf(invocation));
-  const projects = rows.map(({ project, members, keys, totals }) => ({
-    ...toJson(project),
-    members,
-    keys,
-    requests_today: totals.requests,
+  const query = pageOf(invocation);
+  const page = await invocation.api.ask(PAGE, "GET /projects", { query });
+  const projects = page.projects.map((project) => ({
+    ...headOf(project),
+    members: project.members,
+    keys: project.keys,
+    requests_today: project.requests_today,
   }));
+  const { next } = page;
   return {
     json: { projects, next },
     table: { rows: projects, columns: Object.keys(projects[0] ?? {}) },
@@ -64,91 +60,75 @@ async function list(invocation: Invocation): Promise<Output> {
   };
 }
 
-const show = onProject(async ({ owners }, project) => {
-  const limits = namedLimits(await owners.limits(project.id), "_");
-  return { json: { ...toJson(project), limits } };
+const output = (project: ProjectJson): Output => ({
+  json: { ...headOf(project), limits: project.limits },
 });
 
-const rename = onProject(async (invocation, { id }) => {
-  const { projects, options: { name } } = invocation;
-  if (name === undefined) {
-    throw new UsageError("--name: Say what the project is called");
-  }
-  await projects.rename(OPERATOR, id, name);
-  return await show({ ...invocation, word: id });
+const show = onProject(async ({ api }, id) =>
+  output(await api.ask(PROJECT, `GET /projects/${id}`))
+);
+
+/** Changes a project, and prints it. */
+const changing = (bodyOf: (invocation: Invocation) => object) =>
+  onProject(async (invocation, id) => {
+    const body = bodyOf(invocation);
+    const line = `PATCH /projects/${id}` as const;
+    return output(await invocation.api.ask(PROJECT, line, { body }));
+  });
+
+const rename = changing((invocation) => ({ name: nameIn(invocation) }));
+const limits = changing(({ options }) => ({ limits: limitsOf(options) }));
+const enable = changing(() => ({ state: "enabled" }));
+const disable = changing(({ options: { stopRunning: stop_running } }) => ({
+  state: "disabled",
+  stop_running,
+}));
+
+const memberTable = ({ members: rows }: z.output<typeof MEMBERS>): Output => ({
+  json: { members: rows },
+  table: { rows, columns: ["id", "email", "role"] },
+  note: rows.length === 0 ? "No members. Add one: projects add" : "",
 });
 
-const limits = onProject(async (invocation, { id }) => {
-  const { projects, owners, options } = invocation;
-  if (LIMIT_NAMES.some((name) => options[name] !== undefined)) {
-    const after = limitsFrom(options, await owners.limits(id));
-    await projects.setLimits(OPERATOR, id, after);
-  }
-  return await show({ ...invocation, word: id });
-});
-
-const members = onProject(async ({ projects, owners }, { id }) => {
-  const all = await projects.members(id);
-  const rows = await Promise.all(all.map(async ({ ownerId, role }) => ({
-    id: ownerId,
-    email: (await owners.read(ownerId))?.email ?? "",
-    role,
-  })));
-  return {
-    json: { members: rows },
-    table: { rows, columns: ["id", "email", "role"] },
-    note: rows.length === 0 ? "No members. Add one: projects add" : "",
-  };
-});
+const members = onProject(async ({ api }, id) =>
+  memberTable(await api.ask(MEMBERS, `GET /projects/${id}/members`))
+);
 
 /** Changes a membership, and prints the members. */
 const onMember = (
   run: (
     invocation: Invocation,
-    at: { id: string; memberId: string; email: string },
-  ) => Promise<void>,
+    /** Whether the person is a member already, and the request's path. */
+    at: { isMember: boolean; path: `/projects/${string}` },
+  ) => Promise<z.output<typeof MEMBERS>>,
 ) =>
-  onProject(async (invocation, { id }) => {
-    const { member: email } = invocation.options;
+  onProject(async (invocation, id) => {
+    const { api, options: { member: email } } = invocation;
     if (email === undefined) throw new UsageError("--member: Say who");
-    const memberId = await findOwner(invocation, email);
-    await run(invocation, { id, memberId, email });
-    return await members({ ...invocation, word: id });
+    const member = await findOwner(invocation, email);
+    const path = `/projects/${id}/members` as const;
+    const before = await api.ask(MEMBERS, `GET ${path}`);
+    const isMember = before.members.some(({ id }) => id === member.id);
+    const at = { isMember, path: `${path}/${member.id}` } as const;
+    return memberTable(await run(invocation, at));
   });
 
-const add = onMember(async ({ projects, options }, { id, email }) => {
+const add = onMember(async ({ api, options }, { isMember, path }) => {
+  if (isMember) throw new ProjectRefused("is_member");
   const { role = "member" } = options;
-  await projects.add(OPERATOR, id, { email, role });
+  return await api.ask(MEMBERS, `PUT ${path}`, { body: { role } });
 });
 
-const setRole = onMember(async ({ projects, options }, { id, memberId }) => {
+const setRole = onMember(async ({ api, options }, { isMember, path }) => {
   const { role } = options;
   if (role === undefined) throw new UsageError("--role: admin or member");
-  await projects.setRole(OPERATOR, id, { memberId, role });
+  if (!isMember) throw new ProjectRefused("not_member");
+  return await api.ask(MEMBERS, `PUT ${path}`, { body: { role } });
 });
 
-const remove = onMember(({ projects }, { id, memberId }) =>
-  projects.remove(OPERATOR, id, memberId)
+const remove = onMember(async ({ api }, { path }) =>
+  await api.ask(MEMBERS, `DELETE ${path}`)
 );
-
-const disable = onProject(async (invocation, { id, name }) => {
-  const { projects, redis, sendStop, options } = invocation;
-  await projects.setState(OPERATOR, id, "disabled");
-  if (options.stopRunning) {
-    await sendStop(await runningKeys(redis, id)).catch((cause) => {
-      throw new CommandRefused(
-        `${name} is disabled, but NATS or Redis does not answer: running requests end within 11 seconds instead of one`,
-        { cause },
-      );
-    });
-  }
-  return await show({ ...invocation, word: id });
-});
-
-const enable = onProject(async (invocation, { id }) => {
-  await invocation.projects.setState(OPERATOR, id, "enabled");
-  return await show({ ...invocation, word: id });
-});
 
 /** The commands on projects. */
 export const PROJECTS: Area = {

@@ -1,29 +1,18 @@
 /** Projects on the command line, with the permissions of the deployed Redis user. */
 import assert from "node:assert/strict";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
-import { outputText, parseCommand } from "./command_line.ts";
+import { commandDeps, runCommand } from "./commands_fixture.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 import { PROJECTS } from "./projects.ts";
 
 /** Runs a command, and returns its answer as `--json` and without. */
-async function run({ deps }: TestConsole, line: string) {
-  const areas = { keys: KEYS, owners: OWNERS, projects: PROJECTS };
-  const command = parseCommand(areas, line.split(" "));
-  assert.ok(typeof command !== "string", "a command, not a help page");
-  const answer = await command.run({
-    models: ["small-1"],
-    findModel: () => undefined,
-    warn: (text) => assert.fail(text),
-    askWorkers: () => assert.fail("nobody asks the workers"),
-    askRunning: () => assert.fail("nobody asks the edges"),
-    show: () => assert.fail("nothing is shown"),
-    pause: () => assert.fail("nothing waits"),
-    readFile: (path) => assert.fail(`reads ${path}`),
-    ...deps,
-  });
-  return { json: answer.json, text: outputText(answer) };
-}
+const run = (site: TestConsole, line: string) =>
+  runCommand(
+    { keys: KEYS, owners: OWNERS, projects: PROJECTS },
+    line.split(" "),
+    commandDeps(site),
+  );
 
 Deno.test("projects: created, filled, limited, disabled and listed by commands", async () => {
   await using site = await startConsole({ redisUser: "key-admin" });

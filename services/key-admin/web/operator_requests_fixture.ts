@@ -42,6 +42,36 @@ async (site: TestConsole) => {
   };
 };
 
+/** A page about a new admin key, and what deleting it leads to. */
+const aboutAdminKey = (form?: Form) => async (site: TestConsole) => {
+  const scopes = ["usage" as const];
+  const wanted = { description: "Finance", scopes, expiresAtMs: null };
+  const { key } = await site.deps.adminKeys.create(wanted, SETTER);
+  const events: readonly AuditAction[] = ["admin_key.deleted"];
+  return {
+    path: `/people/admin-keys/${key.id}/delete`,
+    ...form && { form, events },
+  };
+};
+
+/** By route, as the other valid requests. */
+export const OPERATOR_ADMIN_KEY_REQUESTS = {
+  "GET /people/admin-keys": { path: "/people/admin-keys" },
+  "POST /people/admin-keys": {
+    form: {
+      description: "Nightly build",
+      scopes: ["keys", "usage"],
+      expires: "2099-01-31",
+      nonce: "a".repeat(43),
+    },
+    events: ["admin_key.created" as const],
+    status: 201,
+    path: "/people/admin-keys",
+  },
+  "GET /people/admin-keys/:id/delete": aboutAdminKey(),
+  "POST /people/admin-keys/:id/delete": aboutAdminKey({}),
+};
+
 const ROOT = "/people/projects/:id";
 
 /** Valid requests by route. */

@@ -10,7 +10,10 @@ import type { AuditAction } from "../domain/audit/audit_log.ts";
 import { limitsOf } from "../domain/keys/settings.ts";
 import { keyForm, PASSWORD, tryForm } from "../forms_fixture.ts";
 import type { RouteOwner } from "../routes_fixture.ts";
-import { OPERATOR_PROJECT_REQUESTS } from "./operator_requests_fixture.ts";
+import {
+  OPERATOR_ADMIN_KEY_REQUESTS,
+  OPERATOR_PROJECT_REQUESTS,
+} from "./operator_requests_fixture.ts";
 import { run } from "./running_fixture.ts";
 
 /** A valid request of an owner, and its effects. */
@@ -217,6 +220,7 @@ export const VALID_REQUESTS: Readonly<
     form: { name: "Search", nonce },
     events: ["project.created"],
   },
+  ...OPERATOR_ADMIN_KEY_REQUESTS,
   ...OPERATOR_PROJECT_REQUESTS,
   "POST /people": {
     form: { email: "new@example.org" },

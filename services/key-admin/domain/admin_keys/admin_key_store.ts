@@ -7,6 +7,7 @@ import { randomBase62 } from "@gateway/shared/keys/key";
 import { z } from "zod";
 import type { Actor, AuditLog } from "../audit/audit_log.ts";
 import type { OwnerStore } from "../owners/owner_store.ts";
+import { isoTime } from "../keys/key_json.ts";
 import { createPersist } from "../store/durability.ts";
 import {
   asNumber,
@@ -17,7 +18,7 @@ import {
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** What an admin key may be used for. */
-export const ADMIN_SCOPES = ["keys", "owners", "usage"] as const;
+export const ADMIN_SCOPES = ["keys", "accounts", "usage", "models"] as const;
 /** One of the {@link ADMIN_SCOPES}. */
 export type AdminScope = typeof ADMIN_SCOPES[number];
 
@@ -44,18 +45,47 @@ const storedKey = z.object({
 /** An admin key, without its value. */
 export type AdminKey = Readonly<z.output<typeof storedKey>>;
 
+/** An admin key as commands and the admin API show it. */
+export const adminKeyJson = (key: AdminKey) => ({
+  id: key.id,
+  description: key.description,
+  hint: key.hint,
+  scopes: key.scopes,
+  created_by: key.createdBy,
+  created_at: isoTime(key.createdAtMs),
+  expires_at: isoTime(key.expiresAtMs),
+});
+
+const REFUSALS = {
+  not_found: "There is no admin key of this id",
+  too_many:
+    `There are ${ADMIN_KEYS_MAX} admin keys. Delete one that is no longer used`,
+  already_made:
+    "This admin key was already created: it was asked for twice. The first answer had the full value. If you did not store it, delete the key and create another one",
+};
+
 /**
  * A change of admin keys was refused, and nothing was changed. The message is a
  * sentence without its full stop.
  */
 export class AdminKeyRefused extends Error {
   override name = "AdminKeyRefused";
+
+  constructor(readonly reason: keyof typeof REFUSALS) {
+    super(REFUSALS[reason]);
+  }
 }
 
-/** Who makes or deletes an admin key: an operator, or the command line (null). */
+/**
+ * An operator, or the command line or an admin key (null), in whose name a key is made
+ * or deleted.
+ */
 interface Maker extends Actor {
   ownerId: string | null;
 }
+
+/** A key made twice within this time is refused. */
+const ONCE_SECONDS = "86400";
 
 /** Whether `text` could be an admin key; anything else is not looked up. */
 export const isAdminKey = (text: string): boolean =>
@@ -83,15 +113,17 @@ export class AdminKeyStore {
   /** Creates a key. Its value is returned here and exists nowhere else. */
   async create(
     wanted: Pick<AdminKey, "description" | "scopes" | "expiresAtMs">,
-    maker: Maker,
+    maker: Maker & {
+      /** Digest of a form's nonce: a second key with the same one is refused. */
+      once?: string | undefined;
+    },
   ): Promise<{ key: AdminKey; value: string }> {
     const { writer, randomBytes, now } = this.#deps;
     const count = asNumber(await writer.command(["HLEN", ADMIN_KEYS]));
     if (count >= ADMIN_KEYS_MAX) {
-      throw new AdminKeyRefused(
-        `There are ${ADMIN_KEYS_MAX} admin keys. Delete one that is no longer used`,
-      );
+      throw new AdminKeyRefused("too_many");
     }
+    if (maker.once !== undefined) await this.#takeOnce(maker.once);
     const value = PREFIX + mintSecret(randomBytes);
     const { description, scopes, expiresAtMs } = wanted;
     const key: AdminKey = {
@@ -146,7 +178,14 @@ export class AdminKeyStore {
       await this.#note("admin_key.deleted", key, maker);
       return key;
     }
-    throw new AdminKeyRefused("There is no admin key of this id");
+    throw new AdminKeyRefused("not_found");
+  }
+
+  async #takeOnce(once: string): Promise<void> {
+    const set = ["SET", `once:{admin_keys}:${once}`, "1", "NX"];
+    const { writer } = this.#deps;
+    const isFirst = await writer.command([...set, "EX", ONCE_SECONDS]);
+    if (isFirst === null) throw new AdminKeyRefused("already_made");
   }
 
   /**

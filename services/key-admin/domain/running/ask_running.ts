@@ -12,7 +12,7 @@ import { RunningRequests } from "./running_requests.ts";
 /** Edges answer within milliseconds, or the bus cannot be reached. */
 const CONNECT_MS = 2_000;
 
-/** The running requests, with the connection on which their edges are asked. */
+/** The running requests, as long as somebody asks. */
 export interface ConnectedRunning
   extends Pick<RunningRequests, "list" | "stop">, AsyncDisposable {}
 

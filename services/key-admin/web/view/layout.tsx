@@ -37,6 +37,8 @@ const NOTICES: Readonly<Record<string, string>> = {
   owner_changed: "Done. The change is in the owner's audit log and in yours.",
   member_changed: "Done. The change holds from the next request on.",
   member_left: "You are no longer a member of the project.",
+  admin_key_deleted:
+    "The admin key is deleted. The program that used it is refused from now on.",
   project_renamed: "The project has a new name.",
   project_changed:
     "Done. The change is in the project's audit log and in yours.",

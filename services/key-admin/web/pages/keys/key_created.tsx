@@ -19,6 +19,19 @@ import { unitsText } from "../../view/texts.tsx";
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
+/** Throws a {@link Refused} with 429 beyond {@link CREATION_RATE}. */
+export async function takeCreation(c: ConsoleContext): Promise<void> {
+  const { deps, signedIn: { session: { ownerId } } } = c.var;
+  const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
+  if (waitMs <= 0) return;
+  const seconds = Math.ceil(waitMs / 1_000);
+  const wait = unitsText(seconds, "seconds");
+  const message =
+    `You created too many keys in the last minute. Try again in ${wait}`;
+  const headers = { "retry-after": `${seconds}` };
+  throw new Refused(429, message, { headers });
+}
+
 /** A key that is to be created, and how. */
 interface Creation {
   /** The account of the key. */
@@ -40,16 +53,8 @@ export async function answerCreated(
   c: ConsoleContext,
   { scope: { root, base }, nonce, create, replaced }: Creation,
 ) {
-  const { deps, signedIn: { session: { ownerId } } } = c.var;
-  const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
-  if (waitMs > 0) {
-    const seconds = Math.ceil(waitMs / 1_000);
-    const wait = unitsText(seconds, "seconds");
-    const message =
-      `You created too many keys in the last minute. Try again in ${wait}`;
-    const headers = { "retry-after": `${seconds}` };
-    throw new Refused(429, message, { headers });
-  }
+  const { deps } = c.var;
+  await takeCreation(c);
   const { key, value } = await create(digest(nonce));
   const lead = (
     <>

@@ -3,7 +3,7 @@
  * everybody, with a reason, and both audit logs have it.
  */
 import assert from "node:assert/strict";
-import { outputText, parseCommand } from "../../../cli/command_line.ts";
+import { commandDeps, runCommand } from "../../../cli/commands_fixture.ts";
 import { RUNNING } from "../../../cli/running.ts";
 import type { TestClient } from "../../../client_fixture.ts";
 import { startConsole, type TestConsole } from "../../../console_fixture.ts";
@@ -108,30 +108,18 @@ Deno.test("a silent bus or edge is told, and changes nothing", async () => {
 });
 
 /** Runs a command on running requests. */
-async function command(
-  { deps }: TestConsole,
-  args: readonly string[],
-): Promise<{ json: unknown; text: string }> {
-  const parsed = parseCommand({ running: RUNNING }, ["running", ...args]);
-  assert(typeof parsed !== "string");
-  const unused = () => assert.fail("unused");
-  const output = await parsed.run({
-    ...deps,
-    models: [],
-    findModel: unused,
-    askWorkers: unused,
-    askRunning: () =>
-      Promise.resolve({
-        ...deps.running,
-        [Symbol.asyncDispose]: () => Promise.resolve(),
-      }),
-    warn: unused,
-    show: unused,
-    pause: unused,
-    readFile: unused,
-  });
-  return { json: output.json, text: outputText(output) };
-}
+const command = (site: TestConsole, args: readonly string[]) =>
+  runCommand(
+    { running: RUNNING },
+    ["running", ...args],
+    commandDeps(site, {
+      askRunning: () =>
+        Promise.resolve({
+          ...site.deps.running,
+          [Symbol.asyncDispose]: () => Promise.resolve(),
+        }),
+    }),
+  );
 
 Deno.test("running: listed by account, key and model, and stopped by a command", async () => {
   const { site, ada, bob, first, second } = await startRunning();

@@ -15,6 +15,8 @@ export const ALL_RUNNING = "/people/running";
 
 /** The usage of all accounts, for operators. */
 export const ALL_USAGE = "/people/usage";
+/** The keys of the admin API, for operators. */
+export const ADMIN_KEYS = "/people/admin-keys";
 
 /** The lists for operators, by address. */
 export const PEOPLE_VIEWS = [
@@ -24,6 +26,7 @@ export const PEOPLE_VIEWS = [
   [ALL_USAGE, "Usage"],
   [ALL_REQUESTS, "All requests"],
   [ALL_RUNNING, "Running"],
+  [ADMIN_KEYS, "Admin keys"],
 ] as const;
 
 /** The requests of an account, or of one of its keys, in the log. */

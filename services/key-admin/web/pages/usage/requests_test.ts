@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import type { TestClient } from "../../../client_fixture.ts";
-import { outputText, parseCommand } from "../../../cli/command_line.ts";
+import { commandDeps, runCommand } from "../../../cli/commands_fixture.ts";
 import { REQUESTS } from "../../../cli/requests.ts";
 import { startConsole, type TestConsole } from "../../../console_fixture.ts";
 import { routeOwner } from "../../../routes_fixture.ts";
@@ -177,24 +177,17 @@ Deno.test("usage leads to the requests behind its reasons", async () => {
 });
 
 /** Runs `requests` with these arguments. */
-async function run({ deps }: TestConsole, args: readonly string[]) {
-  const command = parseCommand({ requests: REQUESTS }, ["requests", ...args]);
-  assert.ok(typeof command !== "string", "a command, not a help page");
-  const answer = await command.run({
-    ...deps,
-    models: undefined,
-    findModel: () => undefined,
-    warn: assert.fail,
-    askWorkers: () => assert.fail("no worker is asked"),
-    askRunning: () => assert.fail("no edge is asked"),
-    show: () => assert.fail("nothing is shown before the answer"),
-    pause: () => assert.fail("nothing waits"),
-    readFile: (path) => assert.fail(`reads ${path}`),
-  });
+async function run(site: TestConsole, args: readonly string[]) {
+  const line = ["requests", ...args];
+  const answer = await runCommand(
+    { requests: REQUESTS },
+    line,
+    commandDeps(site),
+  );
   const json: { requests: Record<string, unknown>[] } = JSON.parse(
     JSON.stringify(answer.json),
   );
-  return { ...json, text: outputText(answer) };
+  return { ...json, text: answer.text };
 }
 
 Deno.test("requests: the command finds what the page finds", async () => {

@@ -1,5 +1,5 @@
 /** The reports of workers that commands need. */
-import type { FollowedWorkers } from "../domain/models/worker_follower.ts";
+import type { FollowedWorkers } from "./worker_follower.ts";
 
 /** Reports of workers, which are collected while the command runs. */
 export interface ConnectedWorkers
