@@ -350,9 +350,9 @@ export const DISPATCH_LIMITS = {
   /** How long a worker may take to accept or reject a job. */
   acceptMs: 250,
   workersTriedMax: 3,
-  /** A request waits at most this long for a free slot. Beyond: 503 `overloaded`. */
+  /** How long a request waits for a slot, unless its model has another `queue`. */
   queueWaitMs: 2_000,
-  /** Waiting requests per edge. */
+  /** How many wait for a model at an edge. */
   queueMax: 256,
   /** Offers of one request that may be lost or unanswered, including the first. */
   offersLostMax: 2,

@@ -151,6 +151,15 @@ export const EDGE_METRICS = {
       "Requests to models that have not ended, media too: `waiting` for a worker, or `running`.",
     labels: ["state"],
   }),
+  queueWaiting: gauge("gateway_queue_waiting", {
+    help:
+      "Requests that wait at this edge for a worker of a `model`; uploads together, as `chat uploads` or `media uploads`.",
+    labels: ["model"],
+  }),
+  queueOldest: gauge("gateway_queue_oldest_seconds", {
+    help: "How long the oldest of them has waited, in seconds.",
+    labels: ["model"],
+  }),
   leases: gauge("gateway_leases", {
     help: "Requests of this edge that hold a slot of their key in Redis.",
   }),
@@ -167,6 +176,8 @@ export const EDGE_METRICS = {
     labels: ["family", "state"],
   }),
 } as const;
+
+const MS_PER_SECOND = 1_000;
 
 /** What an edge counts: a method for each event. */
 export class EdgeMetrics {
@@ -287,7 +298,7 @@ export function observeEdge(
   registry: MetricRegistry,
   { dispatcher, leases }: {
     dispatcher: Pick<Dispatcher, "running"> & {
-      queue: { readonly length: number };
+      queue: Pick<Dispatcher["queue"], "length" | "lanes">;
       workers: Pick<Dispatcher["workers"], "totals">;
     };
     leases: { readonly running: number; readonly unsettled: number };
@@ -298,6 +309,18 @@ export function observeEdge(
     [["waiting"], dispatcher.queue.length],
     [["running"], dispatcher.running - dispatcher.queue.length],
   ]);
+  const { queue } = dispatcher;
+  registry.gauge(
+    EDGE_METRICS.queueWaiting,
+    () => queue.lanes().map(({ lane, waiting }) => [[lane], waiting]),
+  );
+  registry.gauge(
+    EDGE_METRICS.queueOldest,
+    () =>
+      queue.lanes().map((
+        { lane, oldestMs },
+      ) => [[lane], oldestMs / MS_PER_SECOND]),
+  );
   registry.gauge(EDGE_METRICS.leases, () => leases.running);
   registry.gauge(EDGE_METRICS.unsettled, () => leases.unsettled);
   const all = () =>

@@ -229,7 +229,13 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
   observeEdge(t.registry, {
     dispatcher: {
       running: 5,
-      queue: { length: 2 },
+      queue: {
+        length: 2,
+        lanes: () => [
+          { lane: "m", waiting: 1, oldestMs: 1_500 },
+          { lane: "media uploads", waiting: 1, oldestMs: 0 },
+        ],
+      },
       // Beats are older than what was sent since.
       workers: {
         totals: (family) =>
@@ -243,6 +249,9 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
   assert.deepEqual(t.samples(), [
     'chats{state="waiting"} 2',
     'chats{state="running"} 3',
+    'queue_waiting{model="m"} 1',
+    'queue_waiting{model="media uploads"} 1',
+    'queue_oldest_seconds{model="m"} 1.5',
     "leases 5",
     "unsettled 1",
     'known_workers{family="chat"} 2',

@@ -83,6 +83,7 @@ export function createParts(
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
     requestTimeoutMs,
     refusalOf: (id) => catalog.isDisabled(id) ? modelNotFound(id) : null,
+    queueOf: (id) => catalog.get(id)?.queue,
     listed: new ListedModels({ ...common, catalog }),
   });
   const keys = new KeyLookup({

@@ -21,6 +21,7 @@ import {
   MODELS_MAX,
   modelsFileSchema,
 } from "./models_file.ts";
+import { QUEUE_DEFAULT } from "./queue.ts";
 import { backendsOf, kindIn, pricesIn, type ServerConfig } from "./servers.ts";
 
 export {
@@ -185,6 +186,7 @@ export function listedModels(
         refuse_fields: [],
         only_known_fields: false,
         stateful: false,
+        queue: QUEUE_DEFAULT,
         affinity: kind === "chat" && hasEquals(backends) ? "session" : "none",
         fetches_urls: backends.every((each) =>
           isHosted({ base_url: each.base_url, dialect: each.dialect_name })

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { ConfigError } from "../process/env.ts";
 import { DEFAULT_MODEL_ID, parseCatalog } from "./catalog.ts";
+import { QUEUE_DEFAULT } from "./queue.ts";
 import { DIALECTS } from "./dialects.ts";
 
 const openai = { type: "openai", base_url: "http://a/v1", model: "m" };
@@ -25,6 +26,7 @@ Deno.test("parseCatalog() fills in the defaults", () => {
     id: "m",
     aliases: [],
     affinity: "none",
+    queue: QUEUE_DEFAULT,
     kind: "chat",
     owned_by: "gateway",
     created: 1_767_225_600,

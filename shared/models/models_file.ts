@@ -18,6 +18,7 @@ import {
 import { dialectMembers } from "./dialects.ts";
 import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 import { priceMistakes, pricesSchema } from "./price_list.ts";
+import { queueSchema, queueTerms } from "./queue.ts";
 import { serverSchema } from "./servers.ts";
 
 /** The model of the service specification. */
@@ -153,6 +154,7 @@ const model = members({
   affinity: z.enum(["session", "none"]).optional().describe(
     "session: requests of one conversation go to the same of several equal servers, which then finds its beginning in its cache, unless that one has more than 1.25 times the mean load. Default: session, if several servers of a chat model have the lowest preference that any has.",
   ),
+  queue: queueSchema.optional(),
   prices: pricesSchema.optional(),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
 }).superRefine(({ kind, ...model }, context) => {
@@ -173,6 +175,7 @@ const model = members({
 }).transform((model) => ({
   ...model,
   accepts: acceptedMedia(model),
+  queue: queueTerms(model.queue),
   /** Whether the operator has said what it accepts. */
   states_media: model.accepts !== undefined || model.vision !== undefined,
   refuse_fields: model.refuse_fields ?? [],

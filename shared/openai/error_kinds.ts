@@ -298,11 +298,21 @@ export const ERROR_KINDS = {
       "This says nothing about the key. Retry.",
     forOperators: "Redis, or `backend_attempt_failed` in the log.",
   },
+  queue_full: {
+    status: 429,
+    type: "requests",
+    retryable: true,
+    meaning:
+      "As many requests wait for the model as may, most of them of your " +
+      "account. `Retry-After` says when they will have been served.",
+    forOperators: "more workers or slots, or a larger `queue` of the model.",
+  },
   overloaded: {
     ...FAULT,
     status: 503,
     meaning:
-      "No worker was free for two seconds, or the model server is full. Retry.",
+      "No worker was free for two seconds, or for as long as a request may " +
+      "wait for the model, or the model server is full. Retry.",
     forOperators: "more workers or slots.",
   },
   no_worker: {

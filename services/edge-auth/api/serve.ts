@@ -12,8 +12,8 @@ import {
   type CallEnd,
   refused,
 } from "../requests/call.ts";
-import { endByHeader } from "../requests/timeout_header.ts";
 import { usageEndpointOf } from "../requests/usage_endpoint.ts";
+import { wishesOf } from "../requests/wishes.ts";
 import type { AppDependencies } from "./dependencies.ts";
 import { finish, sendFailure } from "./finish.ts";
 import { notAllowed, notFound } from "./not_found.ts";
@@ -94,8 +94,8 @@ async function handle(
     if (isPublic(call, route)) end = answerPublic(call, route);
     else {
       principal = await identify(call, deps);
-      const endsByMs = await endByHeader(call, principal, deps);
-      end = await answer({ ...call, principal, endsByMs }, way, deps);
+      const wishes = await wishesOf(call, principal, deps);
+      end = await answer({ ...call, principal, ...wishes }, way, deps);
     }
   } catch (error) {
     end = refused(error);

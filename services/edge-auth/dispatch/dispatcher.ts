@@ -24,6 +24,7 @@ import {
   UPLOAD_LIMITS,
   VIDEO_LIMITS,
 } from "@gateway/shared/limits";
+import { QUEUE_DEFAULT, type QueueTerms } from "@gateway/shared/models/queue";
 import type { ApiError } from "@gateway/shared/openai/error";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
@@ -42,7 +43,7 @@ import {
   uploadTooSlow,
 } from "./run_errors.ts";
 import type { RunTools } from "./run_ports.ts";
-import { WaitQueue } from "./wait_queue.ts";
+import { WaitQueue } from "./queue/wait_queue.ts";
 import { type Worker, WorkerTable } from "./workers.ts";
 
 /** What an edge's dispatcher needs. */
@@ -55,6 +56,8 @@ export interface DispatcherOptions extends EdgeBusOptions {
   requestTimeoutMs: number;
   /** The error of a model that an operator has disabled; null: it is not. */
   refusalOf?: (model: string) => ApiError | null;
+  /** How requests for a model wait. Default: {@link QUEUE_DEFAULT} for all. */
+  queueOf?: (model: string) => QueueTerms | undefined;
   /** What the workers' servers list. Default: nobody wants to know. */
   listed?: Pick<ListedModels, "take" | "lost" | "tick">;
   /** Runs fail when the bus is down for longer. Default {@link DISPATCH_LIMITS}. */
@@ -74,9 +77,7 @@ const STOPPED_KEYS_MAX = 1_000;
 /** The runs of an edge, the workers that it knows, and the requests that wait. */
 export class Dispatcher {
   readonly workers: WorkerTable;
-  readonly queue = new WaitQueue(() =>
-    this.#runs.values().filter((run) => run.workerId !== null)
-  );
+  readonly queue: WaitQueue;
   readonly bus: EdgeBus;
   readonly #options: DispatcherOptions;
   readonly #clock: SteadyClock;
@@ -90,9 +91,10 @@ export class Dispatcher {
   constructor(options: DispatcherOptions) {
     this.#options = options;
     const { bus, now, random, log, requestTimeoutMs } = options;
-    const { refusalOf = () => null } = options;
-    const { queue } = this;
+    const { refusalOf = () => null, queueOf = () => undefined } = options;
     const clock = new SteadyClock(now);
+    const queue = new WaitQueue(() => clock.now());
+    this.queue = queue;
     this.#clock = clock;
     this.#flow = new FlowWatch(bus, now);
     this.bus = new EdgeBus(options);
@@ -110,6 +112,8 @@ export class Dispatcher {
       log,
       requestTimeoutMs,
       refusalOf,
+      queueOf: (model) =>
+        (model === null ? undefined : queueOf(model)) ?? QUEUE_DEFAULT,
     };
   }
 
@@ -128,7 +132,7 @@ export class Dispatcher {
     onEnded: (outcome: RunOutcome) => void,
   ): StartedRun {
     const onOver = (outcome: RunOutcome) => {
-      this.queue.remove(run);
+      this.queue.remove(run.place);
       this.#runs.delete(job.requestId);
       if (this.#runs.size === 0) this.#idle?.resolve();
       onEnded(outcome);
@@ -281,7 +285,7 @@ export class Dispatcher {
     const [latest] = this.#runs.values().filter((run) =>
       run.lateMs(nowMs) >=
         (isUpload(run) ? UPLOAD_LIMITS.pieceMs : VIDEO_LIMITS.lateMs) &&
-      this.queue.hasWaitingFor(run.family)
+      this.queue.hasWaitingFor(run.place.family)
     ).sort((a, b) => b.lateMs(nowMs) - a.lateMs(nowMs));
     if (latest === undefined) return;
     const error = isUpload(latest) ? uploadTooSlow() : downloadTooSlow();

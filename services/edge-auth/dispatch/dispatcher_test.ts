@@ -210,13 +210,13 @@ Deno.test("a waiting request is offered when the pause of a full worker ends, an
   assert.deepEqual(await t.take(), ["offer w1 4.1"]);
 });
 
-Deno.test("a request that waits too long, or finds the queue full, fails because all workers are busy", async () => {
+Deno.test("a request that waits too long, or finds the queue full, fails, and hears which of these it was", async () => {
   const t = new Stage();
   t.beat("w1", 0);
   const last = queueMax + 1;
   for (let request = 1; request <= last; request += 1) t.ask(request);
   assert.deepEqual(await t.take(), [
-    `error overloaded ${last}`,
+    `error queue_full ${last}`,
     `over failed ${last}`,
   ]);
   await t.tickTo(queueWaitMs - 1, () => t.beat("w1", 0));

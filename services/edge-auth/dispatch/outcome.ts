@@ -22,6 +22,13 @@ export interface RunJob {
    * may keep them apart. Absent for a request of the edge itself.
    */
   readonly account?: string | undefined;
+  /**
+   * Tokens that it asks for, as estimated: its part of its account's share while it
+   * waits. Absent: it counts as one.
+   */
+  readonly tokens?: number | undefined;
+  /** It waits behind the other requests of its account. */
+  readonly isBatch?: boolean | undefined;
   /** The conversation that it belongs to, for workers that keep it at one server. */
   readonly session?: string | undefined;
   /**

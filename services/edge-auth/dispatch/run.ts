@@ -12,9 +12,7 @@ import type {
   RejectPayload,
 } from "@gateway/shared/bus/stream/payloads";
 import type { StreamEvent } from "@gateway/shared/bus/stream/receiver";
-import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { familyOf } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { Offer } from "./offer.ts";
@@ -31,26 +29,29 @@ import {
   isBodyKept,
   lateMsOf,
   releaseBody,
-  WholeBody,
 } from "./request_body.ts";
-import { busUnavailable, deadlineExceeded, noWorker } from "./run_errors.ts";
+import {
+  busUnavailable,
+  deadlineExceeded,
+  noWorker,
+  queueFull,
+} from "./run_errors.ts";
+import { Place } from "./run_place.ts";
 import type { RunListeners, RunTools } from "./run_ports.ts";
 import { FINAL_FRAME_MS, RunTime, UNRESPONSIVE_MS } from "./run_time.ts";
-import type { Waiting } from "./wait_queue.ts";
+import type { QueueFull } from "./queue/wait_queue.ts";
 import { WorkerSearch } from "./worker_search.ts";
-import type { WantedModel } from "./workers.ts";
 
 /** A request that is looking for a worker, or has one. */
-export class Run implements Waiting {
+export class Run {
   readonly job: RunJob;
+  /** Where it waits, if all workers are busy. */
+  readonly place: Place;
   readonly #tools: RunTools;
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #time: RunTime;
-  readonly #wanted: WantedModel;
   readonly #search: WorkerSearch;
-  /** Whose limits matter; null: all that is known of an upload is its kind. */
-  readonly #model: string | null;
   #state: "active" | "cancelling" | "over" = "active";
   #offer: Offer | null = null;
   #finalFrameByMs = 0;
@@ -69,27 +70,18 @@ export class Run implements Waiting {
     const { workers, clock, requestTimeoutMs } = tools;
     const { endsByMs } = job;
     this.#time = new RunTime(clock, { requestTimeoutMs, endsByMs });
-    const now = () => clock.now();
-    const isWhole = job.body instanceof WholeBody;
-    this.#model = isWhole ? job.model : null;
-    this.#wanted = { model: job.model, family: familyOf(job.kind) };
-    const searching = { workers, now, heedsLimits: isWhole };
-    this.#search = new WorkerSearch(this.#wanted, searching);
-  }
-
-  /** The workers that may run it. */
-  get family(): WorkerFamily {
-    return this.#wanted.family;
-  }
-
-  /** What it waits for: slots for a model that may be at limits, or for uploads. */
-  get lane(): string {
-    return this.#model ?? `${this.family} uploads`;
-  }
-
-  /** When it last started looking for a worker. */
-  get sinceMs(): number {
-    return this.#search.sinceMs;
+    const place = new Place(job, {
+      sinceMs: () => this.#search.sinceMs,
+      offer: () => this.offer(),
+      giveUp: (full) => this.#giveUp(full),
+    }, tools.queueOf);
+    this.place = place;
+    this.#search = new WorkerSearch(place.wanted, {
+      workers,
+      now: () => clock.now(),
+      heedsLimits: place.model !== null,
+      waitMs: place.terms.waitMs,
+    });
   }
 
   /** The worker that runs it or was offered it; null while any may accept it. */
@@ -109,22 +101,23 @@ export class Run implements Waiting {
   /** How far it has come. */
   get progress(): RunProgress {
     const { isAccepted = false, tokens = 0 } = this.#offer ?? {};
-    const accepted = this.#sink.hasStarted ? "streaming" : "running";
-    const state = isAccepted ? accepted : "waiting";
-    return { state, ageMs: this.#time.takenMs, tokens };
+    const state = this.#sink.hasStarted ? "streaming" : "running";
+    const ageMs = this.#time.takenMs;
+    return { state: isAccepted ? state : "waiting", ageMs, tokens };
   }
 
   /** Sends a record about the stream to its worker. */
   control(workerId: string, record: ControlRecord): void {
     if (record.type === "nak") this.#outcome.naks += 1;
-    this.#tools.bus.control(this.family, workerId, record);
+    this.#tools.bus.control(this.place.family, workerId, record);
   }
 
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
     const { queue, workers } = this.#tools;
-    const mayWait = () => workers.hasWorkerFor(this.#wanted);
-    if (queue.hasWaiting(this.lane) && mayWait()) this.#wait();
+    const { family, lane, wanted } = this.place;
+    const mayWait = () => workers.hasWorkerFor(wanted);
+    if (queue.hasWaiting(family, lane) && mayWait()) this.#wait();
     else this.#offerOrWait();
   }
 
@@ -134,7 +127,8 @@ export class Run implements Waiting {
    */
   offer(): boolean {
     const { bus, workers, clock, log, refusalOf } = this.#tools;
-    const refusal = this.#model && refusalOf(this.#model);
+    const { model } = this.place;
+    const refusal = model && refusalOf(model);
     if (refusal) {
       this.fail(refusal);
       return true;
@@ -152,7 +146,7 @@ export class Run implements Waiting {
     const offer = Offer.send(this.job, terms, tools);
     if (offer === null) return false;
     if (workerId === null) this.#search.onGroupAsked();
-    else workers.onSent(workerId, this.#model);
+    else workers.onSent(workerId, this.place.model);
     this.#offer = offer;
     this.#outcome.offers += 1;
     return true;
@@ -198,7 +192,7 @@ export class Run implements Waiting {
 
   /** The worker has the whole request. It is kept only for a repeat. */
   onBodyDelivered(): void {
-    this.#tools.workers.onAccepted(this.workerId ?? "", this.#model);
+    this.#tools.workers.onAccepted(this.workerId ?? "", this.place.model);
     bodyDelivered(this.job.body);
     this.#releaseBodyIfUnneeded();
   }
@@ -224,7 +218,7 @@ export class Run implements Waiting {
     }
     const offer = this.#offer;
     if (offer !== null) this.#onEvent(offer, offer.onTick());
-    else if (this.#search.hasTakenTooLong) this.giveUp();
+    else if (this.#search.hasTakenTooLong) this.#failUnserved();
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
@@ -258,12 +252,18 @@ export class Run implements Waiting {
 
   #wait(): void {
     this.#search.forget();
-    const isQueued = !this.#search.isHopeless && this.#tools.queue.push(this);
-    if (!isQueued) this.giveUp();
+    if (this.#search.isHopeless) return this.#failUnserved();
+    const full = this.#tools.queue.push(this.place);
+    if (full !== null) this.#giveUp(full);
+  }
+
+  /** Ends the run because as many wait as may. */
+  #giveUp({ retryAfterMs }: QueueFull): void {
+    this.fail(queueFull(this.job.model, retryAfterMs));
   }
 
   /** Ends the run because it has found no worker. */
-  giveUp(): void {
+  #failUnserved(): void {
     const { bus } = this.#tools;
     this.fail(bus.isConnected ? this.#search.failure : busUnavailable());
   }
@@ -322,7 +322,7 @@ export class Run implements Waiting {
     if (workerId !== null) this.#tools.workers.pause(workerId, UNRESPONSIVE_MS);
     // If the offer was lost, that says nothing about the worker.
     if (mayBeUndelivered) return this.#wait();
-    if (!this.#mayRepeat()) return this.giveUp();
+    if (!this.#mayRepeat()) return this.#failUnserved();
     this.#noteRepeat(workerId, "The worker did not answer the offer.");
     this.#offerOrWait();
   }
@@ -363,7 +363,7 @@ export class Run implements Waiting {
     this.#offer = null;
     if (workerId === null) return;
     this.#search.skip(workerId);
-    this.#tools.workers.onEnded(workerId, this.#model);
+    this.#tools.workers.onEnded(workerId, this.place.model);
   }
 
   #onFinalFrame(offer: Offer, frame: Frame): boolean {

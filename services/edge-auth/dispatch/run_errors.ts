@@ -19,6 +19,13 @@ export function overloaded(): ApiError {
   return tryAgain("overloaded", "All workers are busy.");
 }
 
+/** 429: as many requests wait for the model as may, and are served by then. */
+export function queueFull(model: string, retryAfterMs: number): ApiError {
+  const message = `Too many requests wait for the model '${model}'. ` +
+    "Please try again later.";
+  return new ApiError("queue_full", message, { retryAfterMs });
+}
+
 /** 429: the servers of the model are at limits of theirs for this long. */
 export function saturated(waitMs: number): ApiError {
   const message = "The model servers have reached their limits, " +

@@ -2,12 +2,14 @@
  * What a run uses of its edge, and whom it tells: narrow, so that its tests need no
  * dispatcher.
  */
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import type { RejectPayload } from "@gateway/shared/bus/stream/payloads";
+import type { QueueTerms } from "@gateway/shared/models/queue";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { Log } from "@gateway/shared/process/log";
 import type { OfferBus, OfferClock } from "./offer.ts";
 import type { AnswerSink, RunOutcome } from "./outcome.ts";
-import type { Waiting } from "./wait_queue.ts";
+import type { QueueFull, Waiting } from "./queue/wait_queue.ts";
 import type { SearchedWorkers } from "./worker_search.ts";
 
 /** The workers, as a run sees them; `WorkerTable` describes each. */
@@ -22,8 +24,8 @@ export interface RunWorkers extends SearchedWorkers {
 
 /** The queue of requests that wait for a slot. */
 export interface RunQueue {
-  hasWaiting(lane: string): boolean;
-  push(item: Waiting): boolean;
+  hasWaiting(family: WorkerFamily, lane: string): boolean;
+  push(item: Waiting): QueueFull | null;
 }
 
 /** What a run needs of its edge. */
@@ -33,6 +35,8 @@ export interface RunTools {
   readonly queue: RunQueue;
   readonly clock: OfferClock;
   readonly log: Pick<Log, "warn" | "error">;
+  /** How requests for a model wait; null: it is an upload, whose model is a guess. */
+  readonly queueOf: (model: string | null) => QueueTerms;
   /** The error of a model that an operator has disabled; null: it is not. */
   readonly refusalOf: (model: string) => ApiError | null;
   /** The longest that a run may take, in any state. */

@@ -7,6 +7,7 @@ import {
 } from "@gateway/shared/bus/stream/frame";
 import { encodeErr } from "@gateway/shared/bus/stream/payloads";
 import { decodeJob } from "@gateway/shared/bus/job";
+import { QUEUE_DEFAULT } from "@gateway/shared/models/queue";
 import { ApiError } from "@gateway/shared/openai/error";
 import { silentLog } from "@gateway/shared/process/log";
 import type { AnswerSink, RunOutcome } from "./outcome.ts";
@@ -134,7 +135,8 @@ class Stage {
         onEnded: (id) => note(`slot freed ${id}`),
         onMissing: () => {},
       },
-      queue: { hasWaiting: () => false, push: () => true },
+      queue: { hasWaiting: () => false, push: () => null },
+      queueOf: () => QUEUE_DEFAULT,
       clock: { now: () => 0, steadyNow: () => 0 },
       log: silentLog,
       refusalOf: () => null,

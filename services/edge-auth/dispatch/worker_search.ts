@@ -21,6 +21,8 @@ export interface WorkerSearchOptions {
   readonly now: () => number;
   /** Whether limits of the servers of its model matter: else its model is a guess. */
   readonly heedsLimits: boolean;
+  /** How long it may wait. */
+  readonly waitMs: number;
 }
 
 /** Whom to offer a job to: a worker, or the queue group, of which any may accept it. */
@@ -66,8 +68,8 @@ export class WorkerSearch {
   }
 
   get #leftMs(): number {
-    const { queueWaitMs } = DISPATCH_LIMITS;
-    return this.#sinceMs + queueWaitMs - this.#options.now();
+    const { waitMs, now } = this.#options;
+    return this.#sinceMs + waitMs - now();
   }
 
   get #saturatedMs(): number {

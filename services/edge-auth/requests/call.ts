@@ -2,6 +2,7 @@
 import type { UsageEndpoint } from "@gateway/shared/keys/limiter_state";
 import type { Exchange } from "../http/exchange.ts";
 import type { Caller } from "../limits/callers/caller.ts";
+import type { Wishes } from "./wishes.ts";
 
 /** A request that has arrived. */
 export interface Call {
@@ -23,11 +24,8 @@ export interface IdentifiedCall extends Call {
   readonly principal: Caller;
 }
 
-/** An identified request whose time is known: what handlers get. */
-export interface AuthenticatedCall extends IdentifiedCall {
-  /** When its client wants it to end at the latest, on that clock; else `Infinity`. */
-  readonly endsByMs: number;
-}
+/** An identified request, and what its client asks for: what handlers get. */
+export interface AuthenticatedCall extends IdentifiedCall, Wishes {}
 
 /** What a handler has made of a call; the caller counts and logs it accordingly. */
 export type CallEnd =

@@ -58,7 +58,7 @@ export interface RunWork
 
 /** Starts a run, which is cancelled when the client leaves. */
 export function startTracedRun(
-  { requestId, principal, endsByMs, exchange }: AuthenticatedCall,
+  { requestId, principal, endsByMs, isBatch, exchange }: AuthenticatedCall,
   { sink, onEnded, ...work }: RunWork,
   { dispatcher }: Pick<RunDependencies, "dispatcher">,
 ): StartedRun {
@@ -81,6 +81,7 @@ export function startTracedRun(
     keyId,
     account: principal.ownerId,
     endsByMs,
+    isBatch,
     traceparent,
   };
   const run = dispatcher.start(job, sink, (outcome) => {

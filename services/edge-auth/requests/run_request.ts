@@ -70,6 +70,8 @@ interface CheckedRequest extends RunFacts {
 export interface AdmittedRequest extends RunFacts {
   /** The conversation that it belongs to, if its model has to know. */
   readonly session?: string | undefined;
+  /** Tokens that it asks for, as estimated; absent: it is not counted in tokens. */
+  readonly tokens?: number | undefined;
   readonly body: WholeBody;
   readonly createAnswer: AnswerMaker;
   /** Null if it takes no place among the requests of its key. */
@@ -198,7 +200,9 @@ async function runChecked(
     const ask = { scope: scopeOf(kind), model, endpoint, estimate, endUser };
     const lease = await admit(call, ask, deps);
     if (lease !== null) {
-      return startRun(call, { ...checked, lease, release: null }, deps);
+      const tokens = estimate.units === null ? estimate.totalTokens : undefined;
+      const admitted = { ...checked, tokens, lease, release: null };
+      return startRun(call, admitted, deps);
     }
     checked.body.release();
     return left(call);
@@ -235,7 +239,8 @@ async function takeCount(
 /** Starts the run of a request, which is settled at its end. */
 export function startRun(
   call: AuthenticatedCall,
-  { body, session, createAnswer, lease, release, ...facts }: AdmittedRequest,
+  { body, session, tokens, createAnswer, lease, release, ...facts }:
+    AdmittedRequest,
   deps: RunRequestDependencies,
 ): CallEnd {
   const { now, streamHeadMs } = deps;
@@ -249,8 +254,8 @@ export function startRun(
   };
   const { kind, model } = facts;
   const onTokens = lease?.onTokens;
-  const work = { kind, model, session, body, sink: answer, onEnded, onTokens };
-  answer.attach(startTracedRun(call, work, deps));
+  const job = { kind, model, session, tokens, body, onTokens };
+  answer.attach(startTracedRun(call, { ...job, sink: answer, onEnded }, deps));
   return RUNNING;
 }
 

@@ -4,9 +4,6 @@
 import { ApiError } from "@gateway/shared/openai/error";
 import { clip } from "@gateway/shared/process/error_text";
 import type { Exchange } from "../http/exchange.ts";
-import type { Admission } from "../limits/admission.ts";
-import type { Caller } from "../limits/callers/caller.ts";
-import type { Call } from "./call.ts";
 
 /** The name of the header, as Node writes those that it has received. */
 const HEADER = "x-gateway-timeout";
@@ -29,21 +26,4 @@ export function readTimeoutMs(headers: Exchange["headers"]): number {
     "Invalid header 'X-Gateway-Timeout': expected a number of seconds above 0, " +
       `such as 30 or 1.5, but got '${clip(text, SHOWN_CHARS_MAX)}'.`,
   );
-}
-
-/**
- * When a call must end by its header, on the clock of the edge. Throws as
- * {@link readTimeoutMs}; but a key without any rights hears of that instead.
- */
-export async function endByHeader(
-  { exchange: { headers }, startedAtMs }: Call,
-  principal: Caller,
-  { admission }: { admission: Pick<Admission, "modelsOf"> },
-): Promise<number> {
-  try {
-    return startedAtMs + readTimeoutMs(headers);
-  } catch (error) {
-    await admission.modelsOf(principal, null);
-    throw error;
-  }
 }

@@ -102,6 +102,7 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
     scheduleSoon: (flush) => soon.schedule(flush, CONTROL_WAIT_MS),
     requestTimeoutMs: 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
+    queueOf: (model) => options.door?.catalog?.get(model)?.queue,
   });
   const admitted: Admitted[] = [];
   const leaveBus = await dispatcher.join(link);

@@ -1,0 +1,68 @@
+/** The place of a run among those that wait for a slot. */
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
+import { familyOf } from "@gateway/shared/models/kinds";
+import type { QueueTerms } from "@gateway/shared/models/queue";
+import type { RunJob } from "./outcome.ts";
+import type { Share } from "./queue/fair_queue.ts";
+import type { QueueFull, Waiting } from "./queue/wait_queue.ts";
+import { WholeBody } from "./request_body.ts";
+import type { WantedModel } from "./workers.ts";
+
+/** What a place asks of its run; `Waiting` describes each. */
+export interface PlacedRun {
+  /** When it last started looking for a worker. */
+  sinceMs(): number;
+  offer(): boolean;
+  giveUp(full: QueueFull): void;
+}
+
+/** Where a run waits, and on which terms. */
+export class Place implements Waiting {
+  readonly wanted: WantedModel;
+  /** Whose limits matter; null: all that is known of an upload is its kind. */
+  readonly model: string | null;
+  readonly share: Share;
+  readonly terms: QueueTerms;
+  readonly #run: PlacedRun;
+
+  constructor(
+    job: RunJob,
+    run: PlacedRun,
+    queueOf: (model: string | null) => QueueTerms,
+  ) {
+    this.#run = run;
+    this.wanted = { model: job.model, family: familyOf(job.kind) };
+    this.model = job.body instanceof WholeBody ? job.model : null;
+    this.share = shareOf(job);
+    this.terms = queueOf(this.model);
+  }
+
+  /** The workers that may run it. */
+  get family(): WorkerFamily {
+    return this.wanted.family;
+  }
+
+  /** What it waits for: slots for a model that may be at limits, or for uploads. */
+  get lane(): string {
+    return this.model ?? `${this.family} uploads`;
+  }
+
+  get sinceMs(): number {
+    return this.#run.sinceMs();
+  }
+
+  offer(): boolean {
+    return this.#run.offer();
+  }
+
+  giveUp(full: QueueFull): void {
+    this.#run.giveUp(full);
+  }
+}
+
+/** What decides its turn; a request of the edge itself has an account of its own. */
+function shareOf(
+  { account = "", keyId, tokens = 1, isBatch = false }: RunJob,
+): Share {
+  return { account, keyId, tokens: Math.max(1, tokens), isBatch };
+}

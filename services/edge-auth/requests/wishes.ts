@@ -1,0 +1,41 @@
+/** What a client asks for a request beside its body, by headers of the gateway. */
+import type { Admission } from "../limits/admission.ts";
+import type { Caller } from "../limits/callers/caller.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { readIsBatch } from "./priority_header.ts";
+import { readTimeoutMs } from "./timeout_header.ts";
+
+/** What is read of a call. */
+interface ArrivedCall {
+  readonly exchange: Pick<Exchange, "headers">;
+  /** When it arrived, on the clock of the edge. */
+  readonly startedAtMs: number;
+}
+
+/** What a client asks for. */
+export interface Wishes {
+  /** When it wants the request to end at the latest, on the clock of the edge. */
+  readonly endsByMs: number;
+  /** It waits behind the other requests of its account. */
+  readonly isBatch: boolean;
+}
+
+/**
+ * Reads the headers of a call. Throws the `ApiError` of a malformed one; but a key
+ * without any rights hears of that instead.
+ */
+export async function wishesOf(
+  { exchange: { headers }, startedAtMs }: ArrivedCall,
+  principal: Caller,
+  { admission }: { admission: Pick<Admission, "modelsOf"> },
+): Promise<Wishes> {
+  try {
+    return {
+      endsByMs: startedAtMs + readTimeoutMs(headers),
+      isBatch: readIsBatch(headers),
+    };
+  } catch (error) {
+    await admission.modelsOf(principal, null);
+    throw error;
+  }
+}

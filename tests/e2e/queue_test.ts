@@ -1,0 +1,198 @@
+// Promises: requests that wait for a slot are served by accounts in turn, then by keys,
+// batch requests of an account last; whoever finds a queue full hears when to come
+// again; a model decides how many wait and how long.
+import assert from "node:assert/strict";
+import { parseCatalog } from "@gateway/shared/models/catalog";
+import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { chatReply } from "../support/model_servers/model_answers.ts";
+import { startScriptedServer } from "../support/model_servers/scripted_server.ts";
+import { callApi } from "../support/chat_request.ts";
+import { until } from "../support/wait_for.ts";
+
+/** Two keys of one account, and one of another. */
+const CALLERS = ["a1", "a2", "b1"].map((keyId) => ({
+  keyId,
+  ownerId: keyId.slice(0, 1),
+  key: mintKey(randomBytes),
+}));
+
+/** A gateway with one slot, whose model server answers when the test says so. */
+async function setup(queue: object) {
+  await using starting = new AsyncDisposableStack();
+  /** What the server was asked, in its order, and how each is answered. */
+  const asked: { name: string; answer: () => void }[] = [];
+  const server = starting.use(startScriptedServer({
+    reply: (request) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const name = /"name":"([^"]+)"/.exec(request.body)?.[1] ?? "";
+      asked.push({ name, answer: resolve });
+      return [{ until: promise }, ...chatReply({ words: [name] })(request)];
+    },
+  }));
+  const backend = { type: "openai", base_url: server.baseUrl, model: "theirs" };
+  const models = [{ id: "m", queue, backends: [backend] }];
+  const catalog = parseCatalog({ models });
+  const hashes = new Map(
+    CALLERS.map((each) => [hashKeyValue(each.key), each] as const),
+  );
+  const gateway = starting.use(
+    await startGateway("open", {
+      door: {
+        catalog,
+        keys: { find: (hash) => Promise.resolve(hashes.get(hash) ?? null) },
+      },
+    }),
+  );
+  const { baseUrl } = server;
+  await gateway.addWorker({ baseUrl }, { catalog, slots: 1 });
+  await until(() => gateway.edge.dispatcher.workers.totals().workers === 1);
+  const { edge } = gateway;
+  const running = starting.move();
+  return {
+    edge,
+    asked,
+    /** Sends a request of the key whose id its name begins with. */
+    ask: (name: string, more: Asking = {}) =>
+      ask(gateway.baseUrl(), name, more),
+    /** Waits until so many requests wait for the slot. */
+    waiting: (count: number) =>
+      until(() => edge.dispatcher.queue.length === count),
+    /** Lets the server answer whatever it is asked, and returns in which order it was. */
+    async drain(count: number): Promise<string> {
+      const names: string[] = [];
+      while (names.length < count) {
+        const next = await until(() => asked.shift());
+        names.push(next.name);
+        next.answer();
+      }
+      return names.join(" ");
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+interface Asking {
+  priority?: string;
+  stream?: boolean;
+  maxTokens?: number;
+  signal?: AbortSignal;
+}
+
+function ask(
+  baseUrl: string,
+  name: string,
+  { priority, stream = false, maxTokens = 10, signal }: Asking,
+): Promise<Response> {
+  const { key = "" } = CALLERS.find((each) => name.startsWith(each.keyId)) ??
+    assert.fail(name);
+  const messages = [{ role: "user", content: "Hi", name }];
+  return callApi(`${baseUrl}/chat/completions`, key, {
+    body: { model: "m", messages, max_tokens: maxTokens, stream },
+    headers: priority === undefined ? {} : { "x-gateway-priority": priority },
+    ...signal && { signal },
+  });
+}
+
+const MINUTE = { wait_seconds: 60 };
+
+Deno.test("requests that wait are served by accounts, then keys, batch ones of an account last", async () => {
+  await using t = await setup(MINUTE);
+  const requests: { name: string; priority?: string }[] = [
+    { name: "a1-first" },
+    { name: "a1-late", priority: "batch" },
+    { name: "a1-1" },
+    { name: "a1-2", priority: "normal" },
+    { name: "a1-3" },
+    { name: "a2-1" },
+    { name: "b1-1" },
+    { name: "b1-2" },
+  ];
+  const answers: Promise<Response>[] = [];
+  for (const [index, { name, ...more }] of requests.entries()) {
+    answers.push(t.ask(name, more));
+    if (index === 0) await until(() => t.asked.length === 1);
+    else await t.waiting(index);
+  }
+  assert.equal(
+    await t.drain(requests.length),
+    "a1-first a1-1 b1-1 a2-1 b1-2 a1-2 a1-3 a1-late",
+  );
+  for (const answer of await Promise.all(answers)) {
+    assert.equal(answer.status, 200);
+    await answer.body?.cancel();
+  }
+});
+
+Deno.test("a queue that is full says when to come again, and lets the largest account give way", async () => {
+  await using t = await setup({ ...MINUTE, requests_max: 2 });
+  const first = t.ask("a1-first");
+  await until(() => t.asked.length === 1);
+  const waits = t.ask("a1-1");
+  await t.waiting(1);
+  const givesWay = t.ask("a1-2");
+  await t.waiting(2);
+  const refused = await t.ask("a1-3");
+  const other = t.ask("b1-1");
+  for (const answer of [refused, await givesWay]) {
+    assert.equal(answer.status, 429);
+    assert.equal(answer.headers.get("retry-after"), "1");
+    const { error } = await answer.json();
+    assert.equal(error.code, "queue_full");
+    assert.match(error.message, /wait for the model 'm'/);
+  }
+  await t.waiting(2);
+  assert.equal(await t.drain(3), "a1-first a1-1 b1-1");
+  for (const answer of await Promise.all([first, waits, other])) {
+    assert.equal(answer.status, 200);
+    await answer.body?.cancel();
+  }
+});
+
+Deno.test("a queue is also bounded by the tokens that those who wait ask for", async () => {
+  await using t = await setup({ ...MINUTE, tokens_max: 1_000 });
+  const first = t.ask("a1-first");
+  await until(() => t.asked.length === 1);
+  const large = await t.ask("a1-1", { maxTokens: 1_000 });
+  assert.equal(large.status, 429);
+  await large.body?.cancel();
+  const small = t.ask("a1-2", { maxTokens: 900 });
+  await t.waiting(1);
+  assert.equal(await t.drain(2), "a1-first a1-2");
+  for (const answer of [await first, await small]) await answer.body?.cancel();
+});
+
+Deno.test("a model whose queue waits for no time answers at once, and one who leaves frees a place", async () => {
+  await using t = await setup({ wait_seconds: 0 });
+  const first = t.ask("a1-first");
+  await until(() => t.asked.length === 1);
+  const refused = await t.ask("b1-1");
+  assert.equal(refused.status, 503);
+  assert.equal((await refused.json()).error.code, "overloaded");
+  assert.equal(await t.drain(1), "a1-first");
+  await (await first).body?.cancel();
+
+  await using one = await setup({ ...MINUTE, requests_max: 1 });
+  const holder = one.ask("a1-first");
+  await until(() => one.asked.length === 1);
+  const client = new AbortController();
+  const left = one.ask("a1-1", { signal: client.signal });
+  left.catch(() => {}); // It leaves before an answer.
+  await one.waiting(1);
+  client.abort();
+  await one.waiting(0);
+  const next = one.ask("a1-2");
+  await one.waiting(1);
+  assert.equal(await one.drain(2), "a1-first a1-2");
+  for (const answer of [await holder, await next]) await answer.body?.cancel();
+});
+
+Deno.test("nobody goes before others by a header", async () => {
+  await using t = await setup(MINUTE);
+  const answer = await t.ask("a1", { priority: "high" });
+  assert.equal(answer.status, 400);
+  const { error } = await answer.json();
+  assert.match(error.message, /X-Gateway-Priority/);
+  assert.equal(t.asked.length, 0);
+});
