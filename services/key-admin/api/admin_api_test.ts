@@ -4,6 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { ORIGIN } from "../client_fixture.ts";
+import { storedKey } from "../console_fixture.ts";
+import { countUse } from "../usage_fixture.ts";
 import { makeKey } from "../forms_fixture.ts";
 import { IP, MAKER, send, startAdmin as start } from "./admin_fixture.ts";
 import { ADMIN_ROUTES } from "./routes.ts";
@@ -197,6 +199,43 @@ Deno.test("an admin key makes others with no more than it has, once", async () =
   assert.equal(gone.json.id, made.json.id);
   assert.equal((await ask("GET", "/usage/months", { key })).status, 401);
   assert.ok(!JSON.stringify(await site.stored("admin_keys")).includes(value));
+});
+
+Deno.test("usage is counted for an account, its keys and the gateway, as the page has it", async () => {
+  const { site, ask } = await start(["usage"]);
+  await using _ = site;
+  const ada = await site.deps.owners.ensure("ada@example.org");
+  const { id: keyId } = await storedKey(site, ada);
+  const redis = await site.server.connect();
+  const atMs = site.clock.nowMs;
+  const counts = { requests: 3, prompt_tokens: 40 };
+  await countUse({ deps: { redis } }, { ownerId: ada, keyId }, {
+    atMs,
+    counts,
+  });
+  for (
+    const query of [
+      "",
+      `?account=${ada}&by=key`,
+      `?key=${keyId}`,
+      "?by=account",
+    ]
+  ) {
+    const { json } = await ask("GET", `/usage${query}`);
+    assert.equal(json.total.requests, 3, query);
+    assert.equal(json.unit, "hour");
+    assert.equal(json.buckets.length, json.marks.length);
+    assert.equal(json.buckets.at(-1).requests, 3);
+    if (!query.includes("by=")) continue;
+    const [group] = json.groups;
+    assert.deepEqual(
+      [group.id, group.name],
+      query.includes("key") ? [keyId, "A key"] : [ada, "ada@example.org"],
+    );
+    assert.equal(group.total.requests, 3);
+  }
+  const { text } = await ask("GET", `/usage.csv?account=${ada}&range=7d`);
+  assert.equal(text.trimEnd().split("\r\n").length, 8);
 });
 
 Deno.test("a month is exported as CSV, and others are not there", async () => {

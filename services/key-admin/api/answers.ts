@@ -281,5 +281,34 @@ export const STOPPED = z.object({
   stopped: z.literal(true),
 });
 
+const counts = z.record(z.string(), z.union([z.number(), z.string()])).meta({
+  description:
+    "Requests, tokens and other counts by name; those of money are decimals. What is not there is 0",
+});
+const buckets = z.array(counts).meta({ description: "As `marks`" });
+
+/** The usage of a span of days. */
+export const USAGE = z.object({
+  zone: z.string(),
+  from: z.string(),
+  to: z.string(),
+  unit: z.enum(["hour", "day"]),
+  currency: z.string(),
+  marks: z.array(z.string()).meta({
+    description: "When each hour begins, or the day",
+  }),
+  total: counts,
+  buckets,
+  groups: z.array(z.object({
+    id: z.string().nullable(),
+    name: z.string(),
+    total: counts,
+    buckets,
+  })).meta({
+    description:
+      "The eight largest parts, and with the id null all others together; the file has all of them",
+  }),
+});
+
 /** The months whose usage is still there. */
 export const MONTHS = z.object({ months: z.array(z.string()) });

@@ -28,6 +28,8 @@ export interface AdminDeps extends Stores {
   /** All models with their servers; undefined: not known here. */
   catalog: Catalog | undefined;
   modelNames: ModelNames;
+  /** The time zone of days, where a request names none. */
+  budgetZone: string;
   /** What workers tell; to be disposed of. */
   askWorkers: () => Promise<ConnectedWorkers>;
   /** What runs now, as edges and workers tell it; to be disposed of. */

@@ -1,12 +1,11 @@
 /** Pages and files of usage: of an account, of one key, of all accounts. */
 
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import { KEY_FIELDS } from "@gateway/shared/keys/record";
-import { isCreatedBy, keysFrom } from "../../../domain/keys/key_page.ts";
 import { spendCsv } from "../../../domain/keys/spend_csv.ts";
 import { restOf, usageCsv } from "../../../domain/keys/usage_csv.ts";
 import { GATEWAY } from "../../../domain/usage/day_sums.ts";
-import { type CsvPart, reportCsv } from "../../../domain/usage/report_csv.ts";
+import { csvParts } from "../../../domain/usage/csv_parts.ts";
+import { reportCsv } from "../../../domain/usage/report_csv.ts";
 import type { Grouping } from "../../../domain/usage/usage_reports.ts";
 import {
   answerCsv,
@@ -115,7 +114,7 @@ export function answerUsage(
     by: grouping,
     currency: catalog.prices.currency,
     others: grouping === "account" ? "others" : restOf(createdBy),
-    parts: () => csvParts(c, grouping, { ownerId, createdBy }),
+    parts: () => csvParts(c.var.deps, grouping, { ownerId, createdBy }),
   };
   return answerCsv(c, name, reportCsv(usage, query));
 }
@@ -131,26 +130,6 @@ function groupingOf(
     ? ownerId === GATEWAY
     : true;
   return isPart ? by : null;
-}
-
-/** The keys or accounts that have lines of their own. */
-async function* csvParts(
-  { var: { deps: { redis, people } } }: ConsoleContext,
-  by: Grouping | null,
-  { ownerId, createdBy }: Pick<FileOf, "ownerId" | "createdBy">,
-): AsyncGenerator<CsvPart> {
-  if (by === "account") {
-    for await (const { ownerId: id, name } of people.accounts()) {
-      yield { id, names: [id, name || "First owner"] };
-    }
-  } else if (by === "key") {
-    for await (const { keyId: id, fields } of keysFrom(redis, ownerId)) {
-      if (createdBy && !isCreatedBy(fields, createdBy)) continue;
-      const { [KEY_FIELDS.hint]: hint, [KEY_FIELDS.description]: text } =
-        fields;
-      yield { id, names: [id, hint ?? "", text ?? ""] };
-    }
-  }
 }
 
 const exportUsage: Handler = async (c) => {

@@ -1,0 +1,30 @@
+/** The parts of a file of usage: the keys of an account, or all accounts. */
+import { KEY_FIELDS } from "@gateway/shared/keys/record";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { isCreatedBy, keysFrom } from "../keys/key_page.ts";
+import type { SpendAccount } from "../keys/spend_csv.ts";
+import type { CsvPart } from "./report_csv.ts";
+import type { Grouping } from "./usage_reports.ts";
+
+/** Reads the keys or accounts that have lines of their own; none by other groupings. */
+export async function* csvParts(
+  { redis, people }: {
+    redis: RedisLink;
+    people: { accounts: () => AsyncIterable<SpendAccount> };
+  },
+  by: Grouping | null,
+  { ownerId, createdBy }: { ownerId: string; createdBy?: string | undefined },
+): AsyncGenerator<CsvPart> {
+  if (by === "account") {
+    for await (const { ownerId: id, name } of people.accounts()) {
+      yield { id, names: [id, name || "First owner"] };
+    }
+  } else if (by === "key") {
+    for await (const { keyId: id, fields } of keysFrom(redis, ownerId)) {
+      if (createdBy && !isCreatedBy(fields, createdBy)) continue;
+      const { [KEY_FIELDS.hint]: hint, [KEY_FIELDS.description]: text } =
+        fields;
+      yield { id, names: [id, hint ?? "", text ?? ""] };
+    }
+  }
+}
