@@ -19,7 +19,10 @@ const CALLERS = ["a1", "a2", "b1"].map((keyId) => ({
 }));
 
 /** A gateway with one slot, whose model server answers when the test says so. */
-async function setup(queue: object) {
+async function setup(
+  queue: object,
+  { streamHeadMs }: { streamHeadMs?: number } = {},
+) {
   await using starting = new AsyncDisposableStack();
   /** What the server was asked, in its order, and how each is answered. */
   const asked: { name: string; answer: () => void }[] = [];
@@ -41,6 +44,7 @@ async function setup(queue: object) {
     await startGateway("open", {
       door: {
         catalog,
+        ...streamHeadMs !== undefined && { streamHeadMs },
         keys: { find: (hash) => Promise.resolve(hashes.get(hash) ?? null) },
       },
     }),
@@ -186,6 +190,35 @@ Deno.test("a model whose queue waits for no time answers at once, and one who le
   await one.waiting(1);
   assert.equal(await one.drain(2), "a1-first a1-2");
   for (const answer of [await holder, await next]) await answer.body?.cancel();
+});
+
+Deno.test("a stream gets signs of life while it waits, and an error event when its time is over", async () => {
+  await using t = await setup({ wait_seconds: 60 }, { streamHeadMs: 1 });
+  const first = t.ask("a1-first");
+  await until(() => t.asked.length === 1);
+  const answer = await t.ask("a1-1", { stream: true });
+  assert.equal(answer.status, 200);
+  const reader = answer.body?.pipeThrough(new TextDecoderStream())
+    .getReader() ?? assert.fail("no body");
+  assert.match((await reader.read()).value ?? "", /^: /);
+  await t.waiting(1);
+  assert.equal(await t.drain(2), "a1-first a1-1");
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    text += value;
+  }
+  assert.match(text, /"content":"a1-1"[^]*\[DONE\]\n\n$/);
+  await (await first).body?.cancel();
+
+  await using short = await setup({ wait_seconds: 0.2 }, { streamHeadMs: 1 });
+  const holder = short.ask("a1-first");
+  await until(() => short.asked.length === 1);
+  const refused = await short.ask("a1-1", { stream: true });
+  assert.match(await refused.text(), /^: [^]*data: \{"error":.*"overloaded"/m);
+  assert.equal(await short.drain(1), "a1-first");
+  await (await holder).body?.cancel();
 });
 
 Deno.test("nobody goes before others by a header", async () => {

@@ -64,7 +64,8 @@ interface KeyTurns<Item> {
 interface AccountLane<Item> {
   readonly account: Account<Item>;
   readonly ordinary: KeyTurns<Item>;
-  readonly batch: KeyTurns<Item>;
+  /** Made when the first one comes: most accounts have none. */
+  batch: KeyTurns<Item> | null;
   waiting: number;
   tokens: number;
 }
@@ -198,7 +199,7 @@ export class FairQueue<Item extends Sharing> {
     }
     if (largest === undefined) return undefined;
     const { batch, ordinary } = largest;
-    const { byId } = batch.byId.size > 0 ? batch : ordinary;
+    const { byId } = batch !== null && batch.byId.size > 0 ? batch : ordinary;
     let latest: Item | undefined;
     for (const { items } of byId.values()) {
       for (const item of items.values()) {
@@ -226,10 +227,11 @@ export class FairQueue<Item extends Sharing> {
 
   /** Puts an account and one of its keys where they belong in a lane. */
   #rank(lane: string, inLane: AccountLane<Item>, keyId: string): void {
-    for (const { byId, order } of [inLane.ordinary, inLane.batch]) {
-      const keyLane = byId.get(keyId);
+    for (const turns of [inLane.ordinary, inLane.batch]) {
+      const keyLane = turns?.byId.get(keyId);
       if (keyLane === undefined) continue;
-      order.set(keyLane, keyLane.key.tag, keyLane.items.first?.sinceMs);
+      const sinceMs = keyLane.items.first?.sinceMs;
+      turns?.order.set(keyLane, keyLane.key.tag, sinceMs);
     }
     const { account } = inLane;
     const sinceMs = firstOf(inLane)?.sinceMs;
@@ -322,8 +324,8 @@ function laneOf<Item>(
   if (lane === undefined) {
     lane = {
       account,
-      ordinary: { byId: new Map(), order: new TagHeap() },
-      batch: { byId: new Map(), order: new TagHeap() },
+      ordinary: noTurns(),
+      batch: null,
       waiting: 0,
       tokens: 0,
     };
@@ -345,14 +347,23 @@ function isBefore<Item extends Sharing>(
 function firstOf<Item>(
   { ordinary, batch }: AccountLane<Item>,
 ): Item | undefined {
-  const keyLane = ordinary.order.first ?? batch.order.first;
+  const keyLane = ordinary.order.first ?? batch?.order.first;
   return keyLane?.items.first;
 }
 
-const turnsOf = <Item extends Sharing>(
-  { ordinary, batch }: AccountLane<Item>,
+function turnsOf<Item extends Sharing>(
+  inLane: AccountLane<Item>,
   { share: { isBatch } }: Item,
-): KeyTurns<Item> => isBatch ? batch : ordinary;
+): KeyTurns<Item> {
+  if (!isBatch) return inLane.ordinary;
+  inLane.batch ??= noTurns();
+  return inLane.batch;
+}
+
+const noTurns = <Item>(): KeyTurns<Item> => ({
+  byId: new Map(),
+  order: new TagHeap(),
+});
 
 function keyLaneOf<Item>(
   { byId }: KeyTurns<Item>,
