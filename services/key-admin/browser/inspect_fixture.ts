@@ -42,7 +42,8 @@ export const OVERFLOW = `(() => {
     .filter((pixels) => pixels > 0)
     .map((pixels) => pixels + "px too wide");
   const boxes = document.querySelectorAll(".totals dd, td.num, .search button");
-  const broken = Array.from(boxes).filter((box) => {
+  const seen = Array.from(boxes).filter((box) => box.checkVisibility());
+  const broken = seen.filter((box) => {
     const text = document.createRange();
     text.selectNodeContents(box);
     const room = box.clientWidth - 2 * parseFloat(getComputedStyle(box).paddingRight);

@@ -75,10 +75,20 @@ export const SCENES: readonly Scene[] = [
   }),
   atKey("key"),
   atKey("key-unused", "", "limited"),
+  at(
+    "keys-disable",
+    ({ key, limited }) => `/keys/disable?keys=${key.id}&keys=${limited.id}`,
+  ),
   atKey("ask-rotate", "/ask/rotate"),
   atKey("ask-delete", "/ask/delete", "limited"),
   at("try", "/try"),
-  at("usage", "/usage", { click: "main summary", shows: "Hour from" }),
+  at("usage", "/usage", {
+    click: "main summary >> text=Show as a table",
+    shows: "Hour from",
+  }),
+  at("usage-by-model", "/usage?range=30d&by=model"),
+  at("usage-by-key", "/usage?range=7d&by=key&zone=Europe/Berlin"),
+  at("usage-refused", "/usage?from=1999-07-15&to=2026-11-28&by=model"),
   at("requests", "/requests"),
   at("requests-refused", "/requests?from=yesterday"),
   at("running", "/requests/running"),
@@ -118,6 +128,7 @@ export const SCENES: readonly Scene[] = [
   // The scene before has opened the form.
   { name: "people-link", play: createLink },
   at("people-keys", "/people/keys", OPERATOR),
+  at("people-usage", "/people/usage?range=30d&by=account", OPERATOR),
   at("people-requests", "/people/requests", OPERATOR),
   at("people-running", "/people/running", OPERATOR),
   at("people-running-stop", "/people/running", {
@@ -157,6 +168,7 @@ export const SCENES: readonly Scene[] = [
     await tellOfModels(stage);
     return "/models";
   }, OPERATOR),
+  at("models-sorted", "/models?sort=status", OPERATOR),
   at(
     "models-change",
     "/models/change?model=small-1&backend=openai-1",

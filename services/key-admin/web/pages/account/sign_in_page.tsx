@@ -345,7 +345,9 @@ function showLink(c: ConsoleContext, { kind, email, error }: LinkForm) {
 }
 
 /** An e-mail address, which has the focus while it is empty. */
-export const EmailField = (input: { value: string; readonly?: boolean }) => (
+export const EmailField = (
+  input: { value: string; readonly?: boolean; placeholder?: string },
+) => (
   <Field
     id="email"
     label="E-mail"

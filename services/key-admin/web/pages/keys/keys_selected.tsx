@@ -47,7 +47,9 @@ export const SelectedForm = (
 ) => (
   <form id={FORM_ID} method="get" action={action}>
     <input type="hidden" name="next" value={next} />
-    <button class="small" type="submit">Disable selected keys</button>
+    <div class="row">
+      <button class="small" type="submit">Disable selected keys</button>
+    </div>
   </form>
 );
 

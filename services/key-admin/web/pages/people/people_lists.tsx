@@ -37,7 +37,10 @@ export interface View<Row> {
 }
 
 /** The days whose use is shown and compared. */
-const USED_IN = [["1", "Today"], ["30", "30 days"]] as const;
+const USED_IN = [
+  ["1", "Use of today"],
+  ["30", "Use of 30 days"],
+] as const;
 
 /** The query in the address; members that it may leave out are empty. */
 function askedOf(c: ConsoleContext, sorts: SortValues<never>) {
@@ -102,7 +105,7 @@ export async function showView<Row>(
           )
           : (
             <Tabs
-              label="Use of"
+              label="Days"
               tabs={USED_IN}
               current={days || "1"}
               to={(name) => to({ days: name === "1" ? "" : name })}
@@ -115,17 +118,15 @@ export async function showView<Row>(
           hidden={{ sort, days, filter }}
         />
       </div>
-      <div class="row between">
-        {isOfKeys && (
-          <SelectedForm action={`${path}/disable`} next={to({ after })} />
-        )}
-        <SortChoice
-          action={path}
-          columns={columns}
-          current={current}
-          hidden={{ search, days, filter }}
-        />
-      </div>
+      {isOfKeys && (
+        <SelectedForm action={`${path}/disable`} next={to({ after })} />
+      )}
+      <SortChoice
+        action={path}
+        columns={columns}
+        current={current}
+        hidden={{ search, days, filter }}
+      />
       <Table
         caption={`${sort === "" ? "Newest first" : "Sorted"}, days in UTC`}
         empty={{ title: "Nothing found", lead: "Try fewer or shorter words." }}

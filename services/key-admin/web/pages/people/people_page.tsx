@@ -46,8 +46,19 @@ const inviteForm: Handler = (c) => (
     isCard
   >
     <PostForm action="/people" submit="Create link" cancel="/people">
-      <EmailField value="" />
+      <EmailField value="" placeholder="ada@example.org" />
     </PostForm>
+    <p class="help">
+      Nothing is sent: you pass the link on. Whoever you invite creates keys of
+      their own and sees only these; you can limit all of them together, and add
+      them to a project, as soon as the link is made. Until they have chosen a
+      password, People shows “Not signed in yet”.
+    </p>
+    {c.var.deps.oidc !== null && (
+      <p class="help">
+        Who signs in with {c.var.deps.oidc.name} needs no invitation.
+      </p>
+    )}
   </Page>
 );
 

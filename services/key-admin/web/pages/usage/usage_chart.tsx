@@ -162,16 +162,18 @@ export function UsageCharts({ report, units, groups, currency }: {
 
 /** The width of a bar, where a bucket is 1 wide. */
 const BAR_WIDTH = 0.7;
+/** The height of a chart in its own units: browsers lose bars of billions of them. */
+const HEIGHT = 1_000;
 
-/** The parts of a bar, from the bottom up, each with the counts of those below it. */
-function stacked(at: number, series: readonly Series[]) {
+/** The parts of a bar, from the bottom up, in a chart that reaches up to `top`. */
+function stacked(at: number, series: readonly Series[], top: number) {
   let below = 0;
   return series.map(({ color, values }) => {
-    const count = values[at] ?? 0;
-    const part = { fill: color, count, below };
-    below += count;
+    const height = HEIGHT * (values[at] ?? 0) / top;
+    const part = { fill: color, height, y: HEIGHT - below - height };
+    below += height;
     return part;
-  }).filter(({ count }) => count > 0);
+  }).filter(({ height }) => height > 0);
 }
 
 /** At most so many intervals are between the lines of a chart. */
@@ -230,8 +232,8 @@ interface ChartProps {
 }
 
 /**
- * A bar chart with axes. The bars and lines are an SVG, one unit wide for each bucket
- * and one high for each count, that is stretched to its box; the labels are text beside
+ * A bar chart with axes. The bars and lines are an SVG, one unit wide for each bucket,
+ * that is stretched to its box; the labels are text beside
  * it, so that they are not. A bar names its values under the pointer; with the script,
  * also for the arrow keys, in the order of the legend, which is that of its parts from
  * the bottom up. The table below has the same numbers.
@@ -260,26 +262,26 @@ function BarChart({ chart, span, isStacked }: ChartProps) {
         </div>
         <svg
           class={isStacked ? "bars stacked" : "bars"}
-          viewBox={`0 0 ${bars} ${top}`}
+          viewBox={`0 0 ${bars} ${HEIGHT}`}
           preserveAspectRatio="none"
           role="img"
           tabindex={0}
           aria-label={`${heading}; the same numbers are in the table below`}
         >
-          {ticks.map((tick) => (
-            <line class="tick" x2={bars} y1={tick} y2={tick} />
+          {ticks.map((tick) => HEIGHT * tick / top).map((y) => (
+            <line key={y} class="tick" x2={bars} y1={y} y2={y} />
           ))}
           {span.marks.map((_, at) => (
             <g>
               <title>{wordsOf(at, chart, { span, isStacked })}</title>
-              <rect class="reach" x={at} width="1" height={top} />
-              {stacked(at, series).map(({ fill, count, below }) => (
+              <rect class="reach" x={at} width="1" height={HEIGHT} />
+              {stacked(at, series, top).map(({ fill, height, y }) => (
                 <rect
                   fill={fill}
                   x={at + (1 - BAR_WIDTH) / 2}
-                  y={top - below - count}
+                  y={y}
                   width={BAR_WIDTH}
-                  height={count}
+                  height={height}
                 />
               ))}
             </g>
@@ -296,19 +298,24 @@ function BarChart({ chart, span, isStacked }: ChartProps) {
   );
 }
 
-/** The meaning of the colours. Stacked parts are numbered from the bottom up. */
+/**
+ * The meaning of the colours. Stacked parts are numbered from the bottom up; those that
+ * no bar of this chart has are left out.
+ */
 const Legend = (
   { series, isStacked }: { series: readonly Series[]; isStacked: boolean },
 ) => (
   <span class="row faint legend">
-    {series.map(({ label, color }, at) => (
-      <span>
-        <svg width="10" height="10" aria-hidden="true">
-          <rect fill={color} width="10" height="10" rx="3" />
-        </svg>{" "}
-        {isStacked && `${at + 1} `}
-        <bdi>{label}</bdi>
-      </span>
-    ))}
+    {series.map(({ label, color, values }, at) =>
+      (!isStacked || values.some((value) => value > 0)) && (
+        <span key={label}>
+          <svg width="10" height="10" aria-hidden="true">
+            <rect fill={color} width="10" height="10" rx="3" />
+          </svg>{" "}
+          {isStacked && `${at + 1} `}
+          <bdi>{label}</bdi>
+        </span>
+      )
+    )}
   </span>
 );

@@ -97,8 +97,9 @@ export async function usageView(deps: ViewDeps, query: UsageQuery) {
         look="totals"
         facts={{ ...countFacts(total), ...spendFacts(total, currency) }}
       />
-      {isMonthly && hasSpend(total) &&
-        spendForm(`${base}/spend.csv`, deps.now())}
+      {isMonthly && hasSpend(total) && (
+        <div class="row">{spendForm(`${base}/spend.csv`, deps.now())}</div>
+      )}
       {!total.requests && !total.refused
         ? (
           <Empty
