@@ -17,6 +17,11 @@ import {
 import { CLOSE, PAUSE } from "../support/model_servers/model_answers.ts";
 import { chat, type OpenGateway } from "../support/gateway/open.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
+import {
+  type InProcessEdge,
+  startEdge,
+} from "../support/gateway/in_process_edge.ts";
+import { startWorker } from "../support/gateway/in_process_worker.ts";
 import { readSources } from "../support/repository/source_files.ts";
 import { until } from "../support/wait_for.ts";
 import { assembled } from "./assembled.ts";
@@ -82,21 +87,20 @@ Deno.test("every case of the corpus is read through the gateway", async (t) => {
   for (const { path, text } of files) {
     const name = path.replace(/^.*\/|\.txt$/g, "");
     const parsedCase = parseCase(text);
+    await using place = await placeFor(parsedCase, { gateway, server });
     for (const [how, stepsOf] of Object.entries(DELIVERIES)) {
       server.reply = () => stepsOf(parsedCase.response ?? new Uint8Array());
-      const where = { gateway, server };
-      await t.step(`${name} ${how}`, () => check(parsedCase, where));
+      await t.step(`${name} ${how}`, () => check(parsedCase, place, server));
     }
   }
 });
 
 async function check(
-  corpusCase: CorpusCase,
-  { gateway, server }: { gateway: OpenGateway; server: ScriptedServer },
+  { request, response, status, answer, forwarded }: CorpusCase,
+  place: Place,
+  server: ScriptedServer,
 ): Promise<void> {
-  const { request, response, status, answer, forwarded } = corpusCase;
   const before = server.requests.length;
-  await using place = await placeFor(corpusCase, { gateway, server });
   const reply = await chat(place.edge, { model: place.model, ...request });
   const text = await reply.text();
   assert.equal(reply.status, status, text.slice(0, 500));
@@ -107,22 +111,29 @@ async function check(
   assert.partialDeepStrictEqual(received[0]?.json() ?? {}, forwarded);
 }
 
-/** The edge and the model of a case; both end with it if they are its own. */
+/** The edge and the model of a case. */
+interface Place extends AsyncDisposable {
+  readonly edge: InProcessEdge;
+  readonly model: string;
+}
+
+/** Starts what a case needs of its own, which ends with the place. */
 async function placeFor(
   { model, backend }: CorpusCase,
   { gateway, server }: { gateway: OpenGateway; server: ScriptedServer },
-) {
+): Promise<Place> {
   await using owned = new AsyncDisposableStack();
   const id = isEmpty(backend) ? DEFAULT_MODEL_ID : OTHER_MODEL_ID;
   let { edge } = gateway;
   if (!isEmpty(model) || !isEmpty(backend)) {
     const { baseUrl } = server;
     const catalog = catalogOf(id, { model, backend }, baseUrl);
-    edge = await gateway.addEdge({ door: { catalog }, slower: SLOWER });
+    const servers = [gateway.nats.server];
+    const options = { servers, door: { catalog }, slower: SLOWER };
+    edge = owned.use(await startEdge(options));
     if (!isEmpty(backend)) {
-      owned.use(
-        await gateway.addWorker({ baseUrl }, { catalog }),
-      );
+      const worker = { servers, backend: { baseUrl }, catalog };
+      owned.use(await startWorker(worker));
     }
   }
   const { workers } = edge.dispatcher;
