@@ -26,7 +26,7 @@ const UNKNOWN_KEYS_PER_SECOND = 3;
  * one or two of these, or five or six.
  */
 const CONNECTIONS = 60;
-const REQUESTS_PER_CONNECTION = amountOf({ usual: 40, full: 150 });
+const REQUESTS_PER_CONNECTION = amountOf({ usual: 25, full: 150 });
 const HSTS = "max-age=31536000";
 /** Far less than a model server may take for its first token. */
 const LEFT_MS = 10_000;

@@ -1,6 +1,7 @@
 // Promise: `deno task up` works with given servers that require a password and a client
 // certificate, and whose certificate is signed by a private authority. The same gateway
-// stands behind the front proxy: `front_proxy_checks.ts`.
+// stands behind the front proxy: `front_proxy_checks.ts`, of which the full run
+// (tests/support/amount.ts) sends more requests.
 import assert from "node:assert/strict";
 import { servedStatus } from "../support/gateway/chat_status.ts";
 import { startGateway } from "../support/gateway/gateway.ts";

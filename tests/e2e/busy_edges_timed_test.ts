@@ -1,5 +1,6 @@
 // Three edges under load, in one gateway, because its start costs more than what is
-// tested. The promises are in the files of the checks.
+// tested. The promises are in the files of the checks, which the full run
+// (tests/support/amount.ts) tries with more requests.
 import { checkHostileBodies } from "../hostile/hostile_bodies_checks.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { startRedisServer } from "../support/servers/redis_server.ts";

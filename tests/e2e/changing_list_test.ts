@@ -1,5 +1,5 @@
 // A gateway whose list of models changes while it serves. The promises are in the files
-// of the checks.
+// of the checks, of which the full run (tests/support/amount.ts) makes more changes.
 import { checkSeveralServers } from "./discovery/several_servers_checks.ts";
 import { CHANGES, checkLoad, REQUESTS } from "./reload/load_checks.ts";
 import { checkMistakes } from "./reload/mistake_checks.ts";

@@ -1,6 +1,7 @@
 // Two edges and two workers, first in peace and then while their processes fail, in
 // one gateway, because its start costs more than most of what is tested. The promises
-// are in the files of the checks.
+// are in the files of the checks, which the full run (tests/support/amount.ts) tries
+// with more requests.
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { startGateway } from "../support/gateway/gateway.ts";
 import { startSimulator } from "../support/gateway/simulator.ts";

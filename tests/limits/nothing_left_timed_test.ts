@@ -15,8 +15,8 @@ import { sleep, until } from "../support/wait_for.ts";
 
 const CLIENTS = 50;
 /** How many leave before the heap is measured, and after that. */
-const FIRST = 2_000;
-const OTHERS = amountOf({ usual: 4_000, full: 8_000 });
+const FIRST = amountOf({ usual: 1_000, full: 2_000 });
+const OTHERS = amountOf({ usual: 2_500, full: 8_000 });
 /**
  * A MiB for code that is still being compiled, and for each request an eighth of a KiB:
  * less than any object that it could leave behind.

@@ -58,9 +58,14 @@ class Studio {
     this.#start = start;
   }
 
+  /** Kills an edge -9. */
+  async killEdge(at: number): Promise<void> {
+    await this.edges[at]?.process.kill();
+  }
+
   /** Kills an edge -9, and starts another in its place. */
   async replaceEdge(at: number): Promise<void> {
-    await this.edges[at]?.process.kill();
+    await this.killEdge(at);
     this.edges[at] = await this.#start("edge-auth");
   }
 
@@ -205,7 +210,8 @@ async function losesDownload(studio: Studio): Promise<void> {
   for (
     const kill of [
       () => studio.replaceBusyWorker(),
-      () => studio.replaceEdge(0),
+      // The last step: nobody needs another one in its place.
+      () => studio.killEdge(0),
     ]
   ) {
     const response = await content(0, 0);
