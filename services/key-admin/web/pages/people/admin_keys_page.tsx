@@ -171,7 +171,9 @@ function showForm(
               value={scope}
               checked={values.scopes.includes(scope)}
             >
-              <code>{scope}</code>: {SCOPES[scope]}
+              <span>
+                <code>{scope}</code>: {SCOPES[scope]}
+              </span>
             </Box>
           ))}
         </Choices>
