@@ -95,7 +95,8 @@ start_engine() {
 }
 
 command -v docker >/dev/null || left_out "the docker client is missing"
-command -v deno >/dev/null || left_out "deno is not on PATH, so it cannot be copied into the images"
+command -v deno >/dev/null || command -v npx >/dev/null ||
+  left_out "neither deno nor npx is on PATH, so no Deno can be copied into the images"
 start_engine
 find_compose
 docker image inspect gateway-local/debian >/dev/null 2>&1 ||
@@ -109,4 +110,5 @@ deploy/local_images/build.sh >"$scratch/build.log" 2>&1 || {
   echo "The images cannot be built"
   exit 1
 }
-deno task "test:$test" ${TEST_REPORT:+"--junit-path=$TEST_REPORT"}
+run_deno() { if command -v deno >/dev/null; then deno "$@"; else npx -y deno "$@"; fi; }
+run_deno task "test:$test" ${TEST_REPORT:+"--junit-path=$TEST_REPORT"}

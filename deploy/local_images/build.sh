@@ -26,11 +26,13 @@ fi
 
 mkdir "$scratch/context"
 # Debian's Caddy is old. CADDY_BINARY names a newer one, for example from
-#   go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.10.2
+#   go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9
 caddy=${CADDY_BINARY:-}
 if [ -n "$caddy" ]; then cp "$caddy" "$scratch/context/caddy"; else : >"$scratch/context/caddy"; fi
 cp /etc/ssl/certs/ca-certificates.crt "$scratch/context"
-cp "$(deno eval 'console.log(Deno.execPath())')" "$scratch/context/deno"
+# Where there is no Deno on PATH, that of npm, with which the product runs, too.
+run_deno() { if command -v deno >/dev/null; then deno "$@"; else npx -y deno "$@"; fi; }
+cp "$(run_deno eval 'console.log(Deno.execPath())')" "$scratch/context/deno"
 for name in deno nats redis caddy; do
   docker build -q --build-arg "BASE=$base" --target "$name" -t "gateway-local/$name" \
     -f deploy/local_images/Dockerfile "$scratch/context"
