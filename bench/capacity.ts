@@ -1,0 +1,32 @@
+/**
+ * What one edge, worker, NATS and Redis carry, for docs/sizing.md:
+ *
+ *     deno run --allow-all bench/capacity.ts dispatch    # simulated, up to 200 x 200
+ *     deno run --allow-all bench/capacity.ts beats       # on a real NATS
+ *     deno run --allow-all bench/capacity.ts admissions  # of a real Redis
+ *     deno run --allow-all bench/capacity.ts processes   # requests, tokens, memory
+ *
+ * All but the first want a machine that does nothing else.
+ */
+import { print } from "../tests/support/process.ts";
+import { measureAdmissions } from "./capacity/admissions.ts";
+import { measureBeats } from "./capacity/beats.ts";
+import { measureDispatch } from "./capacity/dispatch.ts";
+import { measureProcesses } from "./capacity/processes.ts";
+
+const PARTS: ReadonlyMap<string, () => Promise<void>> = new Map([
+  ["dispatch", measureDispatch],
+  ["beats", measureBeats],
+  ["admissions", measureAdmissions],
+  ["processes", measureProcesses],
+]);
+
+const chosen = Deno.args.length === 0 ? [...PARTS.keys()] : Deno.args;
+const unknown = chosen.filter((name) => !PARTS.has(name));
+if (unknown.length > 0) {
+  print(
+    `Unknown: ${unknown.join(", ")}. Known: ${[...PARTS.keys()].join(", ")}`,
+  );
+  Deno.exit(2);
+}
+for (const name of chosen) await PARTS.get(name)?.();
