@@ -10,11 +10,11 @@ import { encodeJson, parsePayload } from "./stream/frame.ts";
 /** What edges and workers tell of the requests that run, each in one message. */
 export const RUNNING_LIMITS = {
   /**
-   * Of one edge. With the longest names, a message of 900 KiB: the bus takes 1 MiB. Of
-   * more, the newest are left out, and the page says so.
+   * Requests that one edge reports. With the longest names, a message of 900 KiB: the
+   * bus takes 1 MiB. The newest are left out beyond that, and the page says so.
    */
   runsMax: 1_000,
-  /** Of one worker: half a MiB. */
+  /** Requests that one worker reports: half a MiB. */
   backendsMax: 4_000,
   /** Longest name of a backend. */
   nameCharsMax: 64,

@@ -16,7 +16,7 @@ export const DISCOVERY_LIMITS = {
   startMs: 2_000,
   /** Models of one server; further ones are left out, in the order of its list. */
   modelsMax: 1_000,
-  /** Of all lists of a worker, which go into one message of the bus. */
+  /** Bytes of all lists of a worker, which go into one message of the bus. */
   namesBytesMax: 256 * KIB,
   /** How often a worker tells the edges its lists, besides when they change. */
   tellMs: 5_000,

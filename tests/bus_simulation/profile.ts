@@ -207,7 +207,7 @@ const headOf = (name: string): string =>
 /** All that a backend will say after one offer. */
 export interface Script {
   steps: ScriptStep[];
-  /** Of the whole answer. */
+  /** The tokens of the whole answer. */
   tokens: number;
   fails: boolean;
   /** Whether its failure is one that another server may repair. */

@@ -124,7 +124,7 @@ export class RandomTexts {
     const end = this.pick(LINE_ENDS);
     const own = this.pick(["\n\n", "\n\n", "\n", ""]);
     const text = (all.join("\n\n") + own).replaceAll("\n", end);
-    // Of a CRLF, the last half is enough.
+    // The last half of a CRLF is enough.
     const last = end.slice(-1);
     const missing = { "\n\n": "", "\n": last, "": "\n\n" }[own];
     return { sent: Buffer.from(text), missing: missing ?? "" };

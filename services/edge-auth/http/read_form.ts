@@ -94,7 +94,7 @@ export class Form {
   #arrivals = 0;
   /** All bytes that may arrive. */
   readonly #sizeMax: number;
-  /** Of these, those of files. */
+  /** The bytes of these that are of files. */
   #fileBytes = 0;
   /** Room for all others, which are kept. */
   #fieldRoom = FIELDS_FREE_BYTES;

@@ -7,7 +7,7 @@ export const BODY_TURNS = {
   bodyBytesMin: 64 * 1024,
   /** What is read and parsed of all large bodies in a turn: some ms. */
   bytesMax: 4 * 1024 * 1024,
-  /** Of the bodies that wait to be read, so many go on in a turn. */
+  /** How many of the bodies that wait to be read go on in one turn. */
   sourcesMax: 16,
   /** How long other sockets are heard after each turn. */
   restMs: 1,

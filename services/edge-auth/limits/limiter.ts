@@ -328,8 +328,8 @@ export class Limiter {
     const [status, serverMs] = Array.isArray(reply) ? reply : [];
     const isOther = status === "calendar" && typeof serverMs === "number";
     if (!isOther || round >= CALENDARS_MAX) return replies;
-    const told = this.#calendar.keep(serverMs);
-    return await this.#sendIn(waiting, told, round + 1);
+    const nextCalendar = this.#calendar.keep(serverMs);
+    return await this.#sendIn(waiting, nextCalendar, round + 1);
   }
 }
 

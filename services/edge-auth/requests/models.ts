@@ -89,15 +89,15 @@ function anthropicModels(models: readonly ModelObject[], query: string) {
   const to = before === undefined
     ? models.length
     : indexOf(models, "before_id", before);
-  const asked = models.slice(from, to);
+  const selected = models.slice(from, to);
   // Backwards, a page ends where the one before it began.
   const isBackwards = before !== undefined && after === undefined;
   const page = isBackwards
-    ? asked.slice(Math.max(0, asked.length - limit))
-    : asked.slice(0, limit);
+    ? selected.slice(Math.max(0, selected.length - limit))
+    : selected.slice(0, limit);
   return {
     data: page.map(anthropicModel),
-    has_more: page.length < asked.length,
+    has_more: page.length < selected.length,
     first_id: page[0]?.id ?? null,
     last_id: page.at(-1)?.id ?? null,
   };

@@ -20,7 +20,7 @@ const { shape: setting } = SETTING_TEXTS;
 
 /** A query or a body without members. */
 export const NOTHING = z.strictObject({});
-/** Of methods that read no body: `GET`, `DELETE`. */
+/** The body of methods that read none: `GET`, `DELETE`. */
 export const NO_BODY = z.undefined();
 
 const texts = z.array(z.string()).max(1_000);

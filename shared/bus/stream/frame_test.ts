@@ -29,7 +29,7 @@ Deno.test("decodeFrame() returns null for what is no frame of this version", () 
   const table: Uint8Array[] = [
     new Uint8Array(0),
     good.subarray(0, frame.FRAME_HEADER_BYTES - 1),
-    // Of another version, then of an unknown type.
+    // A frame of another version, then one of an unknown type.
     good.with(0, 0),
     good.with(0, 2),
     good.with(1, 0),

@@ -209,7 +209,10 @@ const DELTA_LINE = {
 } as const;
 
 const E = 0x65;
-/** Of the end of a line: `_block_delta`, or `.delta` after any other name. */
+/**
+ * Characters at the end of a line that are compared: `_block_delta`, or `.delta` after
+ * any other name.
+ */
 const COMPARED_CHARS = 13;
 
 /**
@@ -250,7 +253,7 @@ const isLineEnd = (code: number) => code === 0x0a || code === 0x0d;
 /** The same where it has to be looked for: some servers sort the members by name. */
 function nameWithin(event: EventPlace): string {
   const lines = linesOf(event);
-  // Of several lines, the last one counts.
+  // The last one of several lines counts.
   const name = lines.findLast((line) => line.startsWith("event:"));
   if (name !== undefined) return name.slice(6).trim();
   if (lines.some((line) => /^data: *\[DONE\]/.test(line))) return DONE;

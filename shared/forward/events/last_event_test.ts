@@ -116,7 +116,7 @@ Deno.test("a final event longer than a frame is the end once it is whole", () =>
     last.push(bytes.subarray(0, cut));
     assert.equal(last.isFinal, false);
     last.push(bytes.subarray(cut));
-    // Of a last piece of one byte, nothing shows that it is a blank line.
+    // Nothing shows that a last piece of one byte is a blank line.
     assert.equal(last.isFinal, cut < bytes.length - 1, `cut at ${cut}`);
   }
 });

@@ -13,7 +13,7 @@ import {
   statusOf,
 } from "./listing_server_fixture.ts";
 
-/** Of the 10,000 models of a server, those whose kind the list says: 7, 99 and 99…. */
+/** How many of the 10,000 models of a server have a kind in the list: 7, 99 and 99…. */
 const MANY_OFFERED = 112;
 
 /** A server of the models file that is asked every second. */

@@ -113,7 +113,7 @@ function* answerTo({ path, body }: WholeRequest): Iterable<Step> {
   yield lastChunk;
 }
 
-/** Of a fault before the answer has begun: a worker was lost, or there is none. */
+/** Statuses if a worker is lost, or if there is none, before the answer has begun. */
 const FAILED = [502, 503];
 
 /** A worker whose connection to the bus can be cut. */

@@ -7,7 +7,7 @@ const MIB = 1024 * 1024;
 /** V8 looks for what was left behind after 30 idle seconds. */
 const BACK_MS = 60_000;
 const LOOK_MS = 1_000;
-/** Of the size that it had when it was idle before. */
+/** A part of the size that it had when it was idle before. */
 const IDLE_SIZE_MAX = 1.3;
 
 /**

@@ -42,10 +42,10 @@ export class TagHeap<Value> {
 
   /** Adds a value, or changes the tag of one that it has, and since when it waits. */
   set(value: Value, tag: number, sinceMs = 0): void {
-    const known = this.#byValue.get(value);
-    if (known !== undefined) {
-      Object.assign(known, { tag, sinceMs });
-      this.#settle(known);
+    const existing = this.#byValue.get(value);
+    if (existing !== undefined) {
+      Object.assign(existing, { tag, sinceMs });
+      this.#settle(existing);
       return;
     }
     this.#added += 1;

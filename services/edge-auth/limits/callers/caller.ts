@@ -21,8 +21,8 @@ export class CallerAddresses {
 
   /** What the admission script compares; empty: the address is not known. */
   digitsOf({ clientAddress: address = "" }: Caller): string {
-    const known = this.#digits.get(address);
-    if (known !== undefined) return known;
+    const digits = this.#digits.get(address);
+    if (digits !== undefined) return digits;
     const value = addressDigits(address) ?? "";
     remember(this.#digits, { key: address, value, sizeMax: ADDRESSES_MAX });
     return value;

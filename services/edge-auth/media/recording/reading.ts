@@ -20,7 +20,7 @@ export type Length = (fileBytes: number) => number | null;
  */
 export type Reading<Result = Length> = Generator<Want, Result, Buffer>;
 
-/** Of a file that does not say its length. */
+/** The length of a file that does not state it. */
 export const UNKNOWN: Length = () => null;
 
 /** The length of so many samples, if both numbers make sense. */

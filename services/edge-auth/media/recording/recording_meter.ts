@@ -113,7 +113,7 @@ function readCompressed(at: number, beginning: Buffer): Reading {
 const textAt = (bytes: Buffer, at: number) =>
   bytes.toString("latin1", at, at + 4);
 
-/** Of each of its four bytes, seven bits count. */
+/** Returns the size of the marks, of which seven bits of each of four bytes count. */
 function sizeOfMarks(head: Buffer): number {
   return head.subarray(MARKS.sizeAt, MARKS.headBytes)
     .reduce((size, byte) => size * 128 + (byte & 127), 0);

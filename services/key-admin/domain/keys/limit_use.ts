@@ -37,7 +37,7 @@ export interface Meter {
   used: number;
   /** The same with the fraction of a request or token that is not free yet. */
   exact: number;
-  /** Of a budget: what running requests hold, and when it is reset (null: never). */
+  /** What running requests hold of a budget, and when it is reset (null: never). */
   held?: number;
   resetMs?: number | null;
 }

@@ -50,14 +50,14 @@ const openForm: Handler = async (c) => {
   const { defaults, defaultLimits } = c.var.deps;
   const { limits } = newSettings(defaultLimits);
   const standard: KeyDefaults = { limits, models: [], expiryDays: 0 };
-  const known = await defaults.read(scopeOf(c).ownerId) ?? standard;
+  const stored = await defaults.read(scopeOf(c).ownerId) ?? standard;
   return show(c, {
     ...limitsOf((name) =>
-      known.limits[name] === 0 ? "" : limitText(name, known.limits[name])
+      stored.limits[name] === 0 ? "" : limitText(name, stored.limits[name])
     ),
-    which_models: known.models.length === 0 ? "all" : "these",
-    models: [...known.models],
-    expiryDays: String(known.expiryDays || ""),
+    which_models: stored.models.length === 0 ? "all" : "these",
+    models: [...stored.models],
+    expiryDays: String(stored.expiryDays || ""),
   });
 };
 

@@ -47,8 +47,8 @@ const showModels: Handler = async (c) => {
   const { catalog, workers, overrides, now } = c.var.deps;
   const words = cleanSearch(c.req.query("search") ?? "");
   const all = modelViews(catalog, workers.backends.read());
-  const asked = c.req.query("sort") ?? "";
-  const sort = isSort(asked, SERVER_SORTS) ? asked : "";
+  const text = c.req.query("sort") ?? "";
+  const sort = isSort(text, SERVER_SORTS) ? text : "";
   const found = searchModels(all, words);
   const page = found.slice(0, MODELS_MAX);
   const changes = await overrides.list();

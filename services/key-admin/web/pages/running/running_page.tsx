@@ -91,8 +91,8 @@ async function look(c: ConsoleContext): Promise<Seen> {
 }
 
 const showRunning: Handler = async (c) => {
-  const seen = await look(c);
-  const { list, requests } = seen;
+  const running = await look(c);
+  const { list, requests } = running;
   const isAll = isForAll(c);
   const shown = requests.slice(0, ROWS_MAX);
   const hidden = requests.length - shown.length + list.more;
@@ -135,7 +135,7 @@ const showRunning: Handler = async (c) => {
             ? "No request of any account is waiting, running or streaming."
             : "No request with one of these keys is waiting, running or streaming.",
         }}
-        columns={await columnsFor(c, { ...seen, requests: shown })}
+        columns={await columnsFor(c, { ...running, requests: shown })}
       />
     </Page>
   );

@@ -131,8 +131,8 @@ export async function limitsCard(
   const limits = await owners.limits(ownerId);
   const { currency } = catalog.prices;
   const days = new BudgetDays(budgetZone);
-  const asked = { ownerId, limits, days };
-  const { meters, nowMs } = await readMeters(redis, asked, key);
+  const query = { ownerId, limits, days };
+  const { meters, nowMs } = await readMeters(redis, query, key);
   if (key === undefined && meters.length === 0) return null;
   const binding = bindingMeter(meters);
   return (
