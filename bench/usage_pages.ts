@@ -12,6 +12,12 @@ import {
   storedKey,
 } from "../services/key-admin/console_fixture.ts";
 import { DayKeeper } from "../services/key-admin/domain/usage/day_keeper.ts";
+import {
+  encodeSums,
+  GATEWAY,
+  SUMMED_KEY,
+  sumsKey,
+} from "../services/key-admin/domain/usage/day_sums.ts";
 import { routeOwner } from "../services/key-admin/routes_fixture.ts";
 import { print } from "../tests/support/process.ts";
 
@@ -21,6 +27,7 @@ const DAY_MS = 86_400_000;
 const HOURS_DAYS = 40;
 const HOURS = ["08", "09", "11", "14", "15", "20"];
 const REQUESTS = 20;
+const AT_ONCE = 50;
 
 /** Counts a day of all keys of an account, as edges and then key-admin leave it. */
 const FILL = defineScript(
@@ -39,33 +46,55 @@ const FILL = defineScript(
 end`,
 );
 
+/** The counts of one key in so many hours and models. */
+const countsOf = (rounds: number) => ({
+  requests: 3 * rounds,
+  inputTokens: 4_000 * rounds,
+  outputTokens: 900 * rounds,
+  cost: 1_234_567 * rounds,
+});
+
 await using site = await startConsole({ settings: ["--appendonly", "no"] });
 const { deps } = site;
 const administrator = await site.server.connect();
 const owner = await routeOwner(site, 1);
 await deps.owners.giveRole(owner.ownerId);
 const ids = [owner.keyId];
-while (ids.length < KEYS) ids.push((await storedKey(site, owner.ownerId)).id);
+while (ids.length < KEYS) {
+  const count = Math.min(AT_ONCE, KEYS - ids.length);
+  const made = Array.from(
+    { length: count },
+    () => storedKey(site, owner.ownerId),
+  );
+  ids.push(...(await Promise.all(made)).map(({ id }) => id));
+}
+print(`${ids.length} keys are there`);
+const { ownerId } = owner;
+const dayOf = (daysAgo: number) => usageDay(deps.now() - daysAgo * DAY_MS);
+let rounds = 0;
 for (let daysAgo = DAYS - 1; daysAgo >= 0; daysAgo--) {
-  const day = usageDay(deps.now() - daysAgo * DAY_MS);
-  const { ownerId } = owner;
+  const day = dayOf(daysAgo);
   const keys = [
     ownerUsageKey(ownerId, day),
     ...ids.map((keyId) => usageKey({ ownerId, keyId }, day)),
   ];
   const args = daysAgo < HOURS_DAYS ? HOURS : [""];
   await administrator.evalScript(FILL, { keys, args }, { deadlineMs: 30_000 });
+  if (daysAgo < 2) continue;
+  // What key-admin leaves when the day has ended.
+  rounds += args.length * 2;
+  const sums = ids.flatMap((id) => [id, encodeSums(countsOf(rounds))]);
+  const all = [ownerId, encodeSums(countsOf(rounds * KEYS))];
+  const whole = ownerUsageKey(GATEWAY, day);
+  await administrator.command(["HSET", sumsKey(ownerId, day), ...sums]);
+  await administrator.command(["HSET", sumsKey(GATEWAY, day), ...all]);
+  await administrator.command(["COPY", ownerUsageKey(ownerId, day), whole]);
 }
-// As if key-admin had run all the time: it starts with the first day that there is.
-const first = usageDay(deps.now() - DAYS * DAY_MS);
-await administrator.command(["SET", "usage:summed", first]);
+print(`${DAYS} days are counted`);
+await administrator.command(["SET", SUMMED_KEY, dayOf(2)]);
 const start = performance.now();
 await new DayKeeper(deps).keep();
-print(
-  `${KEYS} keys, ${DAYS} days: added up in ${
-    ((performance.now() - start) / DAYS).toFixed(0)
-  } ms a day`,
-);
+print(`a day is added up in ${(performance.now() - start).toFixed(0)} ms`);
 const memory = String(await administrator.command(["INFO", "memory"]));
 print(`Redis: ${/used_memory_human:(\S+)/.exec(memory)?.[1]}`);
 

@@ -80,6 +80,32 @@ async function inspectTables(
 const isWanted = (name: string): boolean =>
   Deno.env.get("CONSOLE_SCENES")?.split(",").includes(name) ?? true;
 
+/** The values of a bar: for the arrow keys, and under the pointer. */
+async function readBars({ owner: page }: Stage): Promise<void> {
+  await page.goto("/usage?range=30d&by=model");
+  const chart = page.locator("[data-chart]").first();
+  const shown = chart.locator("output");
+  await chart.locator(".bars").focus();
+  const last = await shown.innerText();
+  assert.match(last, /^\w{3} \d+: .* \(in all [\d,]+\)$/);
+  await page.keyboard.press("ArrowLeft");
+  assert.notEqual(await shown.innerText(), last);
+  await page.keyboard.press("End");
+  assert.equal(await shown.innerText(), last);
+  await chart.locator(".bars g").first().hover();
+  assert.match(await shown.innerText(), /: none$/);
+}
+
+/** The script offers the reader's own time zone beside another one. */
+async function useOwnZone({ owner: page }: Stage): Promise<void> {
+  await page.goto("/usage?range=7d&zone=Asia/Tokyo");
+  await page.getByText("Days in Asia/Tokyo").first().waitFor();
+  await page.locator("[data-zone]").click();
+  await page.waitForURL((url) =>
+    !["", "Asia/Tokyo"].includes(url.searchParams.get("zone") ?? "")
+  );
+}
+
 browserTest(
   "every page: axe in light and wide, in dark and narrow, and nothing cut off",
   async (visit: Visit, t) => {
@@ -103,6 +129,11 @@ browserTest(
           document.querySelector("nav[aria-label=Main] " + link)).fontWeight)`);
       assert.deepEqual(weights, ["600", "400"]);
     });
+    await t.step(
+      "bars name their values for the keyboard and the pointer",
+      () => readBars(stage),
+    );
+    await t.step("days in the reader's time zone", () => useOwnZone(stage));
     await t.step("tables with any font", () => inspectTables(visit, stage));
   },
   { hasPrices: true },

@@ -13,6 +13,7 @@ import { ownerUsageKey, usageKey } from "@gateway/shared/keys/record";
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import pLimit from "p-limit";
 import { keysFrom } from "../keys/key_page.ts";
 import {
   addCounts,
@@ -46,6 +47,8 @@ const POLL_MS = 5 * MINUTE_MS;
 const CLAIM_MS = 10 * MINUTE_MS;
 /** Hashes that one script call keeps, so that admissions wait for none. */
 const BATCH = 20;
+/** Hashes that are read at the same time. */
+const READS = 20;
 /** Fields that one command writes. */
 const FIELDS = 200;
 
@@ -124,11 +127,13 @@ export class DayKeeper {
       const scopes = [null, ...keyIds].map((keyId) => ({ ownerId, keyId }));
       await this.#extend(scopes, day, "");
       await this.#extend(scopes, old, "add");
-      const ofKeys = new Map<string, Counts>();
-      for (const keyId of keyIds) {
-        ofKeys.set(keyId, await this.#countsOf({ ownerId, keyId }, day));
-      }
-      await this.#addSums(ownerId, day, ofKeys);
+      const place = pLimit(READS);
+      const ofKeys = await place.map(
+        keyIds,
+        async (keyId) =>
+          [keyId, await this.#countsOf({ ownerId, keyId }, day)] as const,
+      );
+      await this.#addSums(ownerId, day, new Map(ofKeys));
       used.set(ownerId, await this.#countsOf({ ownerId, keyId: null }, day));
     }
     await this.#addSums(GATEWAY, day, used);
