@@ -2,12 +2,13 @@
 // what a lease says of its request is what was reserved.
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
-import type { Cost } from "./cost.ts";
+import { type Cost, costsOnly } from "./cost.ts";
 import {
   chargeFields,
   leaseId,
   type LeaseTerms,
   nanosReserved,
+  nanosToHold,
   priced,
   type Rate,
   rateOf,
@@ -93,6 +94,33 @@ Deno.test("nanosReserved() is the cost of all that is reserved", () => {
   const size = { promptTokens: 10, totalTokens: 15, units: null };
   assert.equal(nanosReserved(size, RATE), 100 + 500 + 7);
   assert.equal(nanosReserved(size, null), 0);
+});
+
+Deno.test("nanosToHold() holds the bound of a prompt at its dearest price, and what a file may have", () => {
+  const prices = {
+    input: 2_000_000,
+    cached_input: 1_000_000,
+    cache_write: 5_000_000,
+    output: 10_000_000,
+  };
+  const rate = { table: "t", prices };
+  const chat = {
+    promptTokens: 10,
+    totalTokens: 30,
+    bounds: { promptTokensMax: 1_000, completionTokensMax: 20 },
+    units: null,
+  };
+  assert.equal(nanosToHold(chat, rate), 25 * 5 + 20 * 10);
+  const bounds = { ...chat.bounds, promptTokensMax: 12 };
+  assert.equal(nanosToHold({ ...chat, bounds }, rate), 12 * 5 + 20 * 10);
+  const recording = costsOnly("audioSeconds");
+  const bySecond = { table: "t", prices: { second: 7 } };
+  assert.equal(nanosToHold(recording, bySecond), 1);
+  const measured = { ...recording, heldUnits: 90 };
+  assert.equal(nanosToHold(measured, bySecond), 90 * 7);
+  for (const none of [null, { table: "t", prices: null }]) {
+    assert.equal(nanosToHold(chat, none), null);
+  }
 });
 
 Deno.test("termsOf() reads what leaseId() writes, and no other id", () => {
