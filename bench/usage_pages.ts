@@ -2,7 +2,7 @@
  * Measures pages of usage with a year of 1,000 keys, each used with two models on each
  * day, for the last 40 days in each of several hours.
  *
- *     deno run --allow-all bench/usage_pages.ts [keys] [days]
+ *     deno run --allow-all bench/usage_pages.ts [keys] [days] [requests]
  */
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { ownerUsageKey, usageKey } from "@gateway/shared/keys/record";
@@ -26,7 +26,7 @@ const DAYS = Number(Deno.args[1] ?? 365);
 const DAY_MS = 86_400_000;
 const HOURS_DAYS = 40;
 const HOURS = ["08", "09", "11", "14", "15", "20"];
-const REQUESTS = 20;
+const REQUESTS = Number(Deno.args[2] ?? 20);
 const AT_ONCE = 50;
 
 /** Counts a day of all keys of an account, as edges and then key-admin leave it. */

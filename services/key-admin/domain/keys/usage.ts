@@ -148,15 +148,19 @@ export interface Counted extends Omit<UsageRow, "day" | "counts"> {
   count: number;
 }
 
+/** The name of the counters of a UTC day in Redis. */
+export const usageHash = ({ ownerId, keyId }: UsageScope, day: string) =>
+  keyId === null
+    ? ownerUsageKey(ownerId, day)
+    : usageKey({ ownerId, keyId }, day);
+
 /** The counters of a UTC day, in no order. */
 export async function readDay(
   redis: RedisLink,
   { ownerId, keyId }: UsageScope,
   day: string,
 ): Promise<Counted[]> {
-  const key = keyId === null
-    ? ownerUsageKey(ownerId, day)
-    : usageKey({ ownerId, keyId }, day);
+  const key = usageHash({ ownerId, keyId }, day);
   const flat = asTexts(await redis.command(["HGETALL", key]));
   const found: Counted[] = [];
   for (let at = 0; at < flat.length; at += 2) {
@@ -184,6 +188,10 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
   ...USAGE_UNITS.map((unit) => [USAGE_KINDS[unit], unit] as const),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ]);
+
+/** The count of a counter in Redis; undefined for one of a later version. */
+export const countOf = (counter: string): CountName | undefined =>
+  NAME_OF_COUNTER.get(counter);
 
 const COUNTER_OF_NAME: ReadonlyMap<CountName, string> = new Map(
   Array.from(NAME_OF_COUNTER, ([counter, name]) => [name, counter]),
