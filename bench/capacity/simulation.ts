@@ -74,6 +74,8 @@ const ACCEPT_MS_MAX = 50;
 const FILL_MS = 1_000;
 /** What happens before is not counted. */
 const SETTLED_MS = 3_000;
+/** In which the last requests that count find a worker, or do not. */
+const DECIDED_MS = DISPATCH_LIMITS.queueWaitMs + STREAM_LIMITS.tickMs;
 /** Enough requests for a share of a thousandth, in bounded time. */
 const REQUESTS_MIN = 2_000;
 const WINDOW_MS = { min: 5_000, max: 600_000 };
@@ -102,7 +104,8 @@ class Simulation {
   readonly workers = new Map<string, SimulatedWorker>();
   /** Requests that the model servers run. */
   running = 0;
-  readonly #windowMs: number;
+  /** Requests that come until then count. */
+  readonly #windowEndMs: number;
   #requests = 0;
   /** When the requests came that no worker has taken yet. */
   readonly #askedAtMs = new Map<string, number>();
@@ -125,7 +128,7 @@ class Simulation {
     );
     const wantedMs = REQUESTS_MIN / (streams / answerMs);
     const { min, max } = WINDOW_MS;
-    this.#windowMs = Math.min(max, Math.max(min, wantedMs));
+    this.#windowEndMs = SETTLED_MS + Math.min(max, Math.max(min, wantedMs));
   }
 
   /** How many requests the model servers run at once. */
@@ -157,7 +160,7 @@ class Simulation {
       timeline.every(DISPATCH_LIMITS.workerBeatMs, 0, () => this.#look());
     });
     const before = cpuSeconds([Deno.pid]);
-    const endMs = SETTLED_MS + this.#windowMs;
+    const endMs = this.#windowEndMs + DECIDED_MS;
     await timeline.runTo(endMs);
     const cpuMs = 1_000 * (cpuSeconds([Deno.pid]) - before);
     return {
@@ -189,11 +192,12 @@ class Simulation {
     const { nowMs } = this.timeline;
     this.#requests += 1;
     const requestId = this.#requests.toString(16).padStart(32, "0");
-    if (nowMs >= SETTLED_MS) this.#askedAtMs.set(requestId, nowMs);
+    const isCounted = nowMs >= SETTLED_MS && nowMs < this.#windowEndMs;
+    if (isCounted) this.#askedAtMs.set(requestId, nowMs);
     const keyId = `key_${this.#requests % KEYS}`;
     edge?.ask({ requestId, keyId }, ({ kind }) => {
-      const isCounted = this.#askedAtMs.delete(requestId);
-      if (isCounted && kind === "failed") this.#refused += 1;
+      const wasWaiting = this.#askedAtMs.delete(requestId);
+      if (wasWaiting && kind === "failed") this.#refused += 1;
     });
   }
 
