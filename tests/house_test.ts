@@ -20,6 +20,7 @@ const COMMENT_COLUMNS_MAX = 88;
 const COMMENT = /^\s*(\/\/|\/?\*|--) /;
 /** What cannot wrap: a word that is a line of its own. */
 const UNBROKEN = /^\s*(\/\/|\*|--) \S+$/;
+const IMPORT = /^import [^;]*? from "([^"]+)"/gm;
 /** Source files in one folder, tests included. */
 const FOLDER_FILES_MAX = 25;
 /** Tests may import everything, and stand beside what they test. */
@@ -57,6 +58,15 @@ Deno.test(`no folder has more than ${FOLDER_FILES_MAX} source files`, () => {
   }
   const full = [...counts].filter(([, count]) => count > FOLDER_FILES_MAX);
   assert.deepEqual(full, []);
+});
+
+Deno.test("no file imports a module by two statements", () => {
+  const twice = code.flatMap(({ path, text }) => {
+    const modules = [...text.matchAll(IMPORT)].map(([, module]) => module);
+    return modules.filter((module, at) => modules.indexOf(module) !== at)
+      .map((module) => `${path}: ${module}`);
+  });
+  assert.deepEqual(twice, []);
 });
 
 Deno.test("no files import each other in a circle", () => {

@@ -2,8 +2,12 @@
 import type { z } from "zod";
 import type { AdminDeps } from "../api/route.ts";
 import { ADMIN_ROUTES } from "../api/routes.ts";
-import type { AdminPort, PortLine, PortRequest } from "./port.ts";
-import { queryOf } from "./port.ts";
+import {
+  type AdminPort,
+  type PortLine,
+  type PortRequest,
+  queryOf,
+} from "./port.ts";
 
 /** Whom the audit log names for a change by a command. */
 const COMMAND_LINE = { by: "command line", ip: "" } as const;

@@ -5,10 +5,10 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import { seededRandom } from "../../../../tests/support/seeded_random.ts";
-import * as files from "./recording_files_fixture.ts";
+import * as recordingFiles from "./recording_files_fixture.ts";
 import { RecordingMeter } from "./recording_meter.ts";
 
-const { OGG_KINDS, oggFile, m4aFile } = files;
+const { OGG_KINDS, oggFile, m4aFile } = recordingFiles;
 
 function secondsOf(file: Uint8Array, pieceBytes = file.length): number {
   const meter = new RecordingMeter();
@@ -26,24 +26,28 @@ interface Recording {
 }
 
 const RECORDINGS: readonly Recording[] = [
-  { name: "WAV", file: files.wavFile(90), seconds: 91 },
-  { name: "FLAC", file: files.flacFile(44_100 * 75), seconds: 75 },
+  { name: "WAV", file: recordingFiles.wavFile(90), seconds: 91 },
+  { name: "FLAC", file: recordingFiles.flacFile(44_100 * 75), seconds: 75 },
   {
     name: "FLAC with marks",
     file: Buffer.concat([
-      files.marks(5_000),
-      files.flacFile(44_100 * 75),
+      recordingFiles.marks(5_000),
+      recordingFiles.flacFile(44_100 * 75),
     ]),
     seconds: 75,
   },
   // 383 frames of 1,152 samples at 44.1 kHz.
-  { name: "MP3, of one rate", file: files.mp3Frames(383), seconds: 10 },
+  {
+    name: "MP3, of one rate",
+    file: recordingFiles.mp3Frames(383),
+    seconds: 10,
+  },
   {
     name: "MP3 with marks",
     file: Buffer.concat([
-      files.marks(200_000),
-      files.marks(100),
-      files.mp3Frames(383),
+      recordingFiles.marks(200_000),
+      recordingFiles.marks(100),
+      recordingFiles.mp3Frames(383),
     ]),
     seconds: 10,
   },
@@ -51,18 +55,18 @@ const RECORDINGS: readonly Recording[] = [
     name: "MP3 after other bytes",
     file: Buffer.concat([
       Buffer.from("\xff\xfb\x90\0 is no frame", "latin1"),
-      files.mp3Frames(383),
+      recordingFiles.mp3Frames(383),
     ]),
     seconds: 10,
   },
   {
     name: "MP3 that says its frames",
-    file: files.mp3Frames(9, files.xing(38_281)),
+    file: recordingFiles.mp3Frames(9, recordingFiles.xing(38_281)),
     seconds: 1_000,
   },
   {
     name: "MP3 of another encoder",
-    file: files.mp3Frames(9, files.vbri(3_829)),
+    file: recordingFiles.mp3Frames(9, recordingFiles.vbri(3_829)),
     seconds: 101,
   },
   { name: "Opus", file: oggFile(OGG_KINDS.opus, 48_000 * 61), seconds: 61 },
@@ -103,8 +107,8 @@ for (const { name, file, seconds } of RECORDINGS) {
 const UNKNOWN: readonly [name: string, file: Buffer][] = [
   ["noise", Buffer.alloc(50_000, 0x55)],
   ["all bits set", Buffer.alloc(50_000, 0xff)],
-  ["WAV with MP3 inside", coded(files.wavFile(90), 0x55)],
-  ["FLAC of no known length", files.flacFile(0)],
+  ["WAV with MP3 inside", coded(recordingFiles.wavFile(90), 0x55)],
+  ["FLAC of no known length", recordingFiles.flacFile(0)],
   ["Opus of no known length", oggFile(OGG_KINDS.opus, 0)],
   ["another sound in Ogg", oggFile("\x80theora", 48_000)],
   [
