@@ -34,6 +34,7 @@ const SEEN_ELSEWHERE: Named<string> = {
   upstream_timeout: "shared/upstream/pool_test.ts",
   service_unavailable: "tests/limits/ledger_test.ts",
   overloaded: "services/edge-auth/dispatch/dispatcher_test.ts",
+  queue_full: "services/edge-auth/dispatch/dispatcher_test.ts",
   no_worker: "tests/e2e/faults/chaos_timed_test.ts",
   bus_unavailable: "tests/e2e/faults/bus_test.ts",
   server_shutdown: "tests/e2e/faults/process_checks.ts",
