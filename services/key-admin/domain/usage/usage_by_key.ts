@@ -1,8 +1,9 @@
 /** The usage of each key of an account, and of each member who created keys. */
-import { KEY_FIELDS } from "@gateway/shared/keys/record";
+import { KEY_FIELDS, keysKey, recordKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { isCreatedBy, keysFrom } from "../keys/key_page.ts";
+import pLimit from "p-limit";
 import { addCounts, type Counts, sumOf } from "../keys/usage.ts";
+import { asList, asTexts } from "../store/redis.ts";
 import type { UsageSpan } from "./span.ts";
 import { sizeOf, type UsageReports } from "./usage_reports.ts";
 
@@ -25,23 +26,42 @@ export async function readUsageByKey(
   { ownerId, createdBy }: { ownerId: string; createdBy?: string | undefined },
   span: UsageSpan,
 ): Promise<KeyUse[]> {
-  const keys: Omit<KeyUse, "counts">[] = [];
-  for await (const { keyId, fields } of keysFrom(redis, ownerId)) {
-    if (createdBy && !isCreatedBy(fields, createdBy)) continue;
-    const creator = fields[KEY_FIELDS.createdBy] ?? "0";
-    keys.push({
-      id: keyId,
-      description: fields[KEY_FIELDS.description] ?? "",
-      hint: fields[KEY_FIELDS.hint] ?? "",
-      createdBy: creator === "0" ? "" : creator,
-    });
-  }
+  const all = await namedKeys(redis, ownerId);
+  const keys = all.filter((key) =>
+    createdBy === undefined || key.createdBy === createdBy
+  );
   const ids = keys.map(({ id }) => id);
   const used = await usage.parts({ ownerId }, span, ids);
   return keys.flatMap((key) => {
     const counts = used.get(key.id);
     return counts === undefined ? [] : [{ ...key, counts }];
   }).sort((a, b) => sizeOf(b.counts) - sizeOf(a.counts));
+}
+
+/** Keys that are read at the same time. */
+const READS = 200;
+const { description, hint, createdBy } = KEY_FIELDS;
+
+/** The keys of an account, of which only what tables show is read. */
+async function namedKeys(
+  redis: RedisLink,
+  ownerId: string,
+): Promise<Omit<KeyUse, "counts">[]> {
+  const list = ["ZREVRANGE", keysKey(ownerId), "0", "-1"];
+  const ids = asTexts(await redis.command(list));
+  const place = pLimit(READS);
+  return await place.map(ids, async (id) => {
+    const record = recordKey({ ownerId, keyId: id });
+    const read = ["HMGET", record, description, hint, createdBy];
+    const fields = asList(await redis.command(read));
+    const [text, end, creator] = fields.map((field) => field ?? "").map(String);
+    return {
+      id,
+      description: text ?? "",
+      hint: end ?? "",
+      createdBy: creator === undefined || creator === "0" ? "" : creator,
+    };
+  });
 }
 
 /** Returns the usage of the keys that each owner created, by the owner's id. */
