@@ -108,7 +108,10 @@ class Client {
     message.set(head);
     message.set(payload, head.length);
     message.set(encoder.encode("\r\n"), head.length + payload.length);
-    const send = () => void this.#connection.write(message);
+    const send = () =>
+      void this.#connection.write(message).catch((error: unknown) => {
+        if (!this.#isClosed) throw error;
+      });
     this.#timer = setTimeout(() => {
       this.#timer = setInterval(send, everyMs);
     }, everyMs * Math.random());
