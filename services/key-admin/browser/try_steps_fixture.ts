@@ -244,7 +244,7 @@ async function video(page: Page): Promise<void> {
   await page.evaluate("document.querySelector('video').currentTime = 3");
   await figure(
     page,
-    "!it.seeking && it.readyState > 1 && it.currentTime === 3 && it.videoWidth === 128",
+    "!it.seeking && it.readyState > 1 && it.currentTime === 3 && it.videoWidth === 720",
   );
   assert.equal(await part(page, "state").innerText(), "");
   await inspect(page, "try-video");
