@@ -7,18 +7,28 @@ interface Item extends Sharing {
   readonly name: string;
 }
 
+/** As many items with the same name. */
+const several = (count: number, name: string, more: ItemMore = {}): Item[] =>
+  Array.from({ length: count }, () => itemOf(name, more));
+
+/** What may differ in an item. */
+interface ItemMore {
+  tokens?: number;
+  isBatch?: boolean;
+  lane?: string;
+  sinceMs?: number;
+  /** Which key of the account; the name if left out. */
+  keyId?: string;
+}
+
 /** `"a"`: of account a and its only key; `"a1"`: of its key a1. */
 function itemOf(
   name: string,
-  { tokens = 1, isBatch = false, lane = "m", sinceMs = 0 } = {},
+  { tokens = 1, isBatch = false, lane = "m", sinceMs = 0, keyId = name }:
+    ItemMore = {},
 ): Item {
   const [account = ""] = name;
-  return {
-    name,
-    lane,
-    sinceMs,
-    share: { account, keyId: name, tokens, isBatch },
-  };
+  return { name, lane, sinceMs, share: { account, keyId, tokens, isBatch } };
 }
 
 /** Takes all that wait, in turn. */
@@ -50,15 +60,15 @@ const ORDERS: readonly Order[] = [
   {
     name: "an account whose requests ask for more has fewer turns",
     push: [
-      ...[..."aaa"].map((name) => itemOf(name, { tokens: 300 })),
-      ...[..."bbbbbb"].map((name) => itemOf(name, { tokens: 100 })),
+      ...several(3, "a", { tokens: 300 }),
+      ...several(6, "b", { tokens: 100 }),
     ],
     order: "a b b b a b b b a",
   },
   {
     name: "the first request of an account is never late, however large",
     push: [
-      ...[..."aaaa"].map((name) => itemOf(name)),
+      ...several(4, "a"),
       itemOf("b", { tokens: 1_000_000 }),
     ],
     order: "a b a a a",
@@ -82,8 +92,11 @@ const ORDERS: readonly Order[] = [
   },
   {
     name: "of a key the oldest comes first",
-    push: [itemOf("a", { sinceMs: 2 }), itemOf("a", { sinceMs: 1 })],
-    order: "a a",
+    push: [
+      itemOf("a-late", { keyId: "a", sinceMs: 2 }),
+      itemOf("a-early", { keyId: "a", sinceMs: 1 }),
+    ],
+    order: "a-early a-late",
   },
 ];
 
@@ -102,10 +115,7 @@ Deno.test("a fair queue leaves lanes out, whose accounts keep their turns", () =
   const full = ["a", "b"].map((name) => itemOf(name, { lane: "full" }));
   for (const item of [...full, itemOf("a"), itemOf("c")]) queue.push(item);
   assert.deepEqual(drain(queue, ["full"]), ["a", "c"]);
-  assert.deepEqual(queue.amount("full"), {
-    ...queue.amount("full"),
-    waiting: 2,
-  });
+  assert.equal(queue.amount("full").waiting, 2);
   assert.equal(queue.amount("m").waiting, 0);
   // The one that was served meanwhile has had its turn.
   assert.deepEqual(drain(queue), ["b", "a"]);
