@@ -51,8 +51,9 @@ const HEADERS = {
 
 function operationOf({ path, ...route }: AdminRoute) {
   const query = schemaOf(route.query).properties ?? {};
+  const inPath = Array.from(path.matchAll(/:(\w+)/g), ([, name]) => name);
   const parameters = [
-    ...[...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+    ...inPath.map((name) => ({
       name,
       in: "path",
       required: true,
