@@ -36,14 +36,14 @@ import {
   noWorker,
   queueFull,
 } from "./run_errors.ts";
-import { Place } from "./run_place.ts";
+import { Place, type PlacedRun } from "./run_place.ts";
 import type { RunListeners, RunTools } from "./run_ports.ts";
 import { FINAL_FRAME_MS, RunTime, UNRESPONSIVE_MS } from "./run_time.ts";
 import type { QueueFull } from "./queue/wait_queue.ts";
 import { WorkerSearch } from "./worker_search.ts";
 
 /** A request that is looking for a worker, or has one. */
-export class Run {
+export class Run implements PlacedRun {
   readonly job: RunJob;
   /** Where it waits, if all workers are busy. */
   readonly place: Place;
@@ -70,11 +70,7 @@ export class Run {
     const { workers, clock, requestTimeoutMs } = tools;
     const { endsByMs } = job;
     this.#time = new RunTime(clock, { requestTimeoutMs, endsByMs });
-    const place = new Place(job, {
-      sinceMs: () => this.#search.sinceMs,
-      offer: () => this.offer(),
-      giveUp: (full) => this.#giveUp(full),
-    }, tools.queueOf);
+    const place = new Place(job, this, tools.queueOf);
     this.place = place;
     this.#search = new WorkerSearch(place.wanted, {
       workers,
@@ -82,6 +78,11 @@ export class Run {
       heedsLimits: place.model !== null,
       waitMs: place.terms.waitMs,
     });
+  }
+
+  /** When it last started looking for a worker. */
+  get sinceMs(): number {
+    return this.#search.sinceMs;
   }
 
   /** The worker that runs it or was offered it; null while any may accept it. */
@@ -254,11 +255,11 @@ export class Run {
     this.#search.forget();
     if (this.#search.isHopeless) return this.#failUnserved();
     const full = this.#tools.queue.push(this.place);
-    if (full !== null) this.#giveUp(full);
+    if (full !== null) this.giveUp(full);
   }
 
   /** Ends the run because as many wait as may. */
-  #giveUp({ retryAfterMs }: QueueFull): void {
+  giveUp({ retryAfterMs }: QueueFull): void {
     this.fail(queueFull(this.job.model, retryAfterMs));
   }
 

@@ -11,7 +11,7 @@ import type { WantedModel } from "./workers.ts";
 /** What a place asks of its run; `Waiting` describes each. */
 export interface PlacedRun {
   /** When it last started looking for a worker. */
-  sinceMs(): number;
+  readonly sinceMs: number;
   offer(): boolean;
   giveUp(full: QueueFull): void;
 }
@@ -48,7 +48,7 @@ export class Place implements Waiting {
   }
 
   get sinceMs(): number {
-    return this.#run.sinceMs();
+    return this.#run.sinceMs;
   }
 
   offer(): boolean {
