@@ -4,8 +4,9 @@
 import assert from "node:assert/strict";
 import { readSource } from "../support/repository/source_files.ts";
 import * as z from "zod";
-import * as objects from "./objects.ts";
+import * as objects from "./rendering/objects.ts";
 import {
+  EXAMPLES,
   helm,
   installTools,
   KUBERNETES_VERSIONS,
@@ -13,9 +14,8 @@ import {
   render,
   validate,
   valuesOf,
-} from "./rendered_chart.ts";
+} from "./rendering/rendered_chart.ts";
 
-const EXAMPLES = ["trial", "production", "managed"] as const;
 /** Groups of Kubernetes itself: others come with operators that users install. */
 const BUILT_IN = /^(v1|apps|policy|autoscaling|networking\.k8s\.io)/;
 /** What may read which password of the Secret. */

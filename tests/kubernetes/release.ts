@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { VERSION } from "@gateway/shared/version";
 import { makeTempDir, runProcess } from "../support/process.ts";
-import { HELM_FOLDER, installTools } from "./rendered_chart.ts";
+import { HELM_FOLDER, installTools } from "./rendering/rendered_chart.ts";
 
 const FILES = [
   "SHA256SUMS",

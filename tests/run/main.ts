@@ -27,6 +27,12 @@ import { addTotals, NO_TESTS, type TestTotals, totalLines } from "./totals.ts";
 const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 /** With the permissions that `deno.json` gives to tests. */
 const DENO_TEST = ["test", "--no-check", "-P"];
+/** In namespaces of their own. */
+const IN_CLUSTER = [
+  "run",
+  "--allow-all",
+  "tests/kubernetes/cluster/main.ts",
+];
 const INSTALL = [
   "run",
   "--allow-all",
@@ -100,11 +106,14 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
     "tests/foreign/frameworks.ts",
     "tests/foreign/model_servers.ts",
   ]],
-  kubernetes: [[
-    ...DENO_TEST,
-    "tests/kubernetes/chart.ts",
-    "tests/kubernetes/release.ts",
-  ]],
+  kubernetes: [
+    [
+      ...DENO_TEST,
+      "tests/kubernetes/chart.ts",
+      "tests/kubernetes/release.ts",
+    ],
+    [...IN_CLUSTER, "tests/kubernetes/api_server.ts"],
+  ],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
 };
 

@@ -1,6 +1,6 @@
 /** Helm and a validator of Kubernetes objects, installed once, and what they render. */
 import * as z from "zod";
-import { CACHE, installOnce, runProcess } from "../support/process.ts";
+import { CACHE, installOnce, runProcess } from "../../support/process.ts";
 import { type KubernetesObject, objectSchema } from "./objects.ts";
 
 const cwd = `${CACHE}/chat-gateway-kubernetes`;
@@ -11,6 +11,8 @@ const HELM_VERSION = "v3.22.0";
 const VALIDATOR_VERSION = "1.37.0";
 const PYTHON = `${cwd}/validator/bin/python`;
 const CHART = "deploy/helm/chat-gateway";
+/** Names of the files in deploy/helm/examples. */
+export const EXAMPLES = ["trial", "production", "managed"] as const;
 /** Versions of Kubernetes that are supported now. */
 export const KUBERNETES_VERSIONS = ["1.35", "1.36", "1.37"] as const;
 

@@ -1,0 +1,76 @@
+/** The programs of a cluster, built once with Go from the modules of their projects. */
+import { CACHE, installOnce } from "../../support/process.ts";
+
+const cwd = `${CACHE}/chat-gateway-kubernetes`;
+/** Where the programs are. */
+export const PROGRAMS = `${cwd}/bin`;
+/** Definitions of the objects of operators, which the chart may make. */
+export const DEFINITIONS = `${cwd}/definitions`;
+/** What kwok does with nodes and pods. */
+export const STAGES = `${cwd}/stages`;
+
+/** v1.36.3 of its programs is v0.36.3 of its libraries. */
+const KUBERNETES = "36.3";
+const KWOK = "sigs.k8s.io/kwok@v0.8.0";
+
+/** Prints the folder of a module. */
+const FOLDER_OF = `folder_of() {
+  go mod download -json "$1" | sed -n 's/^\\t"Dir": "\\(.*\\)",*$/\\1/p'
+}`;
+
+/**
+ * A module of our own: that of Kubernetes has its parts in its own tree, which
+ * `go install` rejects. One list of versions serves etcd, too, whose client it has.
+ */
+const MODULE = `mkdir -p control-plane && cd control-plane
+test -f go.mod || go mod init control-plane
+go mod edit -require=k8s.io/kubernetes@v1.${KUBERNETES} \\
+  -require=go.etcd.io/etcd/server/v3@v3.6.8
+list=$(go mod download -json k8s.io/kubernetes@v1.${KUBERNETES} |
+  sed -n 's/.*"GoMod": "\\(.*\\)",*/\\1/p')
+for name in $(sed -n 's/^\\tk8s.io\\/\\(.*\\) => .*/\\1/p' "$list"); do
+  go mod edit -replace="k8s.io/$name=k8s.io/$name@v0.${KUBERNETES}"
+done
+version=k8s.io/component-base/version
+build() {
+  GOBIN=$PWD/../bin GOFLAGS=-mod=mod go install -ldflags "-s -w \\
+    -X $version.gitVersion=v1.${KUBERNETES} -X $version.gitMajor=1 \\
+    -X $version.gitMinor=36" "$@"
+}`;
+
+const CONTROL_PLANE = `${MODULE}
+build go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver \\
+  k8s.io/kubernetes/cmd/kube-controller-manager \\
+  k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kubectl
+# Go names the program of etcd after its folder.
+mv -f ../bin/server ../bin/etcd`;
+
+const SIMULATED_NODES = `${FOLDER_OF}
+GOBIN=$PWD/bin go install sigs.k8s.io/kwok/cmd/${KWOK.split("/")[1]}
+rm -rf stages && mkdir stages
+from=$(folder_of ${KWOK})/kustomize/stage
+for stage in node/fast/node-initialize node/heartbeat/node-heartbeat \\
+  pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do
+  cp "$from/$stage.yaml" stages/
+done
+chmod u+w stages/*`;
+
+const DEFINITION_FILES = `${FOLDER_OF}
+rm -rf definitions && mkdir definitions
+take() { cp "$(folder_of "$1")/$2" definitions/; }
+take sigs.k8s.io/gateway-api@v1.6.3 \\
+  config/crd/standard/gateway.networking.k8s.io_httproutes.yaml
+take github.com/kedacore/keda/v2@v2.21.0 \\
+  config/crd/bases/keda.sh_scaledobjects.yaml
+operator=github.com/prometheus-operator/prometheus-operator@v0.85.0
+crds=example/prometheus-operator-crd
+take $operator $crds/monitoring.coreos.com_podmonitors.yaml
+take $operator $crds/monitoring.coreos.com_prometheusrules.yaml
+chmod u+w definitions/*`;
+
+/** Installs a control plane, the simulator of nodes and what operators define. */
+export async function installControlPlane(): Promise<void> {
+  await installOnce("control-plane", CONTROL_PLANE, { cwd });
+  await installOnce("kwok", SIMULATED_NODES, { cwd });
+  await installOnce("definitions", DEFINITION_FILES, { cwd });
+}
