@@ -2,20 +2,26 @@
  * What one edge, worker, NATS and Redis carry, for docs/sizing.md:
  *
  *     deno run --allow-all bench/capacity.ts dispatch    # simulated, up to 200 x 200
+ *     deno run --allow-all bench/capacity.ts queue       # simulated: four edges
+ *     deno run --allow-all --v8-flags=--expose-gc bench/capacity.ts waiting
  *     deno run --allow-all bench/capacity.ts beats       # on a real NATS
  *     deno run --allow-all bench/capacity.ts admissions  # of a real Redis
  *     deno run --allow-all bench/capacity.ts processes   # requests, tokens, memory
  *
- * All but the first want a machine that does nothing else.
+ * All but the first three want a machine that does nothing else.
  */
 import { print } from "../tests/support/process.ts";
 import { measureAdmissions } from "./capacity/admissions.ts";
 import { measureBeats } from "./capacity/beats.ts";
 import { measureDispatch } from "./capacity/dispatch.ts";
 import { measureProcesses } from "./capacity/processes.ts";
+import { measureQueue } from "./capacity/queue.ts";
+import { measureWaiting } from "./capacity/waiting.ts";
 
 const PARTS: ReadonlyMap<string, () => Promise<void>> = new Map([
   ["dispatch", measureDispatch],
+  ["queue", measureQueue],
+  ["waiting", () => Promise.resolve(measureWaiting())],
   ["beats", measureBeats],
   ["admissions", measureAdmissions],
   ["processes", measureProcesses],

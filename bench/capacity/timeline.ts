@@ -2,6 +2,8 @@
 
 interface Event {
   readonly atMs: number;
+  /** Of events at the same time, which was planned first. */
+  readonly order: number;
   readonly run: () => void;
 }
 
@@ -10,6 +12,7 @@ export class Timeline {
   /** A heap: no event is later than the two below it. */
   readonly #events: Event[] = [];
   #nowMs = 0;
+  #planned = 0;
 
   /** The time, in ms from 0. */
   get nowMs(): number {
@@ -18,13 +21,14 @@ export class Timeline {
 
   /** Plans something. */
   after(waitMs: number, run: () => void): void {
-    const event = { atMs: this.#nowMs + waitMs, run };
+    this.#planned += 1;
+    const event = { atMs: this.#nowMs + waitMs, order: this.#planned, run };
     const events = this.#events;
     let at = events.push(event) - 1;
     while (at > 0) {
       const above = (at - 1) >> 1;
       const parent = events[above];
-      if (parent === undefined || parent.atMs <= event.atMs) break;
+      if (parent === undefined || !isBefore(event, parent)) break;
       events[at] = parent;
       at = above;
     }
@@ -62,12 +66,15 @@ export class Timeline {
       const left = 2 * at + 1;
       const [a, b] = [events[left], events[left + 1]];
       if (a === undefined) break;
-      const isRight = b !== undefined && b.atMs < a.atMs;
+      const isRight = b !== undefined && isBefore(b, a);
       const child = isRight ? b : a;
-      if (child.atMs >= last.atMs) break;
+      if (!isBefore(child, last)) break;
       events[at] = child;
       at = isRight ? left + 1 : left;
     }
     events[at] = last;
   }
 }
+
+const isBefore = (a: Event, b: Event): boolean =>
+  a.atMs < b.atMs || a.atMs === b.atMs && a.order < b.order;

@@ -312,13 +312,13 @@ export function observeEdge(
   const { queue } = dispatcher;
   registry.gauge(
     EDGE_METRICS.queueWaiting,
-    () => queue.lanes().map(({ lane, waiting }) => [[lane], waiting]),
+    () => [...queue.lanes()].map(([lane, { requests }]) => [[lane], requests]),
   );
   registry.gauge(
     EDGE_METRICS.queueOldest,
     () =>
-      queue.lanes().map((
-        { lane, oldestMs },
+      [...queue.lanes()].map((
+        [lane, { oldestMs }],
       ) => [[lane], oldestMs / MS_PER_SECOND]),
   );
   registry.gauge(EDGE_METRICS.leases, () => leases.running);

@@ -231,10 +231,16 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
       running: 5,
       queue: {
         length: 2,
-        lanes: () => [
-          { lane: "m", waiting: 1, oldestMs: 1_500 },
-          { lane: "media uploads", waiting: 1, oldestMs: 0 },
-        ],
+        lanes: () =>
+          new Map([
+            ["m", { requests: 1, tokens: 9, weight: 1, oldestMs: 1_500 }],
+            ["media uploads", {
+              requests: 1,
+              tokens: 1,
+              weight: 1,
+              oldestMs: 0,
+            }],
+          ]),
       },
       // Beats are older than what was sent since.
       workers: {

@@ -43,6 +43,8 @@ const jobSchema = versionSchema.extend({
   traceparent: z.string().max(100).optional(),
   /** Whose request it is. Absent: the edge's own, or that of an older edge. */
   account: z.string().max(100).optional(),
+  /** The tokens that it asks for, if it has waited at its edge. */
+  queuedTokens: z.number().min(0).optional(),
   /** The conversation that it belongs to, where a model has several equal servers. */
   session: z.string().regex(/^[0-9a-f]{16}$/).optional(),
   /**
@@ -260,10 +262,7 @@ export class UploadAssembly {
   }
 }
 
-/**
- * The version of beats, which show what workers are alive and how busy they are. Those
- * of edges have no payload.
- */
+/** The version of the beats of workers, which show how busy they are. */
 const BEAT_VERSION = 2;
 
 /** The longest mistake of a list that a beat has. */
@@ -274,7 +273,7 @@ const workerBeatSchema = z.object({
   family: z.enum(WORKER_FAMILIES).default("chat"),
   /** How many jobs it can run at once. */
   slots: z.int().min(0),
-  /** How many jobs it runs now. */
+  /** How many jobs it runs now, and slots that it keeps for an edge. */
   inFlight: z.int().min(0),
   /** It accepts no new jobs and will exit. */
   draining: z.boolean(),

@@ -73,7 +73,12 @@ export const subjects = {
   running: (instanceId: string) => `gw.v1.running.of.${instanceId}`,
   /** All answers to it. */
   allRunning: "gw.v1.running.of.*",
-  /** Beats of one edge, without a payload. */
+  /** What workers tell an edge of slots that they keep, see `waiting.ts`. */
+  edgeTurns: (edgeId: string) => `gw.v1.edge.${edgeId}.turns`,
+  /** Edges that do not need the slot that a worker keeps for them. */
+  turnReturns: (family: WorkerFamily, workerId: string) =>
+    `gw.v1.${family}.turns.${workerId}`,
+  /** Beats of one edge, with what waits there, see `waiting.ts`. */
   edgeBeat: (edgeId: string) => `gw.v1.beat.edge.${edgeId}`,
   /** Beats of all edges. */
   edgeBeats: "gw.v1.beat.edge.*",

@@ -1,5 +1,6 @@
 /** How requests for a model wait while all slots are in use: `queue` in the file. */
 import * as z from "zod";
+import type { WorkerFamily } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import { members } from "./backend.ts";
 
@@ -16,6 +17,13 @@ export interface QueueTerms {
   /** Tokens that those who wait ask for together; `Infinity`: no bound. */
   readonly tokensMax: number;
 }
+
+/**
+ * The lane in which uploads wait, whose models are not known yet. Other requests wait
+ * in lanes that have the names of their models.
+ */
+export const uploadsLane = (family: WorkerFamily): string =>
+  `${family} uploads`;
 
 /** How requests wait for a model of which the list says nothing else. */
 export const QUEUE_DEFAULT: QueueTerms = {

@@ -14,7 +14,7 @@ import type { KeyState } from "../server_limits/keyring.ts";
 import { ODDITIES, type OddityReport } from "../upstream/oddities.ts";
 import type { BreakerState } from "../backends/breaker.ts";
 import type { AttemptReport } from "../upstream/attempt.ts";
-import type { JobReport } from "./jobs/job_report.ts";
+import type { JobReport, TurnResult } from "./jobs/job_report.ts";
 
 /** Every metric of the worker except those that all services have. */
 export const WORKER_METRICS = {
@@ -50,6 +50,11 @@ export const WORKER_METRICS = {
     help:
       "Jobs that this worker rejected: `full`, `saturated` (the model servers are at limits of theirs), `draining`, `stale`, `unknown_model`, `unsupported_version`.",
     labels: ["reason"],
+  }),
+  turns: counter("gateway_worker_turns_total", {
+    help:
+      "Slots that this worker kept for an edge whose turn it was: `given`; `returned` if the edge did not need it, `expired` if it sent nothing.",
+    labels: ["result"],
   }),
   framesSent: counter("gateway_frames_sent_total", {
     help: "Frames of finished answers sent to edges, including repeats.",
@@ -173,6 +178,11 @@ export class WorkerMetrics {
   /** The process was stalled for so long that jobs have piled up. */
   wokeUp(): void {
     this.#recorders.wakeUps.add();
+  }
+
+  /** A slot was kept for an edge whose turn it was, or did not need it in time. */
+  turn(result: TurnResult): void {
+    this.#recorders.turns.with(result).add();
   }
 
   /** An attempt at a model server of `model` has ended. */

@@ -34,7 +34,8 @@ import {
 } from "./jobs/job.ts";
 import { tellRunningJobs } from "./jobs/running.ts";
 import type { WorkerLists } from "./models/discovery.ts";
-import type { JobReport, WorkerCounters } from "./jobs/job_report.ts";
+import type { WorkerCounters } from "./jobs/job_report.ts";
+import { KnownEdges } from "./known_edges.ts";
 import { type Refusal, refusalOf } from "./refusal.ts";
 import { StreamPauses } from "./stream_pauses.ts";
 
@@ -81,7 +82,7 @@ export class Worker implements JobHost {
   readonly #environment: JobEnvironment;
   /** Jobs by request id, until their edges have the whole answers. */
   readonly #jobs = new LiveMap<Job>();
-  readonly #edgeSeenAtMs = new Map<string, number>();
+  readonly #edges: KnownEdges;
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
@@ -111,6 +112,11 @@ export class Worker implements JobHost {
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
     this.#environment = { ...dependencies, steadyClock: this.#clock };
+    this.#edges = new KnownEdges({
+      ...dependencies,
+      clock: this.#clock,
+      publish: (subject, payload) => this.#publish(subject, payload),
+    });
     this.#pauses = new StreamPauses(dependencies.schedule);
     this.#flow = new FlowWatch(dependencies.bus, now);
     const schedule = (flush: () => void) => dependencies.schedule(flush, 0);
@@ -161,11 +167,11 @@ export class Worker implements JobHost {
     const control = subjects.control(family, workerId);
     bus.subscribe(control, (m) => this.#onControl(m));
     bus.subscribe(subjects.bodies(family, workerId), (m) => this.#onPiece(m));
-    bus.subscribe(subjects.edgeBeats, (m) => {
-      const edgeId = lastToken(m.subject);
-      const isNew = !this.#edgeSeenAtMs.has(edgeId);
-      this.#edgeSeenAtMs.set(edgeId, this.#clock.now());
-      if (isNew) this.#tellLists();
+    this.#edges.listen({
+      onNew: () => this.#tellLists(),
+      onFree: () => {
+        this.#lastBeatMs = -Infinity;
+      },
     });
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
@@ -180,21 +186,19 @@ export class Worker implements JobHost {
     this.#wakeUpAt(now);
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
-    const { lists } = this.#dependencies;
+    const { lists, memory, slots } = this.#dependencies;
     if ((lists?.revision ?? -1) !== this.#toldRevision) this.#tellLists();
-    this.#dependencies.memory.tick();
+    memory.tick();
+    if (!this.#isDraining) this.#edges.turns.onTick(slots - this.#inFlight);
     for (const job of this.#jobs.values()) job.onTick(now);
     this.#followBus(now);
   }
 
   #followBus(now: number): void {
     if (this.#flow.look()) {
-      // No edge could be received in the meantime, so every silence starts over.
-      const steadyMs = this.#clock.now();
-      const seenAtMs = this.#edgeSeenAtMs;
-      for (const edge of seenAtMs.keys()) seenAtMs.set(edge, steadyMs);
+      this.#edges.forgive();
       for (const { sender } of this.#jobs.values()) {
-        sender.onReconnect(steadyMs);
+        sender.onReconnect(this.#clock.now());
       }
       this.#beat(now);
     }
@@ -202,10 +206,7 @@ export class Worker implements JobHost {
     const { lostForMs } = this.#flow;
     const isBusGone = lostForMs >= busLostMs;
     if (lostForMs > 0 && !isBusGone) return;
-    const oldestMs = this.#clock.now() - DISPATCH_LIMITS.edgeLostMs;
-    for (const [edge, seenAtMs] of this.#edgeSeenAtMs) {
-      if (!isBusGone && seenAtMs > oldestMs) continue;
-      this.#edgeSeenAtMs.delete(edge);
+    for (const edge of this.#edges.takeLost(isBusGone ? "all" : "silent")) {
       for (const { options, sender } of this.#jobs.values()) {
         if (options.edgeId === edge) sender.cancel("edge_lost");
       }
@@ -252,9 +253,10 @@ export class Worker implements JobHost {
       const refusal = { reason, retryAfterMs: null } as const;
       return this.#reject(target, mismatchedOffer, refusal);
     }
-    const refusal = this.#refusal(message);
-    if (refusal !== null) return this.#reject(target, message.attempt, refusal);
     const { edgeId, requestId } = target;
+    const refusal = this.#refusal(message, edgeId);
+    this.#edges.turns.onJob(edgeId, message.queuedTokens);
+    if (refusal !== null) return this.#reject(target, message.attempt, refusal);
     // May throw, so it comes before anything is counted.
     const job = new Job({ edgeId, requestId, message }, {
       host: this,
@@ -264,19 +266,19 @@ export class Worker implements JobHost {
     this.#jobs.get(requestId)?.sender.cancel("not_accepted");
     this.#jobs.set(requestId, job);
     this.#inFlight += 1;
-    this.#edgeSeenAtMs.set(edgeId, this.#clock.now());
+    this.#edges.heard(edgeId);
     // Its edge does not know yet which worker has it.
     const isForAny = subject === subjects.anyWorker(family);
     job.start({ acceptance: isForAny ? "at once" : "by the next tick" });
   }
 
-  #refusal(job: JobMessage): Refusal | null {
+  #refusal(job: JobMessage, edgeId: string): Refusal | null {
     const { now, slots, runners } = this.#dependencies;
     this.#wakeUpAt(now());
     return refusalOf(job, {
       isWaking: this.#isWaking,
       isDraining: this.#isDraining,
-      inFlight: this.#inFlight,
+      inFlight: this.#inFlight + this.#edges.turns.keptBesides(edgeId),
       slots,
       runners,
     });
@@ -311,9 +313,11 @@ export class Worker implements JobHost {
   }
 
   /** The backend of a job has finished. */
-  onSlotFree(report: JobReport): void {
+  onSlotFree({ options: { edgeId, message }, report }: Job): void {
     this.#inFlight -= 1;
     this.#dependencies.metrics.ended(report);
+    if (this.#isDraining) return;
+    this.#edges.turns.onSlotFree(edgeId, message.request?.model ?? null);
   }
 
   /**
@@ -368,7 +372,7 @@ export class Worker implements JobHost {
     const beat = {
       family,
       slots,
-      inFlight: this.#inFlight,
+      inFlight: this.#inFlight + this.#edges.turns.kept,
       draining: this.#isDraining,
       models: [...models?.() ?? this.#dependencies.runners.keys()],
       ...listsDue && { listed: listsDue.current },

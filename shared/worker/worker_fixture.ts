@@ -9,6 +9,7 @@ import {
 } from "../bus/stream/frame.ts";
 import { parseErr, parseReject } from "../bus/stream/payloads.ts";
 import {
+  decodeWorkerBeat,
   encodePiece,
   encodeUploadEnd,
   JOB_VERSION,
@@ -16,6 +17,7 @@ import {
 } from "../bus/job.ts";
 import type { BusHandler } from "../bus/link.ts";
 import { subjects } from "../bus/subjects.ts";
+import { decodeTurn, encodeEdgeBeat, encodeReturn } from "../bus/waiting.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import type { JobContext, RunRequest } from "./jobs/job.ts";
@@ -72,11 +74,22 @@ class FakeBus {
   readonly frames: Frame[] = [];
   /** How many pieces were acknowledged. */
   acknowledged = 0;
+  /** What edges were told of slots. */
+  readonly turns: string[] = [];
+  /** How many jobs it runs, as its last beat has it. */
+  beatInFlight: number | undefined;
   readonly #handlers = new Map<string, BusHandler>();
   readonly #flushes: (() => void)[] = [];
 
   publish(subject: string, payload: Uint8Array): void {
     if (subject === PIECE_REPLY) this.acknowledged += 1;
+    const [, edge] = /edge\.(\w+)\.turns$/.exec(subject) ?? [];
+    if (edge !== undefined) {
+      this.turns.push(`${edge} ${decodeTurn(payload)?.slot}`);
+    }
+    if (subject === subjects.workerBeat(WORKER)) {
+      this.beatInFlight = decodeWorkerBeat(payload)?.inFlight;
+    }
     // Anything else is a beat.
     if (subject !== subjects.edgeFrames(EDGE)) return;
     const frames = decodeFrames(payload) ?? [];
@@ -197,14 +210,34 @@ export class WorkerRig {
     this.#bus.flowingSinceMs = this.nowMs;
   }
 
-  edgeBeats(): void {
-    this.#bus.deliver(subjects.edgeBeats, Uint8Array.of(), {
-      subject: subjects.edgeBeat(EDGE),
+  /** How many jobs its last beat has. */
+  get beatInFlight(): number | undefined {
+    return this.#bus.beatInFlight;
+  }
+
+  /** What edges were told of slots since the last call. */
+  takeTurns(): string[] {
+    return this.#bus.turns.splice(0);
+  }
+
+  /** An edge beats, and tells how many requests wait for the model. */
+  edgeBeats(edge = EDGE, requests = 0): void {
+    const waits = { requests, tokens: requests, weight: 1, oldestMs: 1_000 };
+    const waiting = new Map(requests === 0 ? [] : [[MODEL, waits]]);
+    this.#bus.deliver(subjects.edgeBeats, encodeEdgeBeat(waiting), {
+      subject: subjects.edgeBeat(edge),
     });
   }
 
-  job(id: number, { offerNumber = 1, model = MODEL } = {}): void {
-    this.#offer(id, { attempt: offerNumber, request: { ...REQUEST, model } });
+  /** An edge does not need the slot that is kept for it. */
+  returnTurn(edge: string): void {
+    const subject = subjects.turnReturns(FAMILY, WORKER);
+    this.#bus.deliver(subject, encodeReturn(edge));
+  }
+
+  job(id: number, { offerNumber = 1, model = MODEL, edge = EDGE } = {}): void {
+    const request = { ...REQUEST, model };
+    this.#offer(id, { attempt: offerNumber, request }, edge);
   }
 
   /** A job whose request follows in pieces. */
@@ -246,10 +279,10 @@ export class WorkerRig {
     }
   }
 
-  #offer(id: number, job: Partial<JobMessage>): void {
+  #offer(id: number, job: Partial<JobMessage>, edge = EDGE): void {
     const envelope = { version: JOB_VERSION, attempt: 1, deadlineMs: 60_000 };
     const message = encodeJson({ ...envelope, ...job });
-    const reply = subjects.edgeStream(EDGE, idOf(id), 1);
+    const reply = subjects.edgeStream(edge, idOf(id), 1);
     this.#bus.deliver(subjects.job(FAMILY, WORKER), message, { reply });
   }
 

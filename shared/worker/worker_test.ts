@@ -296,3 +296,34 @@ Deno.test("a busy worker pauses all streams together", async () => {
     assert.deepEqual(endPause(), [pauseMs]);
   }
 });
+
+Deno.test("a slot is kept for the edge whose turn it is, until that has used or returned it", async () => {
+  const backend = new SilentBackend();
+  const t = await WorkerRig.start({ slots: 1, run: backend.run });
+  t.job(1);
+  t.edgeBeats("e2", 3);
+  const free = async (id: number) => {
+    await turns();
+    t.cancel(id);
+    await turns();
+  };
+  await free(1);
+  assert.deepEqual(t.takeTurns(), ["e1 passed", "e2 kept"]);
+  t.job(2);
+  assert.deepEqual(t.rejections, ["full"]);
+  t.tickTo(250);
+  assert.equal(t.beatInFlight, 1, "others hear that it is taken");
+  t.edgeBeats("e2", 3);
+  t.job(3, { edge: "e2" });
+  assert.equal(t.worker.inFlight, 1);
+  await free(3);
+  // It was the turn of the edge that freed it, which did not use it.
+  t.tickTo(t.nowMs + 100);
+  assert.deepEqual(t.takeTurns(), []);
+  t.edgeBeats("e2", 1);
+  t.tickTo(t.nowMs + 50);
+  assert.deepEqual(t.takeTurns(), ["e2 kept"]);
+  t.returnTurn("e2");
+  t.tickTo(t.nowMs + 50);
+  assert.equal(t.beatInFlight, 0, "all hear that it is free");
+});

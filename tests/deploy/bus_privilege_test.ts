@@ -17,6 +17,9 @@ const SUBJECTS: Record<string, string> = {
   any: "gw.v1.chat.any",
   body: "gw.v1.chat.body.W1.R1",
   control: "gw.v1.chat.ctl.W1",
+  turns: "gw.v1.edge.E1.turns",
+  turnReturn: "gw.v1.chat.turns.W1",
+  mediaReturn: "gw.v1.media.turns.W1",
   mediaJob: "gw.v1.media.job.W1",
   mediaAny: "gw.v1.media.any",
   mediaBody: "gw.v1.media.body.W1.R1",
@@ -61,23 +64,23 @@ const WILDCARDS: Record<string, string> = {
 const USERS = {
   "edge-auth": [
     "edge",
-    "job any body control mediaJob mediaAny mediaBody mediaControl edgeBeat edgeEcho",
-    "frames notices workerBeat keyChanged overrides edgeEcho edgeReply edgeReplies",
+    "job any body control mediaJob mediaAny mediaBody mediaControl turnReturn mediaReturn edgeBeat edgeEcho",
+    "frames notices turns workerBeat keyChanged overrides edgeEcho edgeReply edgeReplies",
   ],
   "chat-worker": [
     "worker",
-    "frames workerBeat backends overridesWanted use workerEcho",
-    "job body control edgeBeat overrides backendsWanted use workerEcho workerReply",
+    "frames turns workerBeat backends overridesWanted use workerEcho",
+    "job body control turnReturn edgeBeat overrides backendsWanted use workerEcho workerReply",
   ],
   "media-worker": [
     "media",
-    "frames workerBeat backends overridesWanted use mediaEcho",
-    "mediaJob mediaBody mediaControl edgeBeat overrides backendsWanted use mediaEcho mediaReply",
+    "frames turns workerBeat backends overridesWanted use mediaEcho",
+    "mediaJob mediaBody mediaControl mediaReturn edgeBeat overrides backendsWanted use mediaEcho mediaReply",
   ],
   "key-admin": [
     "admin",
     "keyChanged backendsWanted overrides adminEcho",
-    "workerBeat backends adminEcho adminReply",
+    "workerBeat edgeBeat backends adminEcho adminReply",
   ],
 } as const;
 

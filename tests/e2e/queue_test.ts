@@ -1,11 +1,13 @@
 // Promises: requests that wait for a slot are served by accounts in turn, then by keys,
-// batch requests of an account last; whoever finds a queue full hears when to come
-// again; a model decides how many wait and how long.
+// batch requests of an account last, at one edge and over several; whoever finds a
+// queue full hears when to come again; a model decides how many wait and how long.
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { startGateway } from "../support/gateway/gateway.ts";
+import type { EdgeOptions } from "../support/gateway/in_process_edge.ts";
 import { chatReply } from "../support/model_servers/model_answers.ts";
 import { startScriptedServer } from "../support/model_servers/scripted_server.ts";
 import { callApi } from "../support/chat_request.ts";
@@ -40,15 +42,12 @@ async function setup(
   const hashes = new Map(
     CALLERS.map((each) => [hashKeyValue(each.key), each] as const),
   );
-  const gateway = starting.use(
-    await startGateway("open", {
-      door: {
-        catalog,
-        ...streamHeadMs !== undefined && { streamHeadMs },
-        keys: { find: (hash) => Promise.resolve(hashes.get(hash) ?? null) },
-      },
-    }),
-  );
+  const door: EdgeOptions["door"] = {
+    catalog,
+    ...streamHeadMs !== undefined && { streamHeadMs },
+    keys: { find: (hash) => Promise.resolve(hashes.get(hash) ?? null) },
+  };
+  const gateway = starting.use(await startGateway("open", { door }));
   const { baseUrl } = server;
   await gateway.addWorker({ baseUrl }, { catalog, slots: 1 });
   await until(() => gateway.edge.dispatcher.workers.totals().workers === 1);
@@ -57,9 +56,11 @@ async function setup(
   return {
     edge,
     asked,
+    /** Starts a second edge. */
+    addEdge: () => gateway.addEdge({ door }),
     /** Sends a request of the key whose id its name begins with. */
-    ask: (name: string, more: Asking = {}) =>
-      ask(gateway.baseUrl(), name, more),
+    ask: (name: string, { edge = 0, ...more }: Asking = {}) =>
+      ask(gateway.baseUrl(edge), name, more),
     /** Waits until so many requests wait for the slot. */
     waiting: (count: number) =>
       until(() => edge.dispatcher.queue.length === count),
@@ -78,6 +79,7 @@ async function setup(
 }
 
 interface Asking {
+  edge?: number;
   priority?: string;
   stream?: boolean;
   maxTokens?: number;
@@ -122,6 +124,35 @@ Deno.test("requests that wait are served by accounts, then keys, batch ones of a
   assert.equal(
     await t.drain(requests.length),
     "a1-first a1-1 b1-1 a2-1 b1-2 a1-2 a1-3 a1-late",
+  );
+  for (const answer of await Promise.all(answers)) {
+    assert.equal(answer.status, 200);
+    await answer.body?.cancel();
+  }
+});
+
+Deno.test("requests that wait at two edges are served by accounts in turn, whoever frees the slot", async () => {
+  await using t = await setup(MINUTE);
+  const other = await t.addEdge();
+  await until(() => other.dispatcher.workers.totals().workers === 1);
+  const answers = [t.ask("a1-first")];
+  await until(() => t.asked.length === 1);
+  for (const [index, name] of ["a1-1", "a1-2", "a1-3", "a1-4"].entries()) {
+    answers.push(t.ask(name));
+    await t.waiting(index + 1);
+  }
+  for (const name of ["b1-1", "b1-2"]) {
+    answers.push(t.ask(name, { edge: 1 }));
+    await until(() => other.dispatcher.queue.length === Number(name.at(-1)));
+  }
+  // Both have told by then that requests wait for longer than a beat.
+  const { queue } = other.dispatcher;
+  await until(() =>
+    (queue.lanes().get("m")?.oldestMs ?? 0) > 2.6 * DISPATCH_LIMITS.edgeBeatMs
+  );
+  assert.equal(
+    await t.drain(answers.length),
+    "a1-first a1-1 b1-1 a1-2 b1-2 a1-3 a1-4",
   );
   for (const answer of await Promise.all(answers)) {
     assert.equal(answer.status, 200);

@@ -18,6 +18,7 @@ import {
   parseEdgeStream,
   subjects,
 } from "@gateway/shared/bus/subjects";
+import { decodeTurn } from "@gateway/shared/bus/waiting";
 import {
   DISPATCH_LIMITS,
   STREAM_LIMITS,
@@ -30,6 +31,7 @@ import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import { LiveMap, remember } from "@gateway/shared/process/maps";
 import { settlesWithin } from "@gateway/shared/process/lifecycle/serve";
+import { EdgeBeats } from "./edge_beats.ts";
 import { EdgeBus, type EdgeBusOptions } from "./edge_bus.ts";
 import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";
 import type { ListedModels } from "@gateway/shared/models/listed_models";
@@ -79,6 +81,7 @@ export class Dispatcher {
   readonly workers: WorkerTable;
   readonly queue: WaitQueue;
   readonly bus: EdgeBus;
+  readonly beats: EdgeBeats;
   readonly #options: DispatcherOptions;
   readonly #clock: SteadyClock;
   readonly #tools: RunTools;
@@ -93,11 +96,12 @@ export class Dispatcher {
     const { bus, now, random, log, requestTimeoutMs } = options;
     const { refusalOf = () => null, queueOf = () => undefined } = options;
     const clock = new SteadyClock(now);
-    const queue = new WaitQueue(() => clock.now());
+    const queue = new WaitQueue(now);
     this.queue = queue;
     this.#clock = clock;
     this.#flow = new FlowWatch(bus, now);
     this.bus = new EdgeBus(options);
+    this.beats = new EdgeBeats({ now, queue, bus: this.bus });
     this.workers = new WorkerTable({
       now: () => clock.now(),
       random,
@@ -155,13 +159,16 @@ export class Dispatcher {
     bus.subscribe(subjects.workerBeats, ({ subject, data }) => {
       this.onBeatMessage(subject, data);
     });
+    bus.subscribe(subjects.edgeTurns(edgeId), ({ data }) => {
+      this.onTurnMessage(data);
+    });
     bus.subscribe(subjects.keyChanged, ({ data }) => this.onKeyMessage(data));
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.tick();
-    this.bus.beat();
+    this.beats.beat();
     const timers = [
-      setInterval(() => this.bus.beat(), DISPATCH_LIMITS.edgeBeatMs),
+      setInterval(() => this.beats.beat(), DISPATCH_LIMITS.edgeBeatMs),
       setInterval(() => this.tick(), STREAM_LIMITS.tickMs),
     ];
     return () => timers.forEach((timer) => clearInterval(timer));
@@ -202,6 +209,18 @@ export class Dispatcher {
       this.#options.listed?.take(workerId, beat.listed);
     }
     if (this.workers.onBeat(workerId, beat)) this.queue.offer();
+  }
+
+  /** A worker keeps a slot for this edge, or passes one of its slots to another. */
+  onTurnMessage(data: Uint8Array): void {
+    const turn = decodeTurn(data);
+    if (turn === null) return;
+    const { workers, queue, bus } = this;
+    workers.onTurn(turn);
+    if (turn.slot === "passed") return;
+    queue.offer();
+    if (!workers.endTurn()) return;
+    bus.returnTurn(workers.familyOf(turn.worker), turn.worker);
   }
 
   /** Stops all runs; their clients get the error. */
@@ -272,6 +291,7 @@ export class Dispatcher {
     this.queue.offer();
     this.#makeWay(nowMs);
     this.#forEach((run) => run.onTick(nowMs));
+    this.beats.tick();
     this.#options.listed?.tick();
   }
 

@@ -14,6 +14,11 @@ import {
 import { decodeJob, encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { type BusMessage, NoRespondersError } from "@gateway/shared/bus/link";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
+import {
+  decodeEdgeBeat,
+  decodeReturn,
+  encodeTurn,
+} from "@gateway/shared/bus/waiting";
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
@@ -48,7 +53,7 @@ export interface Header {
 /** The part of a stage that its bus writes to. */
 type StageOfBus = Pick<
   Stage,
-  "clock" | "events" | "offers" | "deadlinesMs"
+  "beats" | "clock" | "events" | "offers" | "deadlinesMs"
 >;
 
 /** A bus that only writes down what it is sent, and answers what the test says. */
@@ -79,8 +84,12 @@ class ScriptedBus implements EdgeLink {
     publishing?: { reply?: string },
   ): void {
     const reply = publishing?.reply;
-    if (reply === undefined) this.#onControl(subject, payload);
-    else this.#onJob(subject, reply, payload);
+    if (reply !== undefined) this.#onJob(subject, reply, payload);
+    else if (subject === subjects.edgeBeat(EDGE)) this.#onBeat(payload);
+    else if (subject.includes(".turns.")) {
+      const edge = decodeReturn(payload) ?? assert.fail("malformed");
+      this.#note(`return ${lastToken(subject)} ${edge}`);
+    } else this.#onControl(subject, payload);
   }
 
   request(subject: string, payload: Uint8Array): Promise<BusMessage> {
@@ -105,6 +114,13 @@ class ScriptedBus implements EdgeLink {
       ? "anybody"
       : lastToken(subject);
     this.#note(`offer ${worker} ${request}.${offerNumber}`);
+  }
+
+  #onBeat(payload: Uint8Array): void {
+    const lanes = [...decodeEdgeBeat(payload)].map(([lane, { requests }]) =>
+      `${lane} ${requests}`
+    );
+    this.#stage.beats.push(lanes.join(", "));
   }
 
   #onControl(subject: string, payload: Uint8Array): void {
@@ -160,6 +176,8 @@ export class Stage {
   readonly clock = { ms: 0 };
   /** What the dispatcher did, in order; see {@link take}. */
   readonly events: string[] = [];
+  /** What waited as its beats have told. */
+  readonly beats: string[] = [];
   /** The number of the last offer of each request. */
   readonly offers = new Map<number, number>();
   /** The deadline that the last job of each request states. */
@@ -218,6 +236,12 @@ export class Stage {
         inFlight: free === 0 ? 1 : 0,
       }),
     );
+  }
+
+  /** A worker keeps a slot for this edge, or passes one to another. */
+  turn(slot: "kept" | "passed", worker = "w1"): void {
+    const turn = encodeTurn({ worker, model: "m", slot });
+    this.dispatcher.onTurnMessage(turn);
   }
 
   /** Starts the run of a request with this text. */

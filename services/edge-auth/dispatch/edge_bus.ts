@@ -7,6 +7,11 @@ import {
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { Outbox } from "@gateway/shared/bus/outbox";
 import { subjects, type WorkerFamily } from "@gateway/shared/bus/subjects";
+import {
+  type EdgeWaiting,
+  encodeEdgeBeat,
+  encodeReturn,
+} from "@gateway/shared/bus/waiting";
 import type { Log } from "@gateway/shared/process/log";
 
 /** What it needs of the link to NATS. */
@@ -36,7 +41,6 @@ const PROBE_TIMEOUT_MS = 300;
  * it takes seconds. A lost worker is noticed by its beats.
  */
 const PIECE_TIMEOUT_MS = 10_000;
-const EMPTY = new Uint8Array(0);
 
 /** The bus, as the runs of one edge use it. */
 export class EdgeBus {
@@ -92,10 +96,17 @@ export class EdgeBus {
     return this.#link.request(subject, CONTROL_PROBE, options);
   }
 
-  /** Tells all workers that this edge is alive. */
-  beat(): void {
+  /** Tells all workers that this edge is alive, and what waits here. */
+  beat(waiting: EdgeWaiting): void {
     if (!this.isConnected) return;
-    this.#link.publish(subjects.edgeBeat(this.#edgeId), EMPTY);
+    const subject = subjects.edgeBeat(this.#edgeId);
+    this.#link.publish(subject, encodeEdgeBeat(waiting));
+  }
+
+  /** Tells a worker that this edge does not need the slot that is kept for it. */
+  returnTurn(family: WorkerFamily, workerId: string): void {
+    const subject = subjects.turnReturns(family, workerId);
+    this.#publish(subject, encodeReturn(this.#edgeId));
   }
 
   /**

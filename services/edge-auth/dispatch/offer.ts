@@ -76,6 +76,8 @@ export interface OfferTerms {
   readonly deadlineMs: number;
   /** Null: any worker may accept it. */
   readonly workerId: string | null;
+  /** The tokens that it asks for, if it has waited. */
+  readonly queuedTokens?: number | undefined;
 }
 
 /** What a frame says of a job that was cancelled. */
@@ -112,8 +114,8 @@ export class Offer {
    */
   static send(job: RunJob, terms: OfferTerms, tools: OfferTools): Offer | null {
     const { requestId, kind, traceparent, account, session, body } = job;
-    const { offerNumber, deadlineMs, workerId } = terms;
-    const head = {
+    const { offerNumber, deadlineMs, workerId, queuedTokens } = terms;
+    const usual = {
       version: JOB_VERSION,
       attempt: offerNumber,
       deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
@@ -121,6 +123,9 @@ export class Offer {
       ...(account === undefined ? {} : { account }),
       ...(session === undefined ? {} : { session }),
     };
+    const head = queuedTokens === undefined
+      ? usual
+      : { ...usual, queuedTokens };
     const bytes = body instanceof WholeBody ? body.send() : null;
     if (body instanceof WholeBody && bytes === null) return null;
     const whole = bytes === null ? null : encodeWholeJob(head, bytes);

@@ -8,6 +8,7 @@ import type { RejectReason } from "@gateway/shared/bus/stream/payloads";
 import type { ModelKind } from "@gateway/shared/models/kinds";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ApiError } from "@gateway/shared/openai/error";
+import type { QueueSettings } from "./queue/share.ts";
 import type { Upload, WholeBody } from "./request_body.ts";
 
 /** A request that was admitted and is to be run by a worker. */
@@ -27,7 +28,9 @@ export interface RunJob {
    * waits. Absent: it counts as one.
    */
   readonly tokens?: number | undefined;
-  /** It waits behind the other requests of its account. */
+  /** How its account and key share in a queue. Absent: like all others. */
+  readonly queue?: QueueSettings | undefined;
+  /** Its client lets it wait behind the other requests of its account. */
   readonly isBatch?: boolean | undefined;
   /** The conversation that it belongs to, for workers that keep it at one server. */
   readonly session?: string | undefined;

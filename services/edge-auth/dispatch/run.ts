@@ -128,7 +128,7 @@ export class Run implements PlacedRun {
    */
   offer(): boolean {
     const { bus, workers, clock, log, refusalOf } = this.#tools;
-    const { model } = this.place;
+    const { model, queuedTokens } = this.place;
     const refusal = model && refusalOf(model);
     if (refusal) {
       this.fail(refusal);
@@ -142,9 +142,9 @@ export class Run implements PlacedRun {
       offerNumber: this.#outcome.offers + 1,
       deadlineMs: this.#time.leftMs,
       workerId,
+      queuedTokens,
     };
-    const tools = { bus, clock, log, owner: this };
-    const offer = Offer.send(this.job, terms, tools);
+    const offer = Offer.send(this.job, terms, { bus, clock, log, owner: this });
     if (offer === null) return false;
     if (workerId === null) this.#search.onGroupAsked();
     else workers.onSent(workerId, this.place.model);

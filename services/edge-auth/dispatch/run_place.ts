@@ -1,9 +1,9 @@
 /** The place of a run among those that wait for a slot. */
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { familyOf } from "@gateway/shared/models/kinds";
-import type { QueueTerms } from "@gateway/shared/models/queue";
+import { type QueueTerms, uploadsLane } from "@gateway/shared/models/queue";
 import type { RunJob } from "./outcome.ts";
-import type { Share } from "./queue/fair_queue.ts";
+import { type Share, WEIGHT_DEFAULT } from "./queue/share.ts";
 import type { QueueFull, Waiting } from "./queue/wait_queue.ts";
 import { WholeBody } from "./request_body.ts";
 import type { WantedModel } from "./workers.ts";
@@ -23,6 +23,8 @@ export class Place implements Waiting {
   readonly model: string | null;
   readonly share: Share;
   readonly terms: QueueTerms;
+  /** The tokens that it asks for, once it has waited: workers count its turn by them. */
+  queuedTokens: number | undefined = undefined;
   readonly #run: PlacedRun;
 
   constructor(
@@ -44,7 +46,7 @@ export class Place implements Waiting {
 
   /** What it waits for: slots for a model that may be at limits, or for uploads. */
   get lane(): string {
-    return this.model ?? `${this.family} uploads`;
+    return this.model ?? uploadsLane(this.family);
   }
 
   get sinceMs(): number {
@@ -52,6 +54,7 @@ export class Place implements Waiting {
   }
 
   offer(): boolean {
+    this.queuedTokens = this.share.tokens;
     return this.#run.offer();
   }
 
@@ -62,7 +65,14 @@ export class Place implements Waiting {
 
 /** What decides its turn; a request of the edge itself has an account of its own. */
 function shareOf(
-  { account = "", keyId, tokens = 1, isBatch = false }: RunJob,
+  { account = "", keyId, tokens = 1, isBatch = false, queue }: RunJob,
 ): Share {
-  return { account, keyId, tokens: Math.max(1, tokens), isBatch };
+  return {
+    account,
+    keyId,
+    weight: queue?.weight ?? WEIGHT_DEFAULT,
+    keyWeight: queue?.keyWeight ?? WEIGHT_DEFAULT,
+    tokens: Math.max(1, tokens),
+    isBatch: isBatch || (queue?.isBatch ?? false),
+  };
 }

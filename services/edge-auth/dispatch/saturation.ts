@@ -73,6 +73,12 @@ export class Saturation {
     if (gate !== undefined) gate.offersLeft += 1;
   }
 
+  /** The place of one that ends is promised to another edge. */
+  passed(model: string): void {
+    const gate = this.#gates.get(model);
+    if (gate !== undefined) gate.offersLeft -= 1;
+  }
+
   #gateOf(model: string, nowMs: number): Gate | undefined {
     const gate = this.#gates.get(model);
     if (gate === undefined) return undefined;

@@ -10,6 +10,7 @@
 import type { WorkerBeat } from "@gateway/shared/bus/job";
 import type { RejectPayload } from "@gateway/shared/bus/stream/payloads";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
+import type { Turn } from "@gateway/shared/bus/waiting";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { Saturation } from "./saturation.ts";
@@ -71,6 +72,8 @@ export interface WorkerTableOptions {
 export class WorkerTable {
   readonly #options: WorkerTableOptions;
   readonly #workers = new Map<string, Worker>();
+  /** The worker that keeps a slot which is not used yet, and what it ran before. */
+  #turn: { readonly id: string; readonly inFlight: number } | null = null;
   /** When workers should have reconnected to the bus. */
   #rejoinUntilMs = -Infinity;
 
@@ -174,6 +177,7 @@ export class WorkerTable {
     const worker = this.#workers.get(id);
     if (worker === undefined) return;
     worker.inFlight += 1;
+    if (this.#turn?.id === id) this.#turn = null;
     if (model === null) return;
     worker.saturation.offered(model, this.#options.now());
   }
@@ -181,6 +185,34 @@ export class WorkerTable {
   /** The worker has accepted a job. */
   onAccepted(id: string, model: string | null): void {
     if (model !== null) this.#workers.get(id)?.saturation.accepted(model);
+  }
+
+  /**
+   * A worker keeps a slot for this edge, or has passed to another edge the slot of a
+   * job whose end follows.
+   */
+  onTurn({ worker: id, model, slot }: Turn): void {
+    const worker = this.#workers.get(id);
+    if (worker === undefined) return;
+    const { inFlight, slots, saturation } = worker;
+    if (slot === "passed") {
+      worker.inFlight += 1;
+      if (model !== null) saturation.passed(model);
+      return;
+    }
+    worker.inFlight = Math.min(inFlight, slots - 1);
+    worker.pausedUntilMs = 0;
+    if (model !== null) saturation.ended(model);
+    this.#turn = { id, inFlight };
+  }
+
+  /** Ends a turn. Returns whether the slot was not needed: then it is taken no more. */
+  endTurn(): boolean {
+    const turn = this.#turn;
+    this.#turn = null;
+    const worker = turn && this.#workers.get(turn.id);
+    if (turn && worker) worker.inFlight = turn.inFlight;
+    return turn !== null;
   }
 
   /** Frees the slot of a job that has ended. */

@@ -101,7 +101,7 @@ export interface JobHost {
   /** The servers of a job are at their limits: its edge queues it again. */
   onHandedBack(job: Job, waitMs: number): void;
   /** The backend of a job has finished. */
-  onSlotFree(report: JobReport): void;
+  onSlotFree(job: Job): void;
   /** The edge has the whole answer or no longer needs it: the job can be forgotten. */
   onFinished(job: Job): void;
 }
@@ -385,7 +385,7 @@ export class Job {
       Object.assign(report, { outcome: "cancelled", errorCode: undefined });
     }
     recordJob(report, { ...this.options, family, log, span: this.#span });
-    this.#host.onSlotFree(report);
+    this.#host.onSlotFree(this);
   }
 
   #steadyMs(): number {

@@ -37,7 +37,12 @@ export interface WorkerCounters {
   sent(frames: { framesSent: number; framesRepeated: number }): void;
   /** The process was stalled. */
   wokeUp(): void;
+  /** A slot was kept for an edge whose turn it was, or did not need it in time. */
+  turn(result: TurnResult): void;
 }
+
+/** What becomes of a slot that is kept for an edge. */
+export type TurnResult = "given" | "returned" | "expired";
 
 /** The job of a report, and where that is written. */
 export interface JobRecord {

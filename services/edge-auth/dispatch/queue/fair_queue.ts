@@ -4,33 +4,15 @@
  *
  * This is start-time fair queuing (Goyal, Vin and Cheng, SIGCOMM 1996), in two levels.
  * Each account has a tag: how far it has come, in tokens. The account with the smallest
- * tag is next, and what its request asks for is added to its tag. An account that
+ * tag is next, and what its request asks for, divided by the weight of the account, is
+ * added to its tag; the same with its keys. An account that
  * begins to wait starts where those who wait are by then, so it owes nothing and is
  * owed nothing. Thus the first request of an account waits for at most one request per
  * slot, however many others wait and however large it is; deficit round robin would
  * make a large one wait for many turns.
  */
+import type { Amount, Sharing } from "./share.ts";
 import { TagHeap } from "./tag_heap.ts";
-
-/** What decides the turn of a request. */
-export interface Share {
-  /** The account that pays, and its key. */
-  readonly account: string;
-  readonly keyId: string;
-  /** What it asks for: tokens, as estimated when it was admitted. */
-  readonly tokens: number;
-  /** It waits behind all others of its account. */
-  readonly isBatch: boolean;
-}
-
-/** A request that waits for its turn. */
-export interface Sharing {
-  readonly share: Share;
-  /** What it waits for: where one finds no place, no other of its lane does. */
-  readonly lane: string;
-  /** Since when it has waited: its place among those of its key. */
-  readonly sinceMs: number;
-}
 
 /** An account or a key, of which requests wait. */
 interface Sharer {
@@ -68,6 +50,8 @@ interface AccountLane<Item> {
   batch: KeyTurns<Item> | null;
   waiting: number;
   tokens: number;
+  /** Of the account, as its latest request has it. */
+  weight: number;
 }
 
 /** A lane: the accounts that wait in it. */
@@ -75,12 +59,8 @@ interface Lane<Item> {
   readonly turns: TagHeap<AccountLane<Item>>;
   waiting: number;
   tokens: number;
-}
-
-/** How much of something waits. */
-export interface Amount {
-  readonly waiting: number;
-  readonly tokens: number;
+  /** The weights of its accounts, added up. */
+  weight: number;
 }
 
 /** Fewer accounts that owe something are not looked through. */
@@ -120,6 +100,11 @@ export class FairQueue<Item extends Sharing> {
     return this.#accounts.get(account)?.lanes.get(lane) ?? NOTHING;
   }
 
+  /** The weights of the accounts that wait in a lane, added up. */
+  weightOf(lane: string): number {
+    return this.#lanes.get(lane)?.weight ?? 0;
+  }
+
   /** Adds a request. One that was served and comes back is given back its turn. */
   push(item: Item): void {
     const { lane, sinceMs, share: { account: id, keyId } } = item;
@@ -135,6 +120,7 @@ export class FairQueue<Item extends Sharing> {
     const keyLane = keyLaneOf(turns, { keyId, key });
     keyLane.items.set(item, sinceMs);
     this.#count(item, { account, key, inLane }, 1);
+    this.#weigh(lane, inLane, item.share.weight);
     this.#rank(lane, inLane, keyId);
     if (this.#served.delete(item)) this.#charge(item, -1);
   }
@@ -157,6 +143,7 @@ export class FairQueue<Item extends Sharing> {
     if (inLane.waiting > 0) this.#rank(lane, inLane, keyId);
     else {
       account.lanes.delete(lane);
+      this.#weigh(lane, inLane, 0);
       this.#laneOf(lane).turns.delete(inLane);
     }
     if (this.#laneOf(lane).waiting === 0) this.#lanes.delete(lane);
@@ -185,8 +172,8 @@ export class FairQueue<Item extends Sharing> {
 
   /**
    * The request that would give way in a lane: the latest of the account of which most
-   * waits there, by number or by tokens, and one that stands back before all others.
-   * Undefined if of no account more waits than `least`.
+   * waits there for its weight, by number or by tokens, and one that stands back before
+   * all others. Undefined if of no account more waits for its weight than `least`.
    */
   latestOfLargest(
     lane: string,
@@ -194,8 +181,12 @@ export class FairQueue<Item extends Sharing> {
     least: number,
   ): Item | undefined {
     let largest: AccountLane<Item> | undefined;
+    let most = least;
     for (const each of this.#lanes.get(lane)?.turns.values() ?? []) {
-      if (each[by] > (largest?.[by] ?? least)) largest = each;
+      const amount = each[by] / each.weight;
+      if (amount <= most) continue;
+      most = amount;
+      largest = each;
     }
     if (largest === undefined) return undefined;
     const { batch, ordinary } = largest;
@@ -211,18 +202,23 @@ export class FairQueue<Item extends Sharing> {
 
   /** Adds what a request asks for to the tags of its account and key, or takes it off. */
   #charge(item: Item, sign: 1 | -1): void {
-    const { account: id, keyId, tokens } = item.share;
+    const { account: id, keyId, tokens, weight, keyWeight } = item.share;
     const account = this.#accountOf(id);
     const key = sharerIn(account.keys, keyId);
     if (sign > 0) {
       this.#servedTag = Math.max(this.#servedTag, account.tag);
       account.servedTag = Math.max(account.servedTag, key.tag);
     }
-    account.tag += sign * tokens;
-    key.tag += sign * tokens;
+    account.tag += sign * tokens / weight;
+    key.tag += sign * tokens / keyWeight;
     for (const [lane, inLane] of account.lanes) {
       this.#rank(lane, inLane, keyId);
     }
+  }
+
+  #weigh(lane: string, inLane: AccountLane<Item>, weight: number): void {
+    this.#laneOf(lane).weight += weight - inLane.weight;
+    inLane.weight = weight;
   }
 
   /** Puts an account and one of its keys where they belong in a lane. */
@@ -300,7 +296,7 @@ export class FairQueue<Item extends Sharing> {
   #laneOf(name: string): Lane<Item> {
     let lane = this.#lanes.get(name);
     if (lane === undefined) {
-      lane = { turns: new TagHeap(), waiting: 0, tokens: 0 };
+      lane = { turns: new TagHeap(), waiting: 0, tokens: 0, weight: 0 };
       this.#lanes.set(name, lane);
     }
     return lane;
@@ -328,6 +324,7 @@ function laneOf<Item>(
       batch: null,
       waiting: 0,
       tokens: 0,
+      weight: 0,
     };
     account.lanes.set(name, lane);
   }

@@ -1,7 +1,8 @@
 /** Who is served when, by account and key. */
 import assert from "node:assert/strict";
 import { seededRandom } from "../../../../tests/support/seeded_random.ts";
-import { FairQueue, type Sharing } from "./fair_queue.ts";
+import { FairQueue } from "./fair_queue.ts";
+import type { Sharing } from "./share.ts";
 
 interface Item extends Sharing {
   readonly name: string;
@@ -19,16 +20,20 @@ interface ItemMore {
   sinceMs?: number;
   /** Which key of the account; the name if left out. */
   keyId?: string;
+  weight?: number;
+  keyWeight?: number;
 }
 
 /** `"a"`: of account a and its only key; `"a1"`: of its key a1. */
 function itemOf(
   name: string,
-  { tokens = 1, isBatch = false, lane = "m", sinceMs = 0, keyId = name }:
-    ItemMore = {},
+  { lane = "m", sinceMs = 0, ...more }: ItemMore = {},
 ): Item {
+  const { tokens = 1, isBatch = false, keyId = name } = more;
+  const { weight = 1, keyWeight = 1 } = more;
   const [account = ""] = name;
-  return { name, lane, sinceMs, share: { account, keyId, tokens, isBatch } };
+  const share = { account, keyId, weight, keyWeight, tokens, isBatch };
+  return { name, lane, sinceMs, share };
 }
 
 /** Takes all that wait, in turn. */
@@ -89,6 +94,20 @@ const ORDERS: readonly Order[] = [
       itemOf("b9", { isBatch: true }),
     ],
     order: "a1 b9 a1 a9",
+  },
+  {
+    name: "accounts have turns by their weights",
+    push: [...several(4, "a", { weight: 3 }), ...several(4, "b")],
+    order: "a b a a a b b b",
+  },
+  {
+    name: "the keys of an account have turns by their weights",
+    push: [
+      ...several(2, "a1", { keyWeight: 0.5 }),
+      ...several(4, "a2"),
+      itemOf("b1"),
+    ],
+    order: "a1 b1 a2 a2 a1 a2 a2",
   },
   {
     name: "of a key the oldest comes first",
@@ -156,6 +175,21 @@ Deno.test("who gives way is the account of which most waits, its latest and batc
     [queue.amount("m", "a").waiting, queue.amount("m", "b").tokens],
     [2, 500],
   );
+});
+
+Deno.test("an account of more weight may have more that waits, and its weight counts in its lane", () => {
+  const queue = new FairQueue<Item>();
+  for (const each of several(3, "a", { weight: 2 })) queue.push(each);
+  const late = itemOf("b", { sinceMs: 9 });
+  for (const each of [itemOf("b"), late]) queue.push(each);
+  assert.equal(queue.weightOf("m"), 3);
+  assert.equal(queue.latestOfLargest("m", "waiting", 0), late);
+  assert.equal(queue.latestOfLargest("m", "waiting", 2), undefined);
+  // A weight that was changed counts from its next request on.
+  queue.push(itemOf("b", { weight: 4 }));
+  assert.equal(queue.weightOf("m"), 6);
+  drain(queue);
+  assert.equal(queue.weightOf("m"), 0);
 });
 
 /** What accounts of a simulation ask for: how often, and tokens of each request. */

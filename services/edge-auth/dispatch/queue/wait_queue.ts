@@ -1,8 +1,10 @@
 /** The requests that wait for a worker with a free slot. */
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
+import type { EdgeWaiting, LaneWaiting } from "@gateway/shared/bus/waiting";
 import type { QueueTerms } from "@gateway/shared/models/queue";
 import { DrainRate } from "./drain_rate.ts";
-import { FairQueue, type Sharing } from "./fair_queue.ts";
+import { FairQueue } from "./fair_queue.ts";
+import type { Sharing } from "./share.ts";
 
 /** A request that waits. */
 export interface Waiting extends Sharing {
@@ -21,14 +23,6 @@ export interface QueueFull {
   readonly retryAfterMs: number;
 }
 
-/** What waits in a lane, for metrics. */
-export interface LaneState {
-  readonly lane: string;
-  readonly waiting: number;
-  /** How long the oldest has waited. */
-  readonly oldestMs: number;
-}
-
 /**
  * Requests that wait for a free slot, in the order of {@link FairQueue}: those of
  * workers of one family share their slots. The next one is offered whenever a slot may
@@ -39,7 +33,7 @@ export class WaitQueue {
   readonly #families = new Map<WorkerFamily, FairQueue<Waiting>>();
   readonly #rates = new Map<string, DrainRate>();
 
-  /** `now`: a clock in ms, which stands still with the machine. */
+  /** `now`: the clock on which requests began to wait, in ms. */
   constructor(now: () => number) {
     this.#now = now;
   }
@@ -72,7 +66,8 @@ export class WaitQueue {
     ] as const;
     for (const { by, max, more } of bounds) {
       while (queue.amount(lane)[by] + more > max) {
-        const least = queue.amount(lane, share.account)[by] + more;
+        const own = queue.amount(lane, share.account)[by] + more;
+        const least = own / share.weight;
         const latest = queue.latestOfLargest(lane, by, least);
         if (latest === undefined) return this.#full(queue, lane);
         queue.remove(latest);
@@ -105,20 +100,18 @@ export class WaitQueue {
     }
   }
 
-  /** The lanes in which requests wait. */
-  lanes(): LaneState[] {
+  /** What waits, by lanes. */
+  lanes(): EdgeWaiting {
     const nowMs = this.#now();
-    const states = new Map<string, { waiting: number; oldestMs: number }>();
+    const lanes = new Map<string, LaneWaiting>();
     for (const queue of this.#families.values()) {
       for (const { lane, sinceMs } of queue.items()) {
-        const { waiting = 0, oldestMs = 0 } = states.get(lane) ?? {};
-        states.set(lane, {
-          waiting: waiting + 1,
-          oldestMs: Math.max(oldestMs, nowMs - sinceMs),
-        });
+        const waits = lanes.get(lane) ?? amountOf(queue, lane);
+        waits.oldestMs = Math.max(waits.oldestMs, nowMs - sinceMs);
+        lanes.set(lane, waits);
       }
     }
-    return [...states].map(([lane, state]) => ({ lane, ...state }));
+    return lanes;
   }
 
   #full(queue: FairQueue<Waiting>, lane: string): QueueFull {
@@ -145,4 +138,9 @@ export class WaitQueue {
     }
     return rate;
   }
+}
+
+function amountOf(queue: FairQueue<Waiting>, lane: string): LaneWaiting {
+  const { waiting: requests, tokens } = queue.amount(lane);
+  return { requests, tokens, weight: queue.weightOf(lane), oldestMs: 0 };
 }

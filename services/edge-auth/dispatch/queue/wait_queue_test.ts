@@ -24,7 +24,14 @@ class Stage {
   ): Waiting {
     const [account = ""] = name;
     return {
-      share: { account, keyId: name, tokens, isBatch: false },
+      share: {
+        account,
+        keyId: name,
+        weight: 1,
+        keyWeight: 1,
+        tokens,
+        isBatch: false,
+      },
       lane,
       family,
       terms,
@@ -78,9 +85,9 @@ Deno.test("a queue knows which lanes and families wait, and since when", () => {
   t.nowMs = 1_500;
   queue.push(t.itemOf("b"));
   queue.push(t.itemOf("b", { lane: "uploads" }));
-  assert.deepEqual(queue.lanes(), [
-    { lane: "m", waiting: 2, oldestMs: 1_500 },
-    { lane: "uploads", waiting: 1, oldestMs: 0 },
+  assert.deepEqual([...queue.lanes()], [
+    ["m", { requests: 2, tokens: 2, weight: 2, oldestMs: 1_500 }],
+    ["uploads", { requests: 1, tokens: 1, weight: 1, oldestMs: 0 }],
   ]);
   assert.equal(queue.hasWaiting("chat", "m"), true);
   assert.equal(queue.hasWaiting("chat", "other"), false);

@@ -1,0 +1,245 @@
+/**
+ * Whose turn it is when a slot of a worker comes free, while requests wait at edges.
+ *
+ * An edge that frees a slot is the first to know, and would use it again for a request
+ * of its own; an edge with few slots would starve. So the worker decides: start-time
+ * fair queuing over edges, like that of an edge over its accounts
+ * (`fair_queue.ts` of the edge). Each edge has a tag, to which each request that has
+ * waited adds the tokens that it asks for, divided by the weights of the accounts that
+ * wait there. So accounts count, not requests: a thousand of one account at one edge
+ * do not delay the first of another at a second edge. If it is the turn of another
+ * edge, the slot is kept for that one for a moment, and both hear of it.
+ *
+ * Requests that have waited for less than an edge's beat are too quick for this: what
+ * is told of them is outdated when it arrives. Then every edge uses what it frees.
+ */
+import {
+  type EdgeWaiting,
+  type LaneWaiting,
+  NOTHING_WAITS,
+  type Turn,
+} from "../bus/waiting.ts";
+import { DISPATCH_LIMITS } from "../limits.ts";
+import type { TurnResult } from "./jobs/job_report.ts";
+
+/** What a worker tells an edge, but for its own name. */
+export type TurnNews = Omit<Turn, "worker">;
+
+/** What turns need of their worker. */
+export interface TurnsOptions {
+  readonly now: () => number;
+  /** Whether a request of this lane could run here now. */
+  readonly mayRun: (lane: string) => boolean;
+  readonly tell: (edgeId: string, news: TurnNews) => void;
+  readonly count?: (result: TurnResult) => void;
+}
+
+/** An edge that has told of requests that wait, until it is lost. */
+interface WaitingEdge {
+  readonly id: string;
+  waiting: EdgeWaiting;
+  /** What turns of which no job has come yet have added to its tag, as estimated. */
+  readonly estimates: number[];
+  /** How far it has come, in tokens. */
+  tag: number;
+  /** Which of all turns was its last one; 0: it has had none. */
+  lastTurn: number;
+  /** Slots that are kept for it, and until when. */
+  kept: number;
+  keptUntilMs: number;
+}
+
+/** An edge whose turn it may be. */
+interface Candidate {
+  readonly edge: WaitingEdge;
+  /** What its turn adds to its tag, if its request asks for as much as the mean. */
+  readonly step: number;
+  readonly oldestMs: number;
+}
+
+/** The turns of the edges at one worker. */
+export class Turns {
+  readonly #options: TurnsOptions;
+  readonly #edges = new Map<string, WaitingEdge>();
+  /** Edges at which something waits. */
+  #waiting = 0;
+  /** The tag of the edge that was served last. */
+  #servedTag = 0;
+  /** Turns so far. */
+  #turns = 0;
+  #kept = 0;
+  #freeBefore = 0;
+
+  constructor(options: TurnsOptions) {
+    this.#options = options;
+  }
+
+  /** Slots that are kept, for any edge. */
+  get kept(): number {
+    return this.#kept;
+  }
+
+  /** Slots that are kept for others than this edge. */
+  keptBesides(edgeId: string): number {
+    if (this.#kept === 0) return 0;
+    return this.#kept - (this.#edges.get(edgeId)?.kept ?? 0);
+  }
+
+  /** An edge has told what waits there. */
+  told(edgeId: string, waiting: EdgeWaiting): void {
+    let edge = this.#edges.get(edgeId);
+    if (edge === undefined) {
+      if (waiting.size === 0) return;
+      edge = {
+        id: edgeId,
+        waiting: NOTHING_WAITS,
+        estimates: [],
+        tag: 0,
+        lastTurn: 0,
+        kept: 0,
+        keptUntilMs: 0,
+      };
+      this.#edges.set(edgeId, edge);
+    }
+    const hasWaited = edge.waiting.size > 0;
+    if (!hasWaited) edge.tag = Math.max(edge.tag, this.#servedTag);
+    this.#waiting += Number(waiting.size > 0) - Number(hasWaited);
+    edge.waiting = waiting;
+    edge.estimates.length = 0;
+  }
+
+  /** An edge is silent: nothing is kept for it. */
+  lost(edgeId: string): void {
+    const edge = this.#edges.get(edgeId);
+    if (edge === undefined) return;
+    this.told(edgeId, NOTHING_WAITS);
+    this.#release(edge, edge.kept);
+    this.#edges.delete(edgeId);
+  }
+
+  /**
+   * A job of an edge has come, and uses the slot that was kept for it, if any.
+   * `tokens`: what it asks for if it has waited.
+   */
+  onJob(edgeId: string, tokens?: number): void {
+    if (this.#kept === 0 && this.#waiting === 0) return;
+    const edge = this.#edges.get(edgeId);
+    if (edge === undefined) return;
+    this.#release(edge, Math.min(1, edge.kept));
+    const weight = this.#sumOf(edge).weight;
+    if (tokens === undefined || weight === 0) return;
+    edge.tag += tokens / weight - (edge.estimates.shift() ?? 0);
+  }
+
+  /** A request of an edge has freed its slot. Its end has not left yet. */
+  onSlotFree(edgeId: string, model: string | null): void {
+    if (this.#waiting === 0) return;
+    const next = this.#next();
+    if (next === null) return;
+    this.#serve(next);
+    if (next.edge.id === edgeId) return;
+    this.#options.tell(edgeId, { model, slot: "passed" });
+    this.#keepFor(next.edge, model);
+  }
+
+  /** An edge does not need its slot. False if nobody else does: all may have it. */
+  returned(edgeId: string): boolean {
+    const edge = this.#edges.get(edgeId);
+    if (edge === undefined || edge.kept === 0) return true;
+    this.#options.count?.("returned");
+    this.#release(edge, 1);
+    // What it has told is outdated.
+    this.told(edgeId, NOTHING_WAITS);
+    return this.#giveNext();
+  }
+
+  /**
+   * Advances time: gives up slots that were not used, and keeps for the next edge one
+   * that was free for a tick. What edges have told that did not use theirs is outdated.
+   */
+  onTick(free: number): void {
+    const unused = Math.min(free, this.#freeBefore) - this.#kept;
+    this.#freeBefore = free;
+    if (this.#waiting === 0 && this.#kept === 0) return;
+    const nowMs = this.#options.now();
+    for (const edge of this.#edges.values()) {
+      const isLate = edge.kept > 0 && nowMs >= edge.keptUntilMs;
+      if (isLate) {
+        this.#options.count?.("expired");
+        this.#release(edge, edge.kept);
+      }
+      const hasMissed = unused > 0 && edge.estimates.length > edge.kept;
+      if (isLate || hasMissed) this.told(edge.id, NOTHING_WAITS);
+    }
+    if (unused > 0) this.#giveNext();
+  }
+
+  #giveNext(): boolean {
+    const next = this.#next();
+    if (next === null) return false;
+    this.#serve(next);
+    this.#keepFor(next.edge, null);
+    return true;
+  }
+
+  /** The edge whose turn it is; null: all may have the slot. */
+  #next(): Candidate | null {
+    let next: Candidate | null = null;
+    let oldestMs = 0;
+    for (const edge of this.#edges.values()) {
+      const candidate = this.#candidate(edge);
+      if (candidate === null) continue;
+      oldestMs = Math.max(oldestMs, candidate.oldestMs);
+      if (next === null || isBefore(candidate, next)) next = candidate;
+    }
+    return oldestMs >= DISPATCH_LIMITS.edgeBeatMs ? next : null;
+  }
+
+  #candidate(edge: WaitingEdge): Candidate | null {
+    const { requests, tokens, weight, oldestMs } = this.#sumOf(edge);
+    if (requests === 0) return null;
+    return { edge, step: tokens / requests / weight, oldestMs };
+  }
+
+  /** What waits at an edge and could run here. */
+  #sumOf({ waiting }: WaitingEdge): LaneWaiting {
+    const sum = { requests: 0, tokens: 0, weight: 0, oldestMs: 0 };
+    for (const [lane, waits] of waiting) {
+      if (!this.#options.mayRun(lane)) continue;
+      sum.requests += waits.requests;
+      sum.tokens += waits.tokens;
+      sum.weight += waits.weight;
+      sum.oldestMs = Math.max(sum.oldestMs, waits.oldestMs);
+    }
+    return sum;
+  }
+
+  #serve({ edge, step }: Candidate): void {
+    this.#servedTag = Math.max(this.#servedTag, edge.tag);
+    edge.tag += step;
+    edge.estimates.push(step);
+    this.#turns += 1;
+    edge.lastTurn = this.#turns;
+  }
+
+  #keepFor(edge: WaitingEdge, model: string | null): void {
+    this.#kept += 1;
+    edge.kept += 1;
+    edge.keptUntilMs = this.#options.now() + DISPATCH_LIMITS.acceptMs;
+    this.#options.count?.("given");
+    this.#options.tell(edge.id, { model, slot: "kept" });
+  }
+
+  #release(edge: WaitingEdge, slots: number): void {
+    edge.kept -= slots;
+    this.#kept -= slots;
+  }
+}
+
+function isBefore(a: Candidate, b: Candidate): boolean {
+  if (a.edge.tag !== b.edge.tag) return a.edge.tag < b.edge.tag;
+  if (a.edge.lastTurn !== b.edge.lastTurn) {
+    return a.edge.lastTurn < b.edge.lastTurn;
+  }
+  return a.oldestMs > b.oldestMs;
+}

@@ -1,0 +1,236 @@
+// Promise: slots that come free go to edges in proportion to the accounts that wait
+// there, whoever frees them; none is kept for an edge that does not use it.
+import assert from "node:assert/strict";
+import type { EdgeWaiting, LaneWaiting } from "../bus/waiting.ts";
+import type { TurnResult } from "./jobs/job_report.ts";
+import { Turns } from "./turns.ts";
+
+const KEPT_MS = 250;
+
+/** Turns, and what they have told the edges since the last look. */
+class Stage {
+  nowMs = 0;
+  /** Lanes that could not run here now. */
+  readonly closed = new Set<string>();
+  readonly counts: TurnResult[] = [];
+  readonly turns = new Turns({
+    now: () => this.nowMs,
+    mayRun: (lane) => !this.closed.has(lane),
+    tell: (edgeId, { slot }) => void this.#told.push(`${edgeId} ${slot}`),
+    count: (result) => void this.counts.push(result),
+  });
+  readonly #told: string[] = [];
+
+  /** An edge tells that requests of one lane wait. */
+  told(edgeId: string, waits: Partial<LaneWaiting> & { lane?: string }): void {
+    this.turns.told(edgeId, waiting(waits));
+  }
+
+  /** An edge frees a slot; returns what is told. */
+  free(edgeId: string): string {
+    this.turns.onSlotFree(edgeId, "m");
+    return this.take();
+  }
+
+  take(): string {
+    return this.#told.splice(0).join(", ");
+  }
+}
+
+function waiting(
+  { lane = "m", requests = 1, tokens = 10 * requests, ...rest }:
+    & Partial<LaneWaiting>
+    & { lane?: string },
+): EdgeWaiting {
+  const waits = { requests, tokens, weight: 1, oldestMs: 1_000, ...rest };
+  return new Map([[lane, waits]]);
+}
+
+Deno.test("a slot stays with the edge that frees it while nobody else waits, or all wait briefly", () => {
+  const t = new Stage();
+  assert.equal(t.free("a"), "");
+  t.told("a", { requests: 5 });
+  assert.equal(t.free("a"), "");
+  const brief = new Stage();
+  brief.told("a", { requests: 5, oldestMs: 100 });
+  brief.told("b", { requests: 5, oldestMs: 499 });
+  assert.equal(brief.free("a"), "");
+  brief.told("b", { requests: 5, oldestMs: 500 });
+  assert.equal(brief.free("a"), "a passed, b kept");
+  assert.equal(brief.free("a"), "");
+});
+
+Deno.test("an edge that frees no slot gets those of others, until it tells that nothing waits", () => {
+  const t = new Stage();
+  t.told("b", { requests: 2 });
+  assert.equal(t.free("a"), "a passed, b kept");
+  assert.deepEqual([t.turns.kept, t.turns.keptBesides("a")], [1, 1]);
+  assert.equal(t.turns.keptBesides("b"), 0);
+  t.turns.onJob("a");
+  assert.equal(t.turns.kept, 1);
+  t.turns.onJob("b");
+  t.turns.onJob("b");
+  assert.equal(t.turns.kept, 0);
+  assert.equal(t.free("a"), "a passed, b kept");
+  t.turns.told("b", new Map());
+  assert.equal(t.free("a"), "");
+  assert.equal(t.turns.kept, 1, "it may have sent a job meanwhile");
+});
+
+interface Share {
+  name: string;
+  edges: Record<string, Partial<LaneWaiting>>;
+  /** Turns of each edge among 120. */
+  turns: Record<string, number>;
+}
+
+const SHARES: readonly Share[] = [
+  {
+    name: "equally, however many requests wait",
+    edges: { a: { requests: 1_000 }, b: { requests: 200 } },
+    turns: { a: 60, b: 60 },
+  },
+  {
+    name: "by the accounts that wait there",
+    edges: {
+      a: { requests: 1_000 },
+      b: { requests: 1_000, weight: 2 },
+      c: { requests: 1_000, weight: 3 },
+    },
+    turns: { a: 20, b: 40, c: 60 },
+  },
+  {
+    name: "by what their requests ask for",
+    edges: {
+      a: { requests: 1_000, tokens: 30_000 },
+      b: { requests: 1_000, tokens: 10_000 },
+    },
+    turns: { a: 30, b: 90 },
+  },
+];
+
+for (const { name, edges, turns } of SHARES) {
+  Deno.test(`slots are shared ${name}`, () => {
+    const t = new Stage();
+    for (const [id, waits] of Object.entries(edges)) t.told(id, waits);
+    const counts: Record<string, number> = {};
+    for (let n = 0; n < 120; n += 1) {
+      // Edge "a" frees all of them.
+      const [, other = "a"] = /, (\w) kept/.exec(t.free("a")) ?? [];
+      counts[other] = (counts[other] ?? 0) + 1;
+      t.turns.onJob(other);
+    }
+    for (const [id, expected] of Object.entries(turns)) {
+      const count = counts[id] ?? 0;
+      assert.ok(Math.abs(count - expected) <= 1, `${id}: ${count}`);
+    }
+  });
+}
+
+Deno.test("what a request asks for counts, whatever those ask for that wait with it", () => {
+  const t = new Stage();
+  t.told("a", { requests: 1_000 });
+  t.told("b", { requests: 1_000 });
+  const tokens = new Map([["a", 0], ["b", 0]]);
+  for (let n = 0; n < 300; n += 1) {
+    const next = t.free("a") === "" ? "a" : "b";
+    const asked = next === "a" ? 50 : 1 + n % 9;
+    t.turns.onJob(next, asked);
+    tokens.set(next, (tokens.get(next) ?? 0) + asked);
+  }
+  const [a = 0, b = 0] = [...tokens.values()];
+  assert.ok(Math.abs(a - b) <= 100, `${a}, ${b}`);
+});
+
+Deno.test("the first request at an edge is delayed by one turn of another, and an edge saves up none", () => {
+  const t = new Stage();
+  t.told("a", { requests: 1_000 });
+  for (let n = 0; n < 100; n += 1) assert.equal(t.free("a"), "");
+  t.told("b", { requests: 1_000, oldestMs: 0 });
+  const turns = Array.from({ length: 6 }, () => t.free("a") === "" ? "a" : "b");
+  assert.match(turns.join(""), /^a?(ba)+b?$/);
+});
+
+Deno.test("a slot that its edge returns goes to the next, then to anybody", () => {
+  const t = new Stage();
+  t.told("b", { requests: 5 });
+  t.told("c", { requests: 5 });
+  assert.equal(t.free("a"), "a passed, b kept");
+  assert.equal(t.turns.returned("b"), true);
+  assert.equal(t.take(), "c kept");
+  assert.equal(t.turns.returned("c"), false);
+  assert.equal(t.turns.kept, 0);
+  // What they have told is outdated, until they tell again.
+  assert.equal(t.free("a"), "");
+  t.told("c", {});
+  assert.equal(t.free("a"), "a passed, c kept");
+  // Nothing is kept for these.
+  assert.equal(t.turns.returned("a"), true);
+  assert.equal(t.turns.returned("nobody"), true);
+  assert.deepEqual(t.counts, [
+    "given",
+    "returned",
+    "given",
+    "returned",
+    "given",
+  ]);
+});
+
+Deno.test("a slot that its edge does not use in time, or an edge that is lost, frees it", () => {
+  const t = new Stage();
+  t.told("b", { requests: 5 });
+  t.free("a");
+  t.nowMs = KEPT_MS - 1;
+  t.turns.onTick(1);
+  assert.equal(t.turns.kept, 1);
+  t.nowMs = KEPT_MS;
+  t.turns.onTick(1);
+  assert.equal(t.turns.kept, 0);
+  assert.deepEqual(t.counts, ["given", "expired"]);
+  t.told("b", { requests: 5 });
+  t.free("a");
+  t.turns.lost("b");
+  t.turns.lost("b");
+  assert.equal(t.turns.kept, 0);
+  assert.equal(t.free("a"), "");
+});
+
+Deno.test("an edge that has not used a slot of its own is left out until it tells again", () => {
+  const t = new Stage();
+  t.told("a", { requests: 5 });
+  t.told("b", { requests: 5, oldestMs: 900 });
+  assert.equal(t.free("a"), "");
+  t.turns.onTick(1);
+  assert.equal(t.take(), "");
+  t.turns.onTick(1);
+  assert.equal(t.take(), "b kept");
+  t.turns.onJob("b", 10);
+  assert.equal(t.free("a"), "a passed, b kept");
+  t.turns.onJob("b", 10);
+  t.told("a", { requests: 5 });
+  assert.equal(t.free("b"), "b passed, a kept");
+});
+
+Deno.test("a slot that nobody has used for a tick is kept for the next edge", () => {
+  const t = new Stage();
+  t.told("b", { requests: 5 });
+  t.turns.onTick(1);
+  assert.equal(t.take(), "");
+  t.turns.onTick(1);
+  assert.equal(t.take(), "b kept");
+  // It is kept already.
+  t.turns.onTick(1);
+  assert.equal(t.take(), "");
+  t.turns.onTick(2);
+  t.turns.onTick(2);
+  assert.equal(t.take(), "b kept");
+});
+
+Deno.test("a request whose model is at limits here, or is not here, has no turn", () => {
+  const t = new Stage();
+  t.closed.add("other");
+  t.told("b", { lane: "other", requests: 5 });
+  assert.equal(t.free("a"), "");
+  t.closed.clear();
+  assert.equal(t.free("a"), "a passed, b kept");
+});
