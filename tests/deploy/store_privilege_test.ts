@@ -43,7 +43,7 @@ const MAY: Record<string, Record<string, string>> = {
     sweep: "set",
     use: "evalsha hincrby expire",
     spend: "hmget hincrby expire",
-    hold: "hget hset hexists hgetall hdel pexpire",
+    hold: "hmget hget hset hexists hgetall hdel pexpire",
     lengths: "hgetall hincrby expire",
     users: "pexpire zadd zcard zrangebyscore zrem",
     overrides: "hvals",

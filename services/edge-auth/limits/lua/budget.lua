@@ -82,6 +82,8 @@ function BUDGET.load(limiter_key, limits, calendar, who)
         limit = limits[name],
         window = calendar[nth].window,
         ends_at = calendar[nth].ends_at,
+        name_in_hold = string.format(' %s:%s:%.0f', who, calendar[nth].window,
+          limits[name]),
         spent = tonumber(amounts[1] or 0),
         held = tonumber(amounts[2] or 0),
         taken = 0,
@@ -103,15 +105,15 @@ function BUDGET.check(budget, nanos, now_unix)
   return nil, math.min(nanos, left)
 end
 
--- Adds to the text of a hold what it holds of.
-function BUDGET.take(budgets, who, nanos)
-  local parts = {}
+-- Takes what a request holds. Returns the budgets as the text of a hold names them.
+function BUDGET.take(budgets, nanos)
+  local names = ''
   for _, budget in ipairs(budgets) do
     budget.held = budget.held + nanos
     budget.taken = budget.taken + nanos
-    table.insert(parts, string.format(' %s:%s:%.0f', who, budget.window, budget.limit))
+    names = names .. budget.name_in_hold
   end
-  return table.concat(parts)
+  return names
 end
 
 local function keep(key, window, who)
@@ -131,14 +133,34 @@ function BUDGET.commit(budgets)
   end
 end
 
--- Keeps what a request holds until it is settled.
-function BUDGET.keep_hold(limiter_key, lease, text)
+-- Keeps what requests hold until they are settled: lease, text, lease, text.
+function BUDGET.keep_holds(limiter_key, holds)
+  if #holds == 0 then return end
   local hold_key = BUDGET.hold_key(limiter_key)
-  redis.call('HSET', hold_key, lease, text)
+  redis.call('HSET', hold_key, unpack(holds))
   redis.call('PEXPIRE', hold_key, HOLDS_TTL_MS)
 end
 
-function BUDGET.amount(text) return tonumber(string.match(text, '^%d+')) end
+-- What requests hold, by their leases.
+function BUDGET.holds_of(limiter_key, leases)
+  local holds = {}
+  if #leases == 0 then return holds end
+  local texts = redis.call('HMGET', BUDGET.hold_key(limiter_key), unpack(leases))
+  for nth, lease in ipairs(leases) do holds[lease] = texts[nth] or nil end
+  return holds
+end
+
+-- Forgets what requests held that are settled.
+function BUDGET.drop_holds(limiter_key, leases)
+  if #leases == 0 then return end
+  redis.call('HDEL', BUDGET.hold_key(limiter_key), unpack(leases))
+end
+
+-- Splits the text of a hold into the amount and the budgets that it names.
+function BUDGET.parts(text)
+  local amount, budgets = string.match(text, '^(%d+)(.*)$')
+  return tonumber(amount), budgets
+end
 
 -- Raises what a request holds to `nanos`, as far as each of its budgets has something
 -- left. Never lowers it. Returns what it holds then; nil: nothing, it has ended.
@@ -146,7 +168,7 @@ function BUDGET.raise(limiter_keys, lease, nanos)
   local hold_key = BUDGET.hold_key(limiter_keys.key)
   local hold = redis.call('HGET', hold_key, lease)
   if not hold then return nil end
-  local held = BUDGET.amount(hold)
+  local held = BUDGET.parts(hold)
   local more = nanos - held
   for who, window, limit in string.gmatch(hold, ' (%a+):(%w+):(%d+)') do
     local amounts = redis.call('HMGET', BUDGET.spend_key(limiter_keys[who], window),
@@ -188,7 +210,7 @@ local function tell(limiter_key, window, limit, before, spent)
   end
 end
 
--- Changes what is spent and held in the windows of a hold.
+-- Changes what is spent and held in the windows of the budgets that a hold names.
 function BUDGET.change(limiter_keys, text, amounts)
   for who, window, limit in string.gmatch(text, ' (%a+):(%w+):(%d+)') do
     local key = BUDGET.spend_key(limiter_keys[who], window)

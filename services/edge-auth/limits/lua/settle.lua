@@ -70,27 +70,52 @@ local sum = {
 -- What the requests of each end user give back, by their ids.
 local users = {}
 
+local hold_key = BUDGET.hold_key(KEYS[1])
+
 local function mark_of(lease) return '!' .. lease end
+
+-- What changes of budgets: a list, in which requests that held of the same are once.
+local changes = {}
+-- The leases of the requests that held something, and marks of those charged as lost.
+local ended_holds = {}
+
+local function change_budgets(request, budgets, amounts)
+  local name = (request.user or '') .. budgets
+  local change = changes[name]
+  if not change then
+    change = { lease = request.lease, budgets = budgets, held = 0, spent = 0 }
+    changes[name] = change
+    table.insert(changes, change)
+  end
+  change.held = change.held + amounts.held
+  change.spent = change.spent + amounts.spent
+end
+
+local function write_budgets()
+  for _, change in ipairs(changes) do
+    local limiter_keys = END_USER.limiter_keys(KEYS[1], KEYS[3], change.lease)
+    BUDGET.change(limiter_keys, change.budgets, change)
+  end
+  BUDGET.drop_holds(KEYS[1], ended_holds)
+end
 
 -- Settles what a request held of budgets. Returns its cost, which is what it held if
 -- its edge is lost.
-local function settle_hold(lease, cost, is_lost)
-  local hold_key = BUDGET.hold_key(KEYS[1])
-  local limiter_keys = END_USER.limiter_keys(KEYS[1], KEYS[3], lease)
-  local hold = call('HGET', hold_key, lease)
+local function settle_hold(request, hold)
+  local lease, cost = request.lease, request.cost
   if hold then
-    local held = BUDGET.amount(hold)
-    if is_lost then cost = held end
-    BUDGET.change(limiter_keys, hold, { held = -held, spent = cost })
-    call('HDEL', hold_key, lease)
-    if is_lost then BUDGET.mark_lost(hold_key, lease, hold, floor(now)) end
+    local held, budgets = BUDGET.parts(hold)
+    if request.is_lost then cost = held end
+    change_budgets(request, budgets, { held = -held, spent = cost })
+    table.insert(ended_holds, lease)
+    if request.is_lost then BUDGET.mark_lost(hold_key, lease, hold, floor(now)) end
     return cost
   end
-  local charged = not is_lost and call('HGET', hold_key, mark_of(lease))
+  local charged = not request.is_lost and call('HGET', hold_key, mark_of(lease))
   if not charged then return cost end
-  local amount = BUDGET.amount(charged)
-  BUDGET.change(limiter_keys, charged, { held = 0, spent = cost - amount })
-  call('HDEL', hold_key, mark_of(lease))
+  local amount, budgets = BUDGET.parts(charged)
+  change_budgets(request, budgets, { held = 0, spent = cost - amount })
+  table.insert(ended_holds, mark_of(lease))
   sum.lost_cost = sum.lost_cost - amount
   return cost - amount
 end
@@ -107,7 +132,7 @@ local function take_back(lease)
   sum.units = sum.units - count
   sum.unpriced = sum.unpriced - unpriced
   -- What it held of budgets, `settle_hold` takes back.
-  if call('HEXISTS', BUDGET.hold_key(KEYS[1]), mark_of(lease)) == 1 then return end
+  if call('HEXISTS', hold_key, mark_of(lease)) == 1 then return end
   sum.cost, sum.lost_cost = sum.cost - cost, sum.lost_cost - cost
 end
 
@@ -115,6 +140,8 @@ end
 local function request_at(at)
   return {
     lease = ARGV[at],
+    -- The id of its end user; nil: it has none.
+    user = END_USER.id_in(ARGV[at]),
     may_lack_lease = ARGV[at + 1] == '1',
     tokens_over = tonumber(ARGV[at + 2]),
     requests_returned = tonumber(ARGV[at + 3]),
@@ -146,7 +173,7 @@ local function remove_lease(request)
 end
 
 local function add_to_user(request)
-  local id = END_USER.id_in(request.lease)
+  local id = request.user
   if not id then return end
   local user = users[id] or { tokens_over = 0, requests_returned = 0 }
   user.tokens_over = user.tokens_over + request.tokens_over
@@ -160,14 +187,15 @@ local AMOUNTS = {
   'errors', 'cached', 'cache_written', 'units', 'units_over', 'unpriced',
 }
 
-local function add_amounts(request)
+-- Whether what a request held of budgets ends with it; a video that has begun keeps it.
+local function ends_hold(request)
+  return request.may_hold and not (video_has_begun and KEYS[7])
+end
+
+local function add_amounts(request, hold)
   add_to_user(request)
   for _, name in ipairs(AMOUNTS) do sum[name] = sum[name] + request[name] end
-  local cost = request.cost
-  local is_kept = video_has_begun and KEYS[7]
-  if request.may_hold and not is_kept then
-    cost = settle_hold(request.lease, cost, request.is_lost)
-  end
+  local cost = ends_hold(request) and settle_hold(request, hold) or request.cost
   sum.cost = sum.cost + cost
   if not request.is_lost then return end
   sum.lost, sum.lost_cost = sum.lost + 1, sum.lost_cost + cost
@@ -175,19 +203,35 @@ local function add_amounts(request)
   call('PEXPIRE', KEYS[2], LEASES_TTL_MS)
 end
 
--- Removes the leases of all requests, and sums up those that are settled now.
+-- Removes the leases of all requests. Returns the replies, and the requests that are
+-- settled now.
 local function remove_leases()
-  local replies, leases = {}, {}
+  local replies, settled = {}, {}
   for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
     local request = request_at(at)
     local reply = remove_lease(request)
     table.insert(replies, reply)
-    if reply > 0 then
-      table.insert(leases, request.lease)
-      add_amounts(request)
-    end
+    if reply > 0 then table.insert(settled, request) end
   end
-  return replies, leases
+  return replies, settled
+end
+
+-- Sums up what requests used, and settles what they held of budgets. Returns their
+-- leases.
+local function add_up(settled)
+  local leases, holding = {}, {}
+  for _, request in ipairs(settled) do
+    table.insert(leases, request.lease)
+    if ends_hold(request) then table.insert(holding, request.lease) end
+  end
+  local holds = BUDGET.holds_of(KEYS[1], holding)
+  for _, request in ipairs(settled) do
+    add_amounts(request, holds[request.lease])
+    -- A lease that is named twice holds nothing the second time.
+    holds[request.lease] = nil
+  end
+  write_budgets()
+  return leases
 end
 
 local function settle_video(video_key, leases)
@@ -244,8 +288,9 @@ local function count_usage(usage_key)
   if sum.lost_cost ~= 0 then count(LOST_COST, sum.lost_cost) end
 end
 
-local replies, leases = remove_leases()
-if #leases == 0 then return replies end
+local replies, settled = remove_leases()
+if #settled == 0 then return replies end
+local leases = add_up(settled)
 call('ZREM', KEYS[4], unpack(leases))
 for at = 7, #KEYS do settle_video(KEYS[at], leases) end
 for _, state_key in ipairs({ KEYS[1], KEYS[3] }) do

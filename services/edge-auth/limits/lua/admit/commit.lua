@@ -11,8 +11,10 @@ local call, floor = redis.call, math.floor
 local MINUTE_MS = 60000
 local FIRST_VIDEO_KEY = 5
 
--- The leases of the requests that are admitted, and what they hold of budgets.
-local admitted, holds = {}, {}
+-- The leases of the requests that are admitted.
+local admitted = {}
+-- What they hold of budgets: lease, text, lease, text.
+local holds = {}
 
 local function take_day(count)
   count.day, count.used = count.next_day, count.next_used
@@ -28,11 +30,10 @@ local function take(side, lease)
 end
 
 local function take_money(sides, lease, nanos)
-  local words = { string.format('%.0f', nanos) }
-  for _, side in ipairs(sides) do
-    table.insert(words, BUDGET.take(side.budgets, side.who, nanos))
-  end
-  table.insert(holds, { lease = lease, text = table.concat(words) })
+  local text = string.format('%.0f', nanos)
+  for _, side in ipairs(sides) do text = text .. BUDGET.take(side.budgets, nanos) end
+  table.insert(holds, lease)
+  table.insert(holds, text)
 end
 
 -- Admits a request, in memory.
@@ -44,9 +45,12 @@ end
 
 local function write_leases(side, is_new_minute)
   local lease_key = side.lease_key
+  local ends_and_leases = {}
   for _, lease in ipairs(side.leases_taken) do
-    call('ZADD', lease_key, CALL.lease_ends, lease)
+    table.insert(ends_and_leases, CALL.lease_ends)
+    table.insert(ends_and_leases, lease)
   end
+  call('ZADD', lease_key, unpack(ends_and_leases))
   if is_new_minute or side.leases_stored == 0 then
     call('PEXPIRE', lease_key, LEASES_TTL_MS)
   end
@@ -92,5 +96,5 @@ function COMMIT.write()
     END_USER.touch(KEYS[1], LOAD.users, CALL.now, calendar and calendar[1].window)
   end
   for at = FIRST_VIDEO_KEY, #KEYS do write_videos(KEYS[at]) end
-  for _, hold in ipairs(holds) do BUDGET.keep_hold(KEYS[1], hold.lease, hold.text) end
+  BUDGET.keep_holds(KEYS[1], holds)
 end
