@@ -20,6 +20,7 @@ import admitLua from "./lua/admit.lua" with { type: "text" };
 import callLua from "./lua/admit/call.lua" with { type: "text" };
 import commitLua from "./lua/admit/commit.lua" with { type: "text" };
 import decideLua from "./lua/admit/decide.lua" with { type: "text" };
+import moneyLua from "./lua/admit/money.lua" with { type: "text" };
 import loadLua from "./lua/admit/load.lua" with { type: "text" };
 import endUserLua from "./lua/end_user.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };
@@ -27,6 +28,7 @@ import recordFailedLua from "./lua/record_failed.lua" with { type: "text" };
 import raiseHoldLua from "./lua/raise_hold.lua" with { type: "text" };
 import replyLua from "./lua/reply.lua" with { type: "text" };
 import renewLua from "./lua/renew.lua" with { type: "text" };
+import spendingLua from "./lua/settle/spending.lua" with { type: "text" };
 import settleLua from "./lua/settle.lua" with { type: "text" };
 import stateLua from "./lua/state.lua" with { type: "text" };
 
@@ -78,7 +80,7 @@ export const FIND = defineScript("find", findLua, { STORE_KEY });
 /** Decides on requests of one key: its rights, and its limits and its owner's. */
 export const ADMIT = defineScript(
   "admit",
-  SHARED + recordLua + replyLua +
+  SHARED + recordLua + replyLua + moneyLua +
     callLua + loadLua + decideLua + commitLua + admitLua,
   {
     ...SHARED_CONSTANTS,
@@ -106,12 +108,14 @@ export const RENEW = defineScript("renew", renewLua, {
 });
 
 /** Lets a running request hold more of budgets. */
-export const RAISE_HOLD = defineScript("raise_hold", SHARED + raiseHoldLua, {
-  ...SHARED_CONSTANTS,
-});
+export const RAISE_HOLD = defineScript(
+  "raise_hold",
+  SHARED + spendingLua + raiseHoldLua,
+  SHARED_CONSTANTS,
+);
 
 /** Ends admitted requests of one key, and counts what they used. */
-export const SETTLE = defineScript("settle", SHARED + settleLua, {
+export const SETTLE = defineScript("settle", SHARED + spendingLua + settleLua, {
   ...SHARED_CONSTANTS,
   LIMITER_EPOCH_MS,
   LEASE_MS,

@@ -46,7 +46,7 @@
 --
 -- Constants: LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS
 -- PROMPT_TOKENS COMPLETION_TOKENS CACHED_TOKENS CACHE_WRITE_TOKENS ERRORS COST UNPRICED
--- LOST_REQUESTS LOST_COST BUDGET END_USER STATE
+-- LOST_REQUESTS LOST_COST BUDGET SPENDING END_USER STATE
 
 local call, floor, max = redis.call, math.floor, math.max
 
@@ -94,9 +94,9 @@ end
 local function write_budgets()
   for _, change in ipairs(changes) do
     local limiter_keys = END_USER.limiter_keys(KEYS[1], KEYS[3], change.lease)
-    BUDGET.change(limiter_keys, change.budgets, change)
+    SPENDING.change(limiter_keys, change.budgets, change)
   end
-  BUDGET.drop_holds(KEYS[1], ended_holds)
+  SPENDING.drop_holds(KEYS[1], ended_holds)
 end
 
 -- Settles what a request held of budgets. Returns its cost, which is what it held if
@@ -108,7 +108,7 @@ local function settle_hold(request, hold)
     if request.is_lost then cost = held end
     change_budgets(request, budgets, { held = -held, spent = cost })
     table.insert(ended_holds, lease)
-    if request.is_lost then BUDGET.mark_lost(hold_key, lease, hold, floor(now)) end
+    if request.is_lost then SPENDING.mark_lost(hold_key, lease, hold, floor(now)) end
     return cost
   end
   local charged = not request.is_lost and call('HGET', hold_key, mark_of(lease))
@@ -224,7 +224,7 @@ local function add_up(settled)
     table.insert(leases, request.lease)
     if ends_hold(request) then table.insert(holding, request.lease) end
   end
-  local holds = BUDGET.holds_of(KEYS[1], holding)
+  local holds = SPENDING.holds_of(KEYS[1], holding)
   for _, request in ipairs(settled) do
     add_amounts(request, holds[request.lease])
     -- A lease that is named twice holds nothing the second time.

@@ -2,7 +2,7 @@
 -- them are decided before the first write, in memory, one after the other.
 --
 -- Constants: CALL LOAD LEASES_TTL_MS DEAD_LEASE_MS STATE_TTL_MS VIDEO_START_MS
--- VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS BUDGET END_USER STATE
+-- VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS MONEY END_USER STATE
 
 local COMMIT = {}
 
@@ -31,7 +31,7 @@ end
 
 local function take_money(sides, lease, nanos)
   local text = string.format('%.0f', nanos)
-  for _, side in ipairs(sides) do text = text .. BUDGET.take(side.budgets, nanos) end
+  for _, side in ipairs(sides) do text = text .. MONEY.take(side.budgets, nanos) end
   table.insert(holds, lease)
   table.insert(holds, text)
 end
@@ -63,7 +63,7 @@ local function write_side(side)
   if #side.leases_taken == 0 then return end
   local is_user = side.who == 'user'
   LOAD.save_state(side)
-  BUDGET.commit(side.budgets)
+  MONEY.commit(side.budgets)
   if CALL.unit ~= '' and not is_user then
     local today = side.units_today
     STATE.write_unit(side.state_key, CALL.unit, today.day, today.used)
@@ -96,5 +96,5 @@ function COMMIT.write()
     END_USER.touch(KEYS[1], LOAD.users, CALL.now, calendar and calendar[1].window)
   end
   for at = FIRST_VIDEO_KEY, #KEYS do write_videos(KEYS[at]) end
-  BUDGET.keep_holds(KEYS[1], holds)
+  MONEY.keep_holds(KEYS[1], holds)
 end

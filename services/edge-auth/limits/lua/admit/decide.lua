@@ -1,6 +1,6 @@
 -- The second part of the script that admits: decides on one request. It takes nothing.
 --
--- Constants: CALL LOAD CONCURRENCY_WAIT_MS VIDEO_WAIT_MS BUDGET RECORD
+-- Constants: CALL LOAD CONCURRENCY_WAIT_MS VIDEO_WAIT_MS MONEY RECORD
 
 local DECIDE = {}
 
@@ -89,7 +89,7 @@ end
 -- Checks the budgets, and lowers what the request may hold to what they have left.
 local function check_money(verdict, side, nanos)
   for _, budget in ipairs(side.budgets) do
-    local limit, amount = BUDGET.check(budget, nanos, CALL.now_unix)
+    local limit, amount = MONEY.check(budget, nanos, CALL.now_unix)
     if limit then
       refuse(verdict, side, limit, amount, budget)
     else

@@ -3,7 +3,7 @@
 --
 -- A side is whose limits a request must keep: the key, its owner, its end user.
 --
--- Constants: CALL STORE_KEY LIMITER_EPOCH_MS BUDGET END_USER STATE RECORD
+-- Constants: CALL STORE_KEY LIMITER_EPOCH_MS MONEY END_USER STATE RECORD
 
 local LOAD = {}
 
@@ -32,10 +32,10 @@ function LOAD.records()
     return { 'scope' }
   end
   LOAD.key, LOAD.owner, LOAD.end_user = key, owner, END_USER.read(key.end_user)
-  LOAD.has_budget = LOAD.end_user.budget_day > 0 or BUDGET.is_in(key)
-    or BUDGET.is_in(owner)
+  LOAD.has_budget = LOAD.end_user.budget_day > 0 or MONEY.is_in(key)
+    or MONEY.is_in(owner)
   if not LOAD.has_budget then return nil end
-  LOAD.calendar = BUDGET.calendar(CALL.calendar, CALL.now_unix)
+  LOAD.calendar = MONEY.calendar(CALL.calendar, CALL.now_unix)
   if not LOAD.calendar then return { 'calendar', CALL.now_unix } end
 end
 
@@ -62,7 +62,7 @@ local function read_side(who, limits, keys)
     leases_taken = {},
     leases_stored = 0,
     videos_running = 0,
-    budgets = calendar and BUDGET.load(keys.state, limits, calendar, who) or {},
+    budgets = calendar and MONEY.load(keys.state, limits, calendar, who) or {},
   }
   if side.lease_key then side.leases_stored = redis.call('ZCARD', side.lease_key) end
   if keys.videos and limits.video_jobs > 0 then
