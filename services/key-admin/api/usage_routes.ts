@@ -89,18 +89,30 @@ function countsJson(counts: Counts): Record<string, number | string> {
   }));
 }
 
-/** The parts of a report, with their names. */
-async function groupsOf(
+/** A report, with its parts and their names. */
+async function readReport(
+  deps: AdminDeps,
+  asked: Asked,
+): Promise<{ report: UsageReport; groups: (UsageGroup & { name: string })[] }> {
+  const { scope, span, by } = asked;
+  if (by === "model" || by === "endpoint") {
+    const report = await deps.usage.readBy(scope, span, { by });
+    const groups = report.groups
+      .map((group) => ({ ...group, name: group.id ?? "others" }));
+    return { report, groups };
+  }
+  const report = await deps.usage.read(scope, span);
+  return { report, groups: await partsOf(deps, asked, report) };
+}
+
+/** The parts of a report that are keys or accounts, with their names. */
+async function partsOf(
   deps: AdminDeps,
   { scope, span, by }: Asked,
   report: UsageReport,
 ): Promise<(UsageGroup & { name: string })[]> {
   const { usage, people, redis } = deps;
   if (by === null) return [];
-  if (by === "model" || by === "endpoint") {
-    const { groups } = await usage.readBy(scope, span, { by });
-    return groups.map((group) => ({ ...group, name: group.id ?? "others" }));
-  }
   const keys = by === "key"
     ? await readUsageByKey({ redis, usage }, scope, span)
     : [];
@@ -120,9 +132,8 @@ async function show(
   { deps, query }: AdminCall<z.output<typeof QUERY>, unknown>,
 ): Promise<AdminAnswer> {
   const asked = await readQuery(deps, query);
-  const { scope, span } = asked;
-  const report = await deps.usage.read(scope, span);
-  const groups = await groupsOf(deps, asked, report);
+  const { span } = asked;
+  const { report, groups } = await readReport(deps, asked);
   return {
     json: {
       zone: span.zone,

@@ -92,7 +92,7 @@ async function readBars({ owner: page }: Stage): Promise<void> {
   assert.notEqual(await shown.innerText(), last);
   await page.keyboard.press("End");
   assert.equal(await shown.innerText(), last);
-  await chart.locator(".bars g").first().hover();
+  await chart.locator(".bars .reach").first().hover();
   assert.match(await shown.innerText(), /: none$/);
 }
 

@@ -17,6 +17,7 @@ import {
   usageKey,
 } from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import { readHashes } from "../store/hashes.ts";
 import { asList, asNumber, asTexts } from "../store/redis.ts";
 import totalsLua from "./lua/totals.lua" with { type: "text" };
 
@@ -157,20 +158,47 @@ export const usageHash = ({ ownerId, keyId }: UsageScope, day: string) =>
 /** The counters of a UTC day, in no order. */
 export async function readDay(
   redis: RedisLink,
-  { ownerId, keyId }: UsageScope,
+  scope: UsageScope,
   day: string,
 ): Promise<Counted[]> {
-  const key = usageHash({ ownerId, keyId }, day);
-  const flat = asTexts(await redis.command(["HGETALL", key]));
+  const flat = await redis.command(["HGETALL", usageHash(scope, day)]);
+  return countersIn(asTexts(flat), new Map());
+}
+
+/** The same of each of these days. */
+export async function readDays(
+  redis: RedisLink,
+  scope: UsageScope,
+  days: readonly string[],
+): Promise<Counted[][]> {
+  const keys = days.map((day) => usageHash(scope, day));
+  const known: KnownFields = new Map();
+  return (await readHashes(redis, keys))
+    .map((flat) => countersIn(flat, known));
+}
+
+/** The counters of fields that were read before; null: of a later version. */
+type KnownFields = Map<string, Omit<Counted, "count"> | null>;
+
+/** The counters of a hash. Most days have the same fields. */
+function countersIn(flat: readonly string[], known: KnownFields): Counted[] {
   const found: Counted[] = [];
   for (let at = 0; at < flat.length; at += 2) {
-    const { hour, counter, endpoint, model } = parseUsageField(flat[at] ?? "");
-    const name = NAME_OF_COUNTER.get(counter);
-    // An edge of a later version may count more.
-    if (name === undefined) continue;
+    const field = flat[at] ?? "";
+    const counter = known.get(field) ?? counterOf(field);
+    known.set(field, counter);
+    if (counter === null) continue;
+    const { name, hour, endpoint, model } = counter;
     found.push({ name, count: Number(flat[at + 1]), hour, endpoint, model });
   }
   return found;
+}
+
+/** Reads the name of a counter; null: an edge of a later version counts more. */
+function counterOf(field: string): Omit<Counted, "count"> | null {
+  const { hour, counter, endpoint, model } = parseUsageField(field);
+  const name = NAME_OF_COUNTER.get(counter);
+  return name === undefined ? null : { name, hour, endpoint, model };
 }
 
 const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([

@@ -1,9 +1,9 @@
 /** The usage of each key of an account, and of each member who created keys. */
 import { KEY_FIELDS, keysKey, recordKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import pLimit from "p-limit";
 import { addCounts, type Counts, sumOf } from "../keys/usage.ts";
-import { asList, asTexts } from "../store/redis.ts";
+import { readFields } from "../store/hashes.ts";
+import { asTexts } from "../store/redis.ts";
 import type { UsageSpan } from "./span.ts";
 import { sizeOf, type UsageReports } from "./usage_reports.ts";
 
@@ -38,8 +38,6 @@ export async function readUsageByKey(
   }).sort((a, b) => sizeOf(b.counts) - sizeOf(a.counts));
 }
 
-/** Keys that are read at the same time. */
-const READS = 200;
 const { description, hint, createdBy } = KEY_FIELDS;
 
 /** The keys of an account, of which only what tables show is read. */
@@ -49,17 +47,16 @@ async function namedKeys(
 ): Promise<Omit<KeyUse, "counts">[]> {
   const list = ["ZREVRANGE", keysKey(ownerId), "0", "-1"];
   const ids = asTexts(await redis.command(list));
-  const place = pLimit(READS);
-  return await place.map(ids, async (id) => {
-    const record = recordKey({ ownerId, keyId: id });
-    const read = ["HMGET", record, description, hint, createdBy];
-    const fields = asList(await redis.command(read));
-    const [text, end, creator] = fields.map((field) => field ?? "").map(String);
+  const records = ids.map((keyId) => recordKey({ ownerId, keyId }));
+  const fields = [description, hint, createdBy];
+  const values = await readFields(redis, records, fields);
+  return ids.map((id, at) => {
+    const [text, end, creator] = values[at] ?? [];
     return {
       id,
       description: text ?? "",
       hint: end ?? "",
-      createdBy: creator === undefined || creator === "0" ? "" : creator,
+      createdBy: creator === "0" ? "" : creator ?? "",
     };
   });
 }

@@ -10,6 +10,7 @@ import {
   isUsed,
   plusUtcDays,
   readDay,
+  readDays,
   sumOf,
   usageHash,
   type UsageScope,
@@ -48,7 +49,7 @@ export interface UsageReport {
 
 /** Parts of a bar that have a place of their own; the others share one. */
 export const GROUPS_MAX = 8;
-/** Days, or accounts, that are read at the same time. */
+/** Accounts that are read at the same time. */
 const READS = 64;
 /** Parts that one script call adds up, so that admissions hardly wait for it. */
 const PARTS_AT_ONCE = 25;
@@ -185,12 +186,9 @@ export class UsageReports {
     const models = new Map<string, Counts>();
     const endpoints = new Map<string, Counts>();
     const grouped = new Map<string, Counts[]>();
-    const summedDay = scope.ownerId === GATEWAY
-      ? await lastSummedDay(this.#deps.redis)
-      : null;
-    const place = pLimit(READS);
-    await place.map(span.utcDays, async (day) => {
-      for (const counted of await this.#day(scope, day, summedDay)) {
+    const days = await this.#days(scope, span.utcDays);
+    for (const [place, day] of span.utcDays.entries()) {
+      for (const counted of days[place] ?? []) {
         const { name, count, hour, model, endpoint } = counted;
         const at = span.markOf(day, hour);
         const bucket = at === null ? undefined : buckets[at];
@@ -206,20 +204,26 @@ export class UsageReports {
         }
         for (const sum of sums) sum[name] = (sum[name] ?? 0) + count;
       }
-    });
+    }
     return { report: { span, buckets, total, models, endpoints }, grouped };
   }
 
-  /** The counters of a UTC day; those of the gateway are added up while they grow. */
-  async #day(
-    scope: UsageScope,
-    day: string,
-    summedDay: string | null,
-  ): Promise<Counted[]> {
-    const { redis, now } = this.#deps;
-    if (summedDay === null || day <= summedDay) {
-      return await readDay(redis, scope, day);
-    }
+  /** The counters of each of these UTC days. */
+  async #days(scope: UsageScope, days: readonly string[]): Promise<Counted[][]> {
+    const { redis } = this.#deps;
+    if (scope.ownerId !== GATEWAY) return await readDays(redis, scope, days);
+    const summedDay = await lastSummedDay(redis);
+    const summed = days.filter((day) => day <= summedDay);
+    const others = days.filter((day) => day > summedDay);
+    return [
+      ...await readDays(redis, scope, summed),
+      ...await Promise.all(others.map((day) => this.#gatewayDay(day))),
+    ];
+  }
+
+  /** The counters of a UTC day of the gateway, which are added up while they grow. */
+  async #gatewayDay(day: string): Promise<Counted[]> {
+    const { now } = this.#deps;
     const held = this.#held.get(day);
     if (held !== undefined && now() - held.readAtMs < TODAY_MS) {
       return await held.counted;

@@ -98,7 +98,7 @@ each("[data-secret]", (page) => {
 each("[data-chart]", (chart) => {
   const plot = chart.querySelector(".bars");
   const shown = chart.querySelector("output");
-  const bars = [...plot.querySelectorAll("g")];
+  const bars = [...plot.querySelectorAll(".reach")];
   const show = (bar) => {
     for (const each of bars) each.classList.toggle("current", each === bar);
     shown.textContent = bar?.querySelector("title").textContent ?? "\u00A0";

@@ -58,32 +58,43 @@ const NUMBER = new Intl.NumberFormat("en-US");
 export const number = (value: number): string => NUMBER.format(value);
 
 /**
- * An amount of billionths for people: `$1,234.56`, and below a tenth with more
- * decimals, `$0.001234`. What is left off is not lost: files have all of it.
+ * Writes amounts of billionths for people: `$1,234.56`, and below a tenth with more
+ * decimals, `$0.001234`. What is left off is not lost: files have all of it. For many
+ * amounts, since to make a format takes as long as to write a hundred.
  */
-export function money(nanos: number, currency: string): string {
-  const units = nanos / NANOS_PER_UNIT;
-  const size = Math.abs(units);
-  const decimals = size === 0 || size >= 0.1 ? 2 : size >= 0.001 ? 6 : 9;
-  return new Intl.NumberFormat("en-US", {
-    style: "currency",
-    currency,
-    maximumFractionDigits: decimals,
-    minimumFractionDigits: 2,
-  }).format(units);
+export function moneyIn(currency: string): (nanos: number) => string {
+  const formats = new Map<number, Intl.NumberFormat>();
+  return (nanos) => {
+    const units = nanos / NANOS_PER_UNIT;
+    const size = Math.abs(units);
+    const decimals = size === 0 || size >= 0.1 ? 2 : size >= 0.001 ? 6 : 9;
+    const format = formats.get(decimals) ?? new Intl.NumberFormat("en-US", {
+      style: "currency",
+      currency,
+      maximumFractionDigits: decimals,
+      minimumFractionDigits: 2,
+    });
+    formats.set(decimals, format);
+    return format.format(units);
+  };
 }
+
+/** Writes one amount, as {@link moneyIn} does. */
+export const money = (nanos: number, currency: string): string =>
+  moneyIn(currency)(nanos);
 
 /** Says what was spent, and whether all or some requests had no price. */
 export function Spent(
-  { counts: { cost = 0, unpriced = 0 }, currency }: {
+  { counts: { cost = 0, unpriced = 0 }, amount }: {
     counts: { cost?: number; unpriced?: number };
-    currency: string;
+    /** Writes an amount, see {@link moneyIn}. */
+    amount: (nanos: number) => string;
   },
 ) {
   if (unpriced > 0 && cost === 0) return <>No price</>;
   return (
     <>
-      <span class="num">{money(cost, currency)}</span>
+      <span class="num">{amount(cost)}</span>
       {unpriced > 0 && <span class="help">some without price</span>}
     </>
   );

@@ -9,25 +9,33 @@
 local wanted = {}
 for _, hour in ipairs(ARGV) do wanted[hour] = true end
 
+-- The counter of each field; false where its hour does not count. Parts have mostly the
+-- same fields, and to take one apart takes longer than to add its number.
+local counters = {}
+local function counter_of(field)
+  local counter = counters[field]
+  if counter == nil then
+    local hour, name = string.match(field, '^(%d*):([^@:]+)')
+    counter = wanted[hour] and name or false
+    counters[field] = counter
+  end
+  return counter
+end
+
 local parts = {}
-for _, key in ipairs(KEYS) do
-  local counters = redis.call('HGETALL', key)
-  local sums, names = {}, {}
-  for at = 1, #counters, 2 do
-    local hour, name = string.match(counters[at], '^(%d*):([^@:]+)')
-    if wanted[hour] then
-      if not sums[name] then
-        sums[name] = 0
-        names[#names + 1] = name
-      end
-      sums[name] = sums[name] + counters[at + 1]
+for at, key in ipairs(KEYS) do
+  local fields, sums = redis.call('HGETALL', key), {}
+  for place = 1, #fields, 2 do
+    local counter = counter_of(fields[place])
+    if counter then
+      sums[counter] = (sums[counter] or 0) + fields[place + 1]
     end
   end
   local part = {}
-  for _, name in ipairs(names) do
-    part[#part + 1] = name
-    part[#part + 1] = string.format('%.0f', sums[name])
+  for counter, sum in pairs(sums) do
+    part[#part + 1] = counter
+    part[#part + 1] = string.format('%.0f', sum)
   end
-  parts[#parts + 1] = part
+  parts[at] = part
 end
 return parts

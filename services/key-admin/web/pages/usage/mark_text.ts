@@ -27,18 +27,22 @@ const hourIn = (zone: string, options: Intl.DateTimeFormatOptions) =>
     ...options,
   });
 
-/** Names the subject of a bar: `Nov 28`, or `28 Nov, 13:00`. */
-export function markText(span: UsageSpan, at: number): string {
-  const mark = span.marks[at] ?? "";
-  return typeof mark === "string"
-    ? dayText(span, mark)
-    : hourIn(span.zone, { month: "short", day: "numeric" }).format(mark);
+/** The names of the subjects of all bars of a span. */
+export interface MarkTexts {
+  /** `Nov 28`, or `28 Nov, 13:00`. */
+  readonly full: readonly string[];
+  /** The same below a chart, where the day of an hour is left out: `13:00`. */
+  readonly short: readonly string[];
 }
 
-/** The same below a chart, where the day of an hour is left out: `13:00`. */
-export function timeText(span: UsageSpan, at: number): string {
-  const mark = span.marks[at] ?? "";
-  return typeof mark === "string"
-    ? dayText(span, mark)
-    : hourIn(span.zone, {}).format(mark);
+/** Names the subjects of the bars of a span. */
+export function markTexts(span: UsageSpan): MarkTexts {
+  const dated = hourIn(span.zone, { month: "short", day: "numeric" });
+  const plain = hourIn(span.zone, {});
+  const textsBy = (hours: Intl.DateTimeFormat) =>
+    span.marks.map((mark) =>
+      typeof mark === "string" ? dayText(span, mark) : hours.format(mark)
+    );
+  const full = textsBy(dated);
+  return { full, short: span.unit === "day" ? full : textsBy(plain) };
 }

@@ -4,8 +4,8 @@ import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import type { Counts } from "../../../domain/keys/usage.ts";
 import type { UsageSpan } from "../../../domain/usage/span.ts";
 import type { UsageReport } from "../../../domain/usage/usage_reports.ts";
-import { labelOf, money, number } from "../../view/texts.tsx";
-import { markText, timeText } from "./mark_text.ts";
+import { labelOf, moneyIn, number } from "../../view/texts.tsx";
+import type { MarkTexts } from "./mark_text.ts";
 
 /** A part of each bar. */
 interface Series {
@@ -92,12 +92,15 @@ const TOKENS: Measure = {
   ],
 };
 
-const costIn = (currency: string): Measure => ({
-  title: "Cost",
-  format: (value) => money(value, currency),
-  short: (value) => money(value, currency),
-  countIn: ({ cost = 0 }) => cost,
-});
+function costIn(currency: string): Measure {
+  const amount = moneyIn(currency);
+  return {
+    title: "Cost",
+    format: amount,
+    short: amount,
+    countIn: ({ cost = 0 }) => cost,
+  };
+}
 
 const madeOf = (unit: UsageUnit): Measure => ({
   title: labelOf(unit),
@@ -134,8 +137,9 @@ function chartOf(
  * A chart of requests, one of tokens, one of cost if there was any, and one of each of
  * these units. With groups, their bars are stacked by these.
  */
-export function UsageCharts({ report, units, groups, currency }: {
+export function UsageCharts({ report, texts, units, groups, currency }: {
   report: UsageReport;
+  texts: MarkTexts;
   units: readonly UsageUnit[];
   groups: readonly NamedGroup[];
   currency: string;
@@ -153,6 +157,7 @@ export function UsageCharts({ report, units, groups, currency }: {
           key=""
           chart={chartOf(measure, report, groups)}
           span={report.span}
+          texts={texts}
           isStacked={groups.length > 0}
         />
       ))}
@@ -165,16 +170,29 @@ const BAR_WIDTH = 0.7;
 /** The height of a chart in its own units: browsers lose bars of billions of them. */
 const HEIGHT = 1_000;
 
-/** The parts of a bar, from the bottom up, in a chart that reaches up to `top`. */
-function stacked(at: number, series: readonly Series[], top: number) {
-  let below = 0;
+/**
+ * The parts of all bars of each series, as one shape: a year of bars has thousands.
+ * They stand on those of the series before, in a chart that reaches up to `top`.
+ */
+function shapesOf(series: readonly Series[], top: number) {
+  const feet = new Map<number, number>();
   return series.map(({ color, values }) => {
-    const height = HEIGHT * (values[at] ?? 0) / top;
-    const part = { fill: color, height, y: HEIGHT - below - height };
-    below += height;
-    return part;
-  }).filter(({ height }) => height > 0);
+    const parts = values.map((value, at) => {
+      if (value <= 0) return "";
+      const foot = feet.get(at) ?? HEIGHT;
+      const height = HEIGHT * value / top;
+      feet.set(at, foot - height);
+      const left = at + (1 - BAR_WIDTH) / 2;
+      return `M${digits(left)} ${digits(foot)}v${digits(-height)}h${BAR_WIDTH}V${
+        digits(foot)
+      }z`;
+    });
+    return { color, path: parts.join("") };
+  }).filter(({ path }) => path !== "");
 }
+
+/** A coordinate in a few digits, which are less than a pixel. */
+const digits = (value: number): string => String(Math.round(value * 100) / 100);
 
 /** At most so many intervals are between the lines of a chart. */
 const INTERVALS_MAX = 4;
@@ -200,12 +218,12 @@ export function ticksOf(most: number): number[] {
 const NO_VALUES = "\u00A0";
 
 /** The texts below a chart, evenly from its first bar to its last one. */
-function timesOf(span: UsageSpan): string[] {
+function timesOf(span: UsageSpan, texts: MarkTexts): string[] {
   const last = span.marks.length - 1;
   const count = Math.min(TIMES, span.marks.length);
   return Array.from({ length: count }, (_, at) => {
     const place = count === 1 ? last : Math.round(at * last / (count - 1));
-    if (place < last || !span.isOpen) return timeText(span, place);
+    if (place < last || !span.isOpen) return texts.short[place] ?? "";
     return span.unit === "hour" ? "Now" : "Today";
   });
 }
@@ -214,7 +232,7 @@ function timesOf(span: UsageSpan): string[] {
 function wordsOf(
   at: number,
   { series, format }: Chart,
-  { span, isStacked }: { span: UsageSpan; isStacked: boolean },
+  { texts, isStacked }: Pick<ChartProps, "texts" | "isStacked">,
 ): string {
   const counts = series
     .map(({ label, values }) => ({ label, count: values[at] ?? 0 }));
@@ -222,12 +240,13 @@ function wordsOf(
   const parts = shown.map(({ label, count }) => `${label} ${format(count)}`);
   const sum = counts.reduce((sum, { count }) => sum + count, 0);
   const inAll = isStacked && shown.length > 1 ? ` (in all ${format(sum)})` : "";
-  return `${markText(span, at)}: ${parts.join(", ") || "none"}${inAll}`;
+  return `${texts.full[at]}: ${parts.join(", ") || "none"}${inAll}`;
 }
 
 interface ChartProps {
   chart: Chart;
   span: UsageSpan;
+  texts: MarkTexts;
   isStacked: boolean;
 }
 
@@ -238,7 +257,7 @@ interface ChartProps {
  * also for the arrow keys, in the order of the legend, which is that of its parts from
  * the bottom up. The table below has the same numbers.
  */
-function BarChart({ chart, span, isStacked }: ChartProps) {
+function BarChart({ chart, span, texts, isStacked }: ChartProps) {
   const { title, series } = chart;
   const heading = `${title} per ${span.unit}`;
   const bars = span.marks.length;
@@ -272,23 +291,16 @@ function BarChart({ chart, span, isStacked }: ChartProps) {
             <line key={y} class="tick" x2={bars} y1={y} y2={y} />
           ))}
           {span.marks.map((_, at) => (
-            <g>
-              <title>{wordsOf(at, chart, { span, isStacked })}</title>
-              <rect class="reach" x={at} width="1" height={HEIGHT} />
-              {stacked(at, series, top).map(({ fill, height, y }) => (
-                <rect
-                  fill={fill}
-                  x={at + (1 - BAR_WIDTH) / 2}
-                  y={y}
-                  width={BAR_WIDTH}
-                  height={height}
-                />
-              ))}
-            </g>
+            <rect class="reach" x={at} width="1" height={HEIGHT}>
+              <title>{wordsOf(at, chart, { texts, isStacked })}</title>
+            </rect>
+          ))}
+          {shapesOf(series, top).map(({ color, path }) => (
+            <path key={color} fill={color} d={path} />
           ))}
         </svg>
         <div class="between faint times">
-          {timesOf(span).map((text) => <span key="">{text}</span>)}
+          {timesOf(span, texts).map((text) => <span key="">{text}</span>)}
         </div>
       </div>
       <p class="faint">

@@ -13,7 +13,7 @@ import {
 } from "../../../domain/keys/usage.ts";
 import { Table } from "../../view/parts.tsx";
 import type { Column } from "../../view/sorting.tsx";
-import { labelOf, money, number, Spent, unitsText } from "../../view/texts.tsx";
+import { labelOf, money, moneyIn, number, Spent, unitsText } from "../../view/texts.tsx";
 import { wordsOf } from "./reasons.ts";
 
 /** The units other than tokens that were counted. */
@@ -61,6 +61,12 @@ export function spendFacts(
 /** A name and its counts. */
 export type Row = readonly [name: Child, counts: Counts];
 
+const spentColumn = (amount: (nanos: number) => string): Column<Row> => [
+  "Cost",
+  ([, counts]) => <Spent key="" counts={counts} amount={amount} />,
+  "sum",
+];
+
 /**
  * A column for each count, and one for all units. Beside units, no tokens are shown
  * instead of 0.
@@ -71,11 +77,7 @@ export const countColumns = (
   currency: string,
 ): readonly Column<Row>[] => [
   [head, ([name]) => name],
-  ...(hasSpend(total) ? ["Cost"] : []).map((label): Column<Row> => [
-    label,
-    ([, counts]) => <Spent key="" counts={counts} currency={currency} />,
-    "sum",
-  ]),
+  ...hasSpend(total) ? [spentColumn(moneyIn(currency))] : [],
   ...countsIn(total).map((name): Column<Row> => [
     labelOf(name),
     ([, { [name]: count = 0, ...others }]) =>

@@ -4,6 +4,7 @@ import type { Child } from "hono/jsx";
 import {
   type Counts,
   isUsed,
+  type UsageScope,
   withoutCounts,
 } from "../../../domain/keys/usage.ts";
 import { GATEWAY } from "../../../domain/usage/day_sums.ts";
@@ -24,7 +25,7 @@ import { operatorPath } from "../../request/key_scope.ts";
 import { Empty, Facts, Table } from "../../view/parts.tsx";
 import { Email, keyName, labelOf } from "../../view/texts.tsx";
 import { requestsOf } from "./addresses.ts";
-import { markText } from "./mark_text.ts";
+import { type MarkTexts, markTexts } from "./mark_text.ts";
 import { spendForm } from "./spend_links.tsx";
 import { type NamedGroup, UsageCharts } from "./usage_chart.tsx";
 import { ChoiceForm, type UsageChoice } from "./usage_choice.tsx";
@@ -85,8 +86,9 @@ export async function usageView(deps: ViewDeps, query: UsageQuery) {
   );
   if (span === null) return form;
   const scope = { ownerId, keyId };
-  const report = await deps.usage.read(scope, span);
+  const { report, groups } = await readReport(deps, { scope, span, by });
   const { total } = report;
+  const texts = markTexts(span);
   const { currency } = deps.catalog.prices;
   const parts = await partsOf(deps, query, span);
   const isMonthly = keyId === null && /\/usage$/.test(base);
@@ -111,12 +113,17 @@ export async function usageView(deps: ViewDeps, query: UsageQuery) {
           <>
             <UsageCharts
               report={report}
+              texts={texts}
               units={unitsIn(total)}
-              groups={await groupsOf(deps, { scope, report, by, parts })}
+              groups={namedGroups(
+                groups ?? await groupsOf(deps, { scope, report, by, parts }),
+                { by, names: parts?.names },
+              )}
               currency={currency}
             />
             <UsageTables
               report={report}
+              texts={texts}
               currency={currency}
               listed={listedOf(query)}
               ofParts={parts && await partTables(deps, query, {
@@ -174,24 +181,47 @@ async function partsOf(
   };
 }
 
-/** The groups that the bars are stacked by, with names. */
-async function groupsOf(
+/** The usage of a span, with groups of models or endpoints if bars are stacked by them. */
+async function readReport(
+  { usage }: ViewDeps,
+  { scope, span, by }: {
+    scope: UsageScope;
+    span: UsageSpan;
+    by: Grouping | null;
+  },
+): Promise<{ report: UsageReport; groups: readonly UsageGroup[] | null }> {
+  if (by !== "model" && by !== "endpoint") {
+    return { report: await usage.read(scope, span), groups: null };
+  }
+  const report = await usage.readBy(scope, span, { by });
+  return { report, groups: report.groups };
+}
+
+/** The groups of keys or accounts that the bars are stacked by; none by nothing. */
+const groupsOf = async (
   { usage }: ViewDeps,
   { scope, report, by, parts }: {
-    scope: { ownerId: string; keyId: string | null };
+    scope: UsageScope;
     report: UsageReport;
     by: Grouping | null;
     parts: Parts | null;
   },
-): Promise<NamedGroup[]> {
-  if (by === null) return [];
-  const groups = by === "model" || by === "endpoint"
-    ? (await usage.readBy(scope, report.span, { by })).groups
-    : await usage.groupsOf(scope, report, parts?.used ?? new Map());
+): Promise<readonly UsageGroup[]> =>
+  by === null || parts === null
+    ? []
+    : await usage.groupsOf(scope, report, parts.used);
+
+function namedGroups(
+  groups: readonly UsageGroup[],
+  { by, names }: {
+    by: Grouping | null;
+    names: ReadonlyMap<string, string> | undefined;
+  },
+): NamedGroup[] {
   const nameOf = ({ id }: UsageGroup): string => {
     if (id === null) return "Others";
     if (id === "") return `No known ${by}`;
-    return by === "endpoint" ? labelOf(id) : parts?.names.get(id) ?? id;
+    return by === "endpoint" ? labelOf(id) : names?.get(id) ?? id;
   };
   return groups.map((group) => ({
     name: shortened(nameOf(group)),
@@ -276,15 +306,16 @@ async function partTables(
 }
 
 /** The tables below the charts. */
-function UsageTables({ report, currency, listed, ofParts }: {
+function UsageTables({ report, texts, currency, listed, ofParts }: {
   report: UsageReport;
+  texts: MarkTexts;
   currency: string;
   listed: string;
   ofParts: Child;
 }) {
   const { span, total, models, endpoints, buckets } = report;
   const isHourly = span.unit === "hour";
-  const named = buckets.map((counts, at): Row => [markText(span, at), counts]);
+  const named = buckets.map((counts, at): Row => [texts.full[at], counts]);
   return (
     <>
       <Failures counts={total} listed={listed} />
