@@ -11,7 +11,7 @@ import {
 import type { ChargeSubject, Decision } from "./limits/admission.ts";
 import type { StepResult } from "./limits/hold_steps.ts";
 import type { Cost } from "./limits/cost.ts";
-import { type LeaseTerms, sharesOf } from "./limits/rate.ts";
+import { sharesOf } from "./limits/rate.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
 import {
   parseUsageSuffix,
@@ -84,7 +84,7 @@ export const EDGE_METRICS = {
   }),
   cost: counter("gateway_cost_total", {
     help:
-      "What requests were charged at their end, in CURRENCY, before each sum is rounded. `kind`: the price, `input`, `cached_input`, `cache_write`, `output`, `request`, `image`, `second`, `million_characters`; `lost` for requests whose edge was lost, with what they had reserved.",
+      "What requests were charged at their end, in CURRENCY, before each sum is rounded. `kind`: the price, `input`, `cached_input`, `cache_write`, `output`, `request`, `image`, `second`, `million_characters`; `lost` for requests whose edge was lost, with what they held of budgets or had reserved.",
     labels: ["model", "kind"],
   }),
   holdSteps: counter("gateway_hold_steps_total", {
@@ -241,8 +241,8 @@ export class EdgeMetrics {
     }
   }
 
-  /** A request whose edge was lost was charged what it had reserved. */
-  lostCharged({ suffix, nanos }: LeaseTerms): void {
+  /** A request whose edge was lost was charged; its usage fields end so. */
+  lostCharged(suffix: string, nanos: number): void {
     const { model } = parseUsageSuffix(suffix);
     if (nanos === 0) return;
     this.#metrics.cost.with(model, "lost").add(nanos / NANOS_PER_UNIT);

@@ -154,7 +154,7 @@ function createLimits(
     ...common,
     redis,
     expectedMs: () => limiter.expectedMs,
-    onCharged: (terms) => metrics.lostCharged(terms),
+    onCharged: ({ suffix }, nanos) => metrics.lostCharged(suffix, nanos),
   });
   const answerLengths = new AnswerLengths({ redis, now: wallNow, log });
   const admission = new LimitedAdmission({

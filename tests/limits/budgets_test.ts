@@ -241,12 +241,15 @@ Deno.test("a request that is lost with its edge is charged what it held, once; o
       limits: { budgetTotal: 100 },
       ownerLimits: { budgetDay: 100 },
     });
+    const told: number[] = [];
     const lost = new LostRequests({
       redis: await edgeLink(world),
       now: monotonicNow,
       expectedMs: () => Date.now(),
       log: silentLog,
+      onCharged: (_terms, nanos) => told.push(nanos),
     });
+    // As of a recording, of which only what it holds says how long it is.
     const grant = await admitted(edge, key, { wantNanos: 40 });
     lost.note(key);
     await lost.writeNotes();
@@ -255,7 +258,7 @@ Deno.test("a request that is lost with its edge is charged what it held, once; o
     assert.equal(charged[0] + charged[1], 1);
     assert.deepEqual((await booked(world, key))[0], [40, 0]);
     const usage = await usageCounted(world, key);
-    assert.deepEqual([usage.cost, usage.lostCost], [40, 40]);
+    assert.deepEqual([usage.cost, usage.lostCost, ...told], [40, 40, 40]);
     await edge.settle(grant, cost(15));
     assert.deepEqual((await booked(world, key))[0], [15, 0]);
     const after = await usageCounted(world, key);

@@ -16,6 +16,7 @@ import {
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import { remember } from "@gateway/shared/process/maps";
+import type { RedisReply } from "@gateway/shared/redis/connection";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Cost } from "./cost.ts";
 import { type LeaseTerms, termsOf } from "./rate.ts";
@@ -29,8 +30,11 @@ export interface LostRequestsOptions {
   /** What Redis' clock is expected to show; it may have jumped forward. */
   expectedMs: () => number;
   log: Log;
-  /** Is called for each charge, for the metrics. */
-  onCharged?: (terms: LeaseTerms) => void;
+  /**
+   * Is called for each charge, for the metrics. `nanos` is what was charged: what the
+   * request held of budgets, or without any what its lease says.
+   */
+  onCharged?: (terms: LeaseTerms, nanos: number) => void;
 }
 
 /** How often one of the edges looks for expired leases. */
@@ -169,9 +173,10 @@ export class LostRequests {
       const input = settleCall(batch.map(({ settlement }) => settlement));
       const replies = await redis.evalScript(SETTLE, input, PATIENT);
       batch.forEach(({ terms }, at) => {
-        if (!Array.isArray(replies) || replies[at] !== 1) return;
+        const nanos = chargeIn(replies, at);
+        if (nanos === null) return;
         charged += 1;
-        onCharged?.(terms);
+        onCharged?.(terms, nanos);
       });
     }
     return charged;
@@ -183,6 +188,12 @@ export class LostRequests {
     return (seconds ?? NaN) * MS_PER_SECOND +
       Math.floor((micros ?? NaN) / MICROS_PER_MS);
   }
+}
+
+/** What a lost request was charged; null: it has been settled before. */
+function chargeIn(replies: RedisReply, at: number): number | null {
+  const reply = Array.isArray(replies) ? replies[at] : null;
+  return Array.isArray(reply) ? Number(reply[0]) : null;
 }
 
 /** The settlement of a lost request; null for an id that does not say enough. */

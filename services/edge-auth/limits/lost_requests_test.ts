@@ -15,7 +15,7 @@ import type { Cost } from "./cost.ts";
 import type { Grant, Limiter } from "./limiter.ts";
 import { edgeLink, loneEdge } from "./lone_edge_fixture.ts";
 import { LostRequests } from "./lost_requests.ts";
-import type { LeaseTerms, Rate } from "./rate.ts";
+import type { Rate } from "./rate.ts";
 import { LEASE_MS } from "./scripts.ts";
 
 const RATE: Rate = {
@@ -40,7 +40,8 @@ const USED: Cost = { ...DONE, nanos: 30 + 2 * 70 };
 
 /** A Redis, the edge that is lost, and what another one does about it. */
 class Stage {
-  readonly charged: LeaseTerms[] = [];
+  /** The cost of each charge, in billionths. */
+  readonly charged: number[] = [];
 
   constructor(
     readonly world: RedisWorld,
@@ -84,7 +85,7 @@ function onStage(body: (stage: Stage) => Promise<void>): () => Promise<void> {
         now: monotonicNow,
         expectedMs: () => Date.now(),
         log: silentLog,
-        onCharged: (terms) => stage.charged.push(terms),
+        onCharged: (_terms, nanos) => stage.charged.push(nanos),
       }),
     );
     await body(stage);
@@ -105,7 +106,7 @@ Deno.test(
     assert.equal(charged[0] + charged[1], 1);
     assert.equal(await t.lost.charge(), 0);
     assert.deepEqual(await t.counted(key), RESERVED);
-    assert.equal(t.charged.length, 1);
+    assert.deepEqual(t.charged, [RESERVED.cost]);
     const { lostRequests, lostCost } = await usageCounted(t.world, key);
     assert.deepEqual([lostRequests, lostCost], [1, RESERVED.cost]);
   }),

@@ -27,7 +27,8 @@
 --       "1": its edge is lost, and it is charged what it had reserved
 --       "1": it may hold something of budgets
 --
--- Returns for each request 1: settled, 2: settled without its lease, 0: no such lease.
+-- Returns for each request 1: settled, 2: settled without its lease, 0: no such lease;
+-- and of one whose edge is lost, if it is settled, its cost in billionths in a list.
 --
 -- A request that is charged as lost leaves a mark, as long as its lease would last: its
 -- edge may only have been cut off, and settle it later. What was charged, which the id
@@ -192,15 +193,17 @@ local function ends_hold(request)
   return request.may_hold and not (video_has_begun and KEYS[7])
 end
 
+-- Returns what the request costs.
 local function add_amounts(request, hold)
   add_to_user(request)
   for _, name in ipairs(AMOUNTS) do sum[name] = sum[name] + request[name] end
   local cost = ends_hold(request) and settle_hold(request, hold) or request.cost
   sum.cost = sum.cost + cost
-  if not request.is_lost then return end
+  if not request.is_lost then return cost end
   sum.lost, sum.lost_cost = sum.lost + 1, sum.lost_cost + cost
   call('ZADD', KEYS[2], floor(now) - LEASE_MS, mark_of(request.lease))
   call('PEXPIRE', KEYS[2], LEASES_TTL_MS)
+  return cost
 end
 
 -- Removes the leases of all requests. Returns the replies, and the requests that are
@@ -211,14 +214,17 @@ local function remove_leases()
     local request = request_at(at)
     local reply = remove_lease(request)
     table.insert(replies, reply)
-    if reply > 0 then table.insert(settled, request) end
+    if reply > 0 then
+      table.insert(settled, request)
+      if request.is_lost then request.place = #replies end
+    end
   end
   return replies, settled
 end
 
 -- Sums up what requests used, and settles what they held of budgets. Returns their
--- leases.
-local function add_up(settled)
+-- leases, and replies what lost ones cost.
+local function add_up(settled, replies)
   local leases, holding = {}, {}
   for _, request in ipairs(settled) do
     table.insert(leases, request.lease)
@@ -226,7 +232,8 @@ local function add_up(settled)
   end
   local holds = SPENDING.holds_of(KEYS[1], holding)
   for _, request in ipairs(settled) do
-    add_amounts(request, holds[request.lease])
+    local cost = add_amounts(request, holds[request.lease])
+    if request.place then replies[request.place] = { cost } end
     -- A lease that is named twice holds nothing the second time.
     holds[request.lease] = nil
   end
@@ -290,7 +297,7 @@ end
 
 local replies, settled = remove_leases()
 if #settled == 0 then return replies end
-local leases = add_up(settled)
+local leases = add_up(settled, replies)
 call('ZREM', KEYS[4], unpack(leases))
 for at = 7, #KEYS do settle_video(KEYS[at], leases) end
 for _, state_key in ipairs({ KEYS[1], KEYS[3] }) do
