@@ -40,7 +40,12 @@ export interface ConsoleOptions extends
   Partial<
     Pick<
       ConsoleDeps,
-      "oidc" | "isSimulated" | "catalog" | "listMistakes" | "projectsCreatedBy"
+      | "oidc"
+      | "isSimulated"
+      | "catalog"
+      | "listMistakes"
+      | "projectsCreatedBy"
+      | "budgetZone"
     >
   > {
   /** Arguments of the Redis server; by default it keeps every change. */

@@ -202,23 +202,26 @@ export const USAGE_ROUTES = [
     query: NOTHING,
     body: NO_BODY,
     answers: MONTHS,
-    run: ({ deps: { now } }) =>
-      Promise.resolve({ json: { months: spendMonths(now()) } }),
+    run: ({ deps: { now, budgetZone } }) => {
+      const months = spendMonths(now(), budgetZone).map(({ name }) => name);
+      return Promise.resolve({ json: { months } });
+    },
   }),
   adminRoute({
     method: "GET",
     path: "/usage/months/:id",
     scope: "usage",
     summary:
-      "Export a month, such as 2026-11, as CSV: a line for each account, key, endpoint and model",
+      "Export a month of the calendar of budgets, such as 2026-11, as CSV: a line for each account, key, endpoint and model",
     query: NOTHING,
     body: NO_BODY,
     answers: "csv",
-    run: ({ deps: { redis, people, catalog, now }, id: month }) => {
-      const months = spendMonths(now());
-      if (!z.enum(months).safeParse(month).success) {
-        const message = `There is usage of ${months.join(", ")}`;
-        throw new AdminRefused("not_found", message);
+    run: ({ deps: { redis, people, catalog, now, budgetZone }, id }) => {
+      const months = spendMonths(now(), budgetZone);
+      const month = months.find(({ name }) => name === id);
+      if (month === undefined) {
+        const names = months.map(({ name }) => name).join(", ");
+        throw new AdminRefused("not_found", `There is usage of ${names}`);
       }
       const { currency = "" } = catalog?.prices ?? {};
       const query = { month, currency, nowMs: now() };

@@ -1,12 +1,23 @@
 /** The spend of a month as a CSV file, by account, key, endpoint and model. */
-import { USAGE_HOURS_KEPT_DAYS } from "@gateway/shared/keys/limiter_state";
+import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
+import {
+  USAGE_HOURS_KEPT_DAYS,
+  usageDay,
+} from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS } from "@gateway/shared/keys/record";
 import { formatAmount } from "@gateway/shared/money/amount";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { csvHead, csvLine } from "../store/csv.ts";
 import { isCreatedBy, keysFrom } from "./key_page.ts";
 import { restOf } from "./usage_csv.ts";
-import { type Counts, lastDays, readRows, type UsageScope } from "./usage.ts";
+import {
+  type Counts,
+  lastDays,
+  readRows,
+  type UsageRow,
+  type UsageScope,
+  utcDayMs,
+} from "./usage.ts";
 
 /** An account, by the name that people know. */
 export interface SpendAccount {
@@ -15,27 +26,51 @@ export interface SpendAccount {
   readonly name: string;
 }
 
+/** A month of the calendar of budgets, so that a file adds up to what budgets spent. */
+export interface SpendMonth {
+  /** `2026-11`. */
+  readonly name: string;
+  /** When it begins, and when the next one does, in Unix ms. */
+  readonly startMs: number;
+  readonly endMs: number;
+}
+
 /** The month of a file of spend, and its currency. */
 export interface SpendQuery {
-  /** `2026-11`. */
-  readonly month: string;
+  readonly month: SpendMonth;
   readonly currency: string;
   readonly nowMs: number;
   /** Only keys that this owner created are named; undefined if all are. */
   readonly createdBy?: string | undefined;
 }
 
-/** Returns the months whose usage is still complete, the current one first. */
-export function spendMonths(nowMs: number): string[] {
-  const days = lastDays(USAGE_HOURS_KEPT_DAYS, nowMs);
-  const months = [...new Set(days.map(monthOf))];
-  const isWhole = (month: string) =>
-    days.includes(`${month.replace("-", "")}01`);
-  return months.filter(isWhole);
+/**
+ * Returns the months of a time zone whose hours are all still there, the current one
+ * first.
+ */
+export function spendMonths(nowMs: number, zone: string): SpendMonth[] {
+  const keptDays = lastDays(USAGE_HOURS_KEPT_DAYS, nowMs);
+  const budgetDays = new BudgetDays(zone);
+  const months: SpendMonth[] = [];
+  for (let atMs = nowMs;;) {
+    const { name, startMs, endMs } = budgetDays.at(atMs).month;
+    if (!keptDays.includes(usageDay(startMs))) return months;
+    const [, year, month] = /^m(\d{4})(\d\d)$/.exec(name) ?? [];
+    months.push({ name: `${year}-${month}`, startMs, endMs });
+    atMs = startMs - 1;
+  }
 }
 
-const monthOf = (day: string): string =>
-  `${day.slice(0, 4)}-${day.slice(4, 6)}`;
+const HOUR_MS = 3_600_000;
+
+/** Whether an hour begins in a month. */
+const isIn = (
+  { startMs, endMs }: SpendMonth,
+  { day, hour }: Pick<UsageRow, "day" | "hour">,
+): boolean => {
+  const beginsMs = utcDayMs(day) + Number(hour) * HOUR_MS;
+  return beginsMs >= startMs && beginsMs < endMs;
+};
 
 const COUNTED = ["requests", "unpriced", "estimated"] as const;
 const SPENT = ["cost", "estimatedCost"] as const;
@@ -70,14 +105,16 @@ async function* linesOf(
   { ownerId, name }: SpendAccount,
   { month, currency, nowMs, createdBy }: SpendQuery,
 ): AsyncGenerator<string> {
-  const days = lastDays(USAGE_HOURS_KEPT_DAYS, nowMs)
-    .filter((day) => monthOf(day) === month);
-  const left = await readSums(redis, { ownerId, keyId: null }, days);
+  const days = lastDays(USAGE_HOURS_KEPT_DAYS, nowMs).filter((day) =>
+    day >= usageDay(month.startMs) && day <= usageDay(month.endMs - 1)
+  );
+  const part = { days, month };
+  const left = await readSums(redis, { ownerId, keyId: null }, part);
   if (left.size === 0) return;
   const lines = (sums: Sums, names: readonly string[]) =>
     [...sums.values()].filter(isSpent).map((sum) =>
       csvLine([
-        month,
+        month.name,
         name,
         ownerId,
         ...names,
@@ -90,7 +127,7 @@ async function* linesOf(
     ).join("");
   for await (const { keyId, fields } of keysFrom(redis, ownerId)) {
     if (createdBy && !isCreatedBy(fields, createdBy)) continue;
-    const sums = await readSums(redis, { ownerId, keyId }, days);
+    const sums = await readSums(redis, { ownerId, keyId }, part);
     for (const [at, { counts }] of sums) takeAway(left.get(at)?.counts, counts);
     const { [KEY_FIELDS.hint]: hint, [KEY_FIELDS.description]: text } = fields;
     yield lines(sums, [keyId, hint ?? "", text ?? ""]);
@@ -98,7 +135,7 @@ async function* linesOf(
   yield lines(left, ["", "", restOf(createdBy)]);
 }
 
-/** The sum of the counters of an endpoint and a model over all days. */
+/** The sum of the counters of an endpoint and a model over all hours of a month. */
 interface Sum {
   readonly endpoint: string;
   readonly model: string;
@@ -109,11 +146,13 @@ type Sums = Map<string, Sum>;
 async function readSums(
   redis: RedisLink,
   scope: UsageScope,
-  days: readonly string[],
+  { days, month }: { days: readonly string[]; month: SpendMonth },
 ): Promise<Sums> {
   const sums: Sums = new Map();
   const rows = await readRows(redis, scope, days);
-  for (const { endpoint, model, counts } of rows.values()) {
+  for (const row of rows.values()) {
+    if (!isIn(month, row)) continue;
+    const { endpoint, model, counts } = row;
     const at = `${endpoint} ${model}`;
     const sum = sums.get(at) ?? { endpoint, model, counts: {} };
     for (const name of [...COUNTED, ...SPENT]) {

@@ -1,5 +1,6 @@
 /** The files with the spend of a month, and the links to them. */
 import {
+  type SpendMonth,
   spendMonths,
   type SpendQuery,
 } from "../../../domain/keys/spend_csv.ts";
@@ -10,11 +11,14 @@ import { type ConsoleContext, Refused } from "../../context.ts";
  * current one.
  */
 export function spendQueryOf(c: ConsoleContext): SpendQuery {
-  const { now, catalog } = c.var.deps;
+  const { now, catalog, budgetZone } = c.var.deps;
   const nowMs = now();
-  const months = spendMonths(nowMs);
-  const month = c.req.query("month") ?? months[0] ?? "";
-  if (!months.includes(month)) {
+  const months = spendMonths(nowMs, budgetZone);
+  const name = c.req.query("month");
+  const month = name === undefined
+    ? months[0]
+    : months.find((each) => each.name === name);
+  if (month === undefined) {
     throw new Refused(404, "The usage of this month is not there as a whole");
   }
   return { month, currency: catalog.prices.currency, nowMs };
@@ -22,14 +26,14 @@ export function spendQueryOf(c: ConsoleContext): SpendQuery {
 
 /** Returns the name of the file of a month. */
 export const spendFile = ({ month }: SpendQuery): string =>
-  `spend-${month}.csv`;
+  `spend-${month.name}.csv`;
 
 /** A form that downloads the file of a month. */
-export const spendForm = (path: string, nowMs: number) => (
+export const spendForm = (path: string, months: readonly SpendMonth[]) => (
   <form class="row search" method="get" action={path}>
     <select name="month" aria-label="Month">
-      {spendMonths(nowMs).map((month) => (
-        <option value={month}>Spend of {month}</option>
+      {months.map(({ name }) => (
+        <option key={name} value={name}>Spend of {name}</option>
       ))}
     </select>
     <button type="submit">Download CSV</button>

@@ -6,7 +6,11 @@ import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { formatAmount } from "@gateway/shared/money/amount";
 import type { TestClient } from "../../../client_fixture.ts";
-import { startConsole, storedKey } from "../../../console_fixture.ts";
+import {
+  startConsole,
+  storedKey,
+  type TestConsole,
+} from "../../../console_fixture.ts";
 import { spendMonths } from "../../../domain/keys/spend_csv.ts";
 import { routeOwner } from "../../../routes_fixture.ts";
 import { countUse, type UseCounts } from "../../../usage_fixture.ts";
@@ -27,6 +31,12 @@ async function linesOf(client: TestClient, path: string): Promise<string[]> {
   return text.trimEnd().split("\r\n").slice(1).map((line) =>
     line.split(",").slice(6).join(" ")
   );
+}
+
+/** The name of the current month. */
+function monthOf({ deps }: TestConsole): string {
+  const [{ name } = { name: "" }] = spendMonths(deps.now(), deps.budgetZone);
+  return name;
 }
 
 /** A console with two keys of an owner that have spent something. */
@@ -78,7 +88,7 @@ Deno.test("spend is shown by key, model and endpoint, and what has no price as t
 Deno.test("the file of a month has every billionth, and of deleted keys, too", async () => {
   const { site, client } = await startSpent();
   await using _ = site;
-  const [month = ""] = spendMonths(site.deps.now());
+  const month = monthOf(site);
   const lines = await linesOf(client, `/usage/spend.csv?month=${month}`);
   assert.deepEqual(lines.sort(), [
     "chat free-1 2 2 0 0 0 EUR",
@@ -111,7 +121,7 @@ Deno.test("operators file what all accounts spent in a month, and nobody else ge
     model: "small-1",
     endpoint: "chat",
   });
-  const [month = ""] = spendMonths(site.deps.now());
+  const month = monthOf(site);
   const path = `/people/usage/spend.csv?month=${month}`;
   assert.deepEqual((await linesOf(operator, path)).sort(), [
     "chat free-1 2 2 0 0 0 EUR",
@@ -138,11 +148,50 @@ Deno.test("without prices no page speaks of cost", async () => {
   }
 });
 
-Deno.test("spendMonths() offers months of which no day is gone", () => {
-  const at = (day: string) => spendMonths(Date.parse(`${day}T12:00:00Z`));
-  assert.deepEqual(at("2026-12-05"), ["2026-12", "2026-11"]);
-  assert.deepEqual(at("2026-12-25"), ["2026-12"]);
-  assert.deepEqual(at("2027-01-01"), ["2027-01", "2026-12"]);
+Deno.test("spendMonths() offers months of which no hour is gone, in any time zone", () => {
+  const at = (time: string, zone = "UTC") =>
+    spendMonths(Date.parse(time), zone).map(({ name }) => name);
+  assert.deepEqual(at("2026-12-05T12:00:00Z"), ["2026-12", "2026-11"]);
+  assert.deepEqual(at("2026-12-25T12:00:00Z"), ["2026-12"]);
+  assert.deepEqual(at("2027-01-01T12:00:00Z"), ["2027-01", "2026-12"]);
+  // On the tenth, November of UTC is whole. That of Tokyo began on October 31.
+  assert.deepEqual(at("2026-12-10T12:00:00Z"), ["2026-12", "2026-11"]);
+  assert.deepEqual(at("2026-12-10T12:00:00Z", "Asia/Tokyo"), ["2026-12"]);
+  assert.deepEqual(at("2026-11-30T15:00:00Z", "Asia/Tokyo"), [
+    "2026-12",
+    "2026-11",
+  ]);
+});
+
+Deno.test("the file of a month has the hours that budgets of that month count", async () => {
+  const budgetZone = "America/New_York";
+  await using site = await startConsole({ catalog: CATALOG, budgetZone });
+  site.clock.nowMs = Date.parse("2026-12-02T12:00:00Z");
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  // The month begins there at 04:00 UTC, and the next one at 05:00: clocks change.
+  const costs = [
+    ["2026-11-01T03:30:00Z", 1],
+    ["2026-11-01T04:30:00Z", 10],
+    ["2026-11-29T11:00:00Z", 100],
+    ["2026-12-01T04:30:00Z", 1_000],
+    ["2026-12-01T05:30:00Z", 10_000],
+  ] as const;
+  for (const [time, cost] of costs) {
+    await countUse(site, { ownerId, keyId }, {
+      atMs: Date.parse(time),
+      counts: { requests: 1, cost },
+      model: "small-1",
+      endpoint: "chat",
+    });
+  }
+  const spentIn = async (month: string) =>
+    await linesOf(client, `/usage/spend.csv?month=${month}`);
+  assert.deepEqual(await spentIn("2026-11"), [
+    "chat small-1 3 0 0 0.00000111 0 EUR",
+  ]);
+  assert.deepEqual(await spentIn("2026-12"), [
+    "chat small-1 1 0 0 0.00001 0 EUR",
+  ]);
 });
 
 Deno.test("money() shows small amounts with more decimals", () => {

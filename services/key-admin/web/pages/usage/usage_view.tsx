@@ -8,6 +8,7 @@ import {
   withoutCounts,
 } from "../../../domain/keys/usage.ts";
 import { GATEWAY } from "../../../domain/usage/day_sums.ts";
+import { spendMonths } from "../../../domain/keys/spend_csv.ts";
 import type { UsageSpan } from "../../../domain/usage/span.ts";
 import {
   type KeyUse,
@@ -100,7 +101,12 @@ export async function usageView(deps: ViewDeps, query: UsageQuery) {
         facts={{ ...countFacts(total), ...spendFacts(total, currency) }}
       />
       {isMonthly && hasSpend(total) && (
-        <div class="row">{spendForm(`${base}/spend.csv`, deps.now())}</div>
+        <div class="row">
+          {spendForm(
+            `${base}/spend.csv`,
+            spendMonths(deps.now(), choice.defaultZone),
+          )}
+        </div>
       )}
       {!total.requests && !total.refused
         ? (
