@@ -118,6 +118,94 @@ Deno.test("a person is taken off board: disabled, with what runs, and their keys
   assert.partialDeepStrictEqual(owners, [{ email, state: "disabled" }]);
 });
 
+/** Two keys of one owner, of which the second is used, and one of another. */
+async function startListed() {
+  const started = await start();
+  const { site, ask } = started;
+  const { owners } = site.deps;
+  const [ada = "", bob = ""] = await Promise.all(
+    ["ada@example.org", "bob@example.org"].map((email) => owners.ensure(email)),
+  );
+  const keys = await Promise.all(
+    [[ada, "B"], [ada, "C"], [bob, "A"]].map((
+      [ownerId = "", description = ""],
+    ) => storedKey(site, ownerId, { description })),
+  );
+  const [first = "", second = "", third = ""] = keys.map(({ id }) => id);
+  const redis = await site.server.connect();
+  const used = { ownerId: ada, keyId: second };
+  await countUse({ deps: { redis } }, used, {
+    atMs: site.clock.nowMs,
+    counts: { requests: 3 },
+  });
+  /** The ids of the rows of a list. */
+  const listed = async (list: string, query: string): Promise<string[]> => {
+    const { json } = await ask("GET", `/${list}?${query}`);
+    assert.ok(!("partial" in json), "all rows were compared");
+    return json[list].map(({ id }: { id: string }) => id);
+  };
+  return { ...started, ada, bob, first, second, third, listed };
+}
+
+Deno.test("lists have an order, which pages keep", async () => {
+  const { site, ask, listed, ...ids } = await startListed();
+  await using _ = site;
+  const { ada, bob, first, second, third } = ids;
+  assert.deepEqual(await listed("keys", "sort=description"), [
+    third,
+    first,
+    second,
+  ]);
+  assert.deepEqual(await listed("keys", `account=${ada}&sort=-description`), [
+    second,
+    first,
+  ]);
+  assert.deepEqual((await listed("keys", "sort=-requests"))[0], second);
+  assert.deepEqual((await listed("owners", "sort=-requests"))[0], ada);
+  const byKeys = await listed("owners", "sort=keys");
+  assert.deepEqual(byKeys.slice(-2), [bob, ada]);
+  const page = await ask("GET", "/keys?sort=description&rows=2");
+  const next = await listed("keys", `sort=description&after=${page.json.next}`);
+  assert.deepEqual(next, [second]);
+});
+
+Deno.test("keys of several accounts are disabled together, all or none", async () => {
+  const { site, ask, key, listed, ...ids } = await startListed();
+  await using _ = site;
+  const { ada, bob, first, second, third } = ids;
+  const gone = `key_${"0".repeat(20)}`;
+  const all = [first, third, first];
+  const some = await ask("POST", "/keys/disable", {
+    body: { keys: [...all, gone] },
+  });
+  assert.equal(some.status, 404);
+  assert.deepEqual(await listed("keys", "state=disabled"), []);
+  const other = await ask("POST", "/keys/disable", {
+    body: { keys: all, account: ada },
+  });
+  assert.equal(other.status, 404, "they are not all of this account");
+  for (const _ of ["once", "twice"]) {
+    const { status, json } = await ask("POST", "/keys/disable", {
+      body: { keys: all, stop_running: true, reason: "Not used" },
+    });
+    assert.equal(status, 200);
+    assert.partialDeepStrictEqual(json.keys, [
+      { id: first, state: "disabled", version: 2 },
+      { id: third, state: "disabled", version: 2 },
+    ]);
+  }
+  assert.deepEqual(site.stops.slice(0, 2), [
+    { keyId: first, ownerId: ada },
+    { keyId: third, ownerId: bob },
+  ]);
+  assert.deepEqual(await listed("keys", "state=enabled"), [second]);
+  const query = { action: "key.disabled", keyId: "", before: "", rows: 20 };
+  const { rows } = await site.deps.audit.read(bob, query);
+  assert.partialDeepStrictEqual(rows, [
+    { keyId: third, by: `admin key ${key.id}`, detail: "Not used" },
+  ]);
+});
+
 /** Changes of the same version, and what begins the path that they are sent to. */
 const RIVALS = [
   { path: "/owners/:owner", bodies: [{ state: "disabled" }, {}] },
@@ -217,6 +305,7 @@ Deno.test("usage is counted for an account, its keys and the gateway, as the pag
     const query of [
       "",
       `?account=${ada}&by=key`,
+      "?by=key",
       `?key=${keyId}`,
       "?by=account",
     ]
@@ -236,6 +325,11 @@ Deno.test("usage is counted for an account, its keys and the gateway, as the pag
   }
   const { text } = await ask("GET", `/usage.csv?account=${ada}&range=7d`);
   assert.equal(text.trimEnd().split("\r\n").length, 8);
+  const byKey = (await ask("GET", "/usage.csv?by=key&range=7d")).text;
+  const [head = "", line = "", ...others] = byKey.trimEnd().split("\r\n");
+  assert.match(head, /^\uFEFF?day,account_id,account,key_id,key,description,/);
+  assert.match(line, new RegExp(`,${ada},ada@example.org,${keyId},.*,3,`));
+  assert.deepEqual(others, []);
 });
 
 Deno.test("a month is exported as CSV, and others are not there", async () => {

@@ -18,6 +18,12 @@ const next = z.string().nullable().meta({
   description: "What `after` takes for the next page; null: this is the last",
 });
 
+const partial = z.literal(true).optional().meta({
+  description:
+    "Only the first 10,000 rows of the list were compared for `sort`; there are more",
+});
+const page = { next, partial };
+
 /** The rows of a page. */
 const rowsOf = <Row extends z.ZodType>(row: Row) =>
   z.array(row).max(PAGE_ROWS_MAX);
@@ -53,8 +59,11 @@ const used = { requests_today: count, tokens_today: count };
 /** A page of keys. */
 export const KEYS = z.object({
   keys: rowsOf(KEY.extend({ last_used_at: timeOrNever, ...used })),
-  next,
+  ...page,
 });
+
+/** Keys that were changed together. */
+export const SOME_KEYS = z.object({ keys: rowsOf(KEY) });
 
 /** The owner of keys. */
 export const OWNER = z.object({
@@ -80,7 +89,7 @@ export const NEW_OWNER = OWNER.extend({
 /** A page of owners. */
 export const OWNERS = z.object({
   owners: rowsOf(OWNER.extend({ keys: count, ...used })),
-  next,
+  ...page,
 });
 
 /** A link that lets an owner in. */
@@ -103,7 +112,7 @@ export const PROJECT = z.object({
 /** A page of projects. */
 export const PROJECTS = z.object({
   projects: rowsOf(PROJECT.extend({ members: count, keys: count, ...used })),
-  next,
+  ...page,
 });
 
 /** The members of a project. */

@@ -13,6 +13,7 @@ import {
   lineOfText,
   SETTING_TEXTS,
 } from "../domain/keys/settings.ts";
+import { isSort, type SortValues } from "../domain/store/sorted.ts";
 import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
 
@@ -100,6 +101,20 @@ export const PLACE = {
 
 /** The query that selects a page of a list. */
 export const PAGE = { search: z.string().max(200).default(""), ...PLACE };
+
+/** The query that names the order of a list. */
+export const sortBy = (values: SortValues<never>) =>
+  z.string().refine(
+    (text) => isSort(text, values),
+    `One of ${namesOf(values)}, behind a - with the largest first`,
+  ).optional().meta({
+    description: `Instead of newest first: ${
+      namesOf(values)
+    }, behind a \`-\` with the largest first`,
+  });
+
+const namesOf = (values: SortValues<never>): string =>
+  Object.keys(values).join(", ");
 
 /** The query that selects keys by their state. */
 export const stateFilter = z.enum(KEY_FILTERS).default("all");

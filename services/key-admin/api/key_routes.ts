@@ -1,4 +1,5 @@
 /** Routes of the admin API for the keys of all accounts. */
+import { isKeyId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { type KeyRecord, UNLIMITED } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
@@ -6,11 +7,12 @@ import { z } from "zod";
 import { withDefaults } from "../domain/keys/default_store.ts";
 import { isoTime, toJson } from "../domain/keys/key_json.ts";
 import { KeyRefused } from "../domain/keys/key_refused.ts";
-import type { KeyRow } from "../domain/keys/key_page.ts";
+import { type KeyRow, PAGE_ROWS_MAX } from "../domain/keys/key_page.ts";
 import { GRACES, graceSchema } from "../domain/keys/graces.ts";
 import type { CreatedKey } from "../domain/keys/key_store.ts";
 import { type KeySettings, newSettings } from "../domain/keys/settings.ts";
-import { KEY, KEYS, NEW_KEY } from "./answers.ts";
+import { ALL_KEY_SORTS } from "../domain/operators/people_rows.ts";
+import { KEY, KEYS, NEW_KEY, SOME_KEYS } from "./answers.ts";
 import {
   accountId,
   KEY_MEMBERS,
@@ -19,6 +21,7 @@ import {
   PAGE,
   queryFlag,
   reason,
+  sortBy,
   stateFilter,
 } from "./fields.ts";
 import {
@@ -29,7 +32,7 @@ import {
   adminRoute,
   onceOf,
 } from "./route.ts";
-import { checkAccount, modelIds, stopKeys } from "./shared_steps.ts";
+import { checkAccount, modelIds, pageJson, stopKeys } from "./shared_steps.ts";
 
 const { description, limits, ...OTHERS } = KEY_MEMBERS;
 const force = z.boolean().default(false).meta({
@@ -130,33 +133,38 @@ async function change(
   return answerOf(await deps.keys.change(target, wanted), deps);
 }
 
-/** Ends what runs with a key that was just disabled or deleted, and notes that. */
+/** Ends what runs with keys that were just disabled or deleted, and notes that. */
 async function stopRunning(
   { deps, actor }: AdminCall<unknown, unknown>,
-  { id: keyId, ownerId, hint, description }: KeyRecord,
+  keys: readonly KeyRecord[],
 ): Promise<void> {
-  await stopKeys(deps, [{ keyId, ownerId }]);
+  await stopKeys(
+    deps,
+    keys.map(({ id: keyId, ownerId }) => ({ keyId, ownerId })),
+  );
   const action = "key.stop_requested";
-  const about = { keyId, hint, description };
-  await deps.audit.add(ownerId, { action, ...actor, ...about });
+  for (const { id: keyId, ownerId, hint, description } of keys) {
+    const about = { keyId, hint, description };
+    await deps.audit.add(ownerId, { action, ...actor, ...about });
+  }
 }
 
 async function list(
   { deps, query }: AdminCall<z.output<typeof LIST>, unknown>,
 ): Promise<AdminAnswer> {
   const { people, keys, now } = deps;
-  const { account, state: filter, ...page } = query;
-  const day = usageDay(now());
-  const isOne = account !== undefined;
-  if (isOne) await checkAccount(deps, account);
-  if (!isOne && filter !== "all") {
-    const message = "A state can be asked for with an account only";
-    throw new AdminRefused("invalid_value", message, { param: "state" });
-  }
-  const { rows, next } = isOne
-    ? await keys.list(account, { ...page, day, filter })
-    : await people.keys({ ...page, day });
-  return { json: { keys: rows.map((row) => rowJson(row, now())), next } };
+  const { account, state: filter, ...rest } = query;
+  const wanted = { ...rest, filter, day: usageDay(now()) };
+  const page = account === undefined
+    ? await people.keys(wanted)
+    : await keys.list(await existing(deps, account), wanted);
+  return { json: pageJson("keys", page, (row) => rowJson(row, now())) };
+}
+
+/** The id of an account that there is. */
+async function existing(deps: AdminDeps, account: string): Promise<string> {
+  await checkAccount(deps, account);
+  return account;
 }
 
 const rowJson = ({ key, lastUsedAtMs, totals }: KeyRow, nowMs: number) => ({
@@ -170,6 +178,7 @@ const LIST = z.strictObject({
   ...PAGE,
   state: stateFilter,
   account: accountId.optional(),
+  sort: sortBy(ALL_KEY_SORTS),
 });
 
 async function create(
@@ -206,6 +215,54 @@ const END = z.strictObject({
   reason: reason.optional(),
 });
 
+/** Disables keys, which is the same if it is done twice. */
+async function disable(
+  call: AdminCall<unknown, z.output<typeof SOME>>,
+): Promise<AdminAnswer> {
+  const { deps, actor, body: { reason, stop_running: isStopped } } = call;
+  const found = await findAll(call);
+  const disabled: KeyRecord[] = [];
+  for (const { ownerId, id: keyId } of found) {
+    const target = { ownerId, keyId, version: null, actor, reason };
+    disabled.push(await deps.keys.change(target, { state: "disabled" }));
+  }
+  if (isStopped) await stopRunning(call, disabled);
+  return { json: { keys: disabled.map((key) => toJson(key, deps.now())) } };
+}
+
+/** The keys that a request names; throws before anything is changed. */
+async function findAll(
+  { deps: { people, keys }, body: { keys: ids, account } }: AdminCall<
+    unknown,
+    z.output<typeof SOME>
+  >,
+): Promise<KeyRecord[]> {
+  const owners = account === undefined ? await people.ownersOf(ids) : null;
+  const found = await Promise.all([...new Set(ids)].map(async (id) => {
+    const ownerId = account ?? owners?.get(id);
+    const key = ownerId === undefined ? null : await keys.get(ownerId, id);
+    return key ?? id;
+  }));
+  const missing = found.find((key) => typeof key === "string");
+  if (missing !== undefined) {
+    const message = `There is no key ${missing}; nothing was changed`;
+    throw new AdminRefused("not_found", message, { param: "keys" });
+  }
+  return found.filter((key) => typeof key !== "string");
+}
+
+const SOME = z.strictObject({
+  keys: z.array(z.string().refine(isKeyId, "The id of a key (key_…)")).min(1)
+    .max(PAGE_ROWS_MAX).meta({ description: "Their ids" }),
+  account: accountId.optional().meta({
+    description: "The account of all of them, which saves a search",
+  }),
+  stop_running: z.boolean().default(false).meta({
+    description: "End their running requests, too",
+  }),
+  reason: reason.optional(),
+});
+
 /** Routes of keys. */
 export const KEY_ROUTES = [
   adminRoute({
@@ -229,6 +286,17 @@ export const KEY_ROUTES = [
     body: NEW,
     answers: NEW_KEY,
     run: create,
+  }),
+  adminRoute({
+    method: "POST",
+    path: "/keys/disable",
+    scope: "keys",
+    summary:
+      "Disable keys of any accounts together, and end their running requests if asked to. If one is missing, none is changed",
+    query: NOTHING,
+    body: SOME,
+    answers: SOME_KEYS,
+    run: disable,
   }),
   adminRoute({
     method: "GET",
@@ -275,7 +343,7 @@ export const KEY_ROUTES = [
     run: async (call) => {
       const { target } = await findTarget(call, call.query.reason);
       const key = await call.deps.keys.delete(target);
-      if (call.query.stop_running) await stopRunning(call, key);
+      if (call.query.stop_running) await stopRunning(call, [key]);
       return { status: 204 };
     },
   }),
@@ -309,7 +377,7 @@ export const KEY_ROUTES = [
     run: async (call) => {
       const { target } = await findTarget(call, call.body.reason);
       const key = await call.deps.keys.change(target, { state: "disabled" });
-      await stopRunning(call, key);
+      await stopRunning(call, [key]);
       return answerOf(key, call.deps);
     },
   }),

@@ -91,6 +91,40 @@ const MISTAKES: { line: string; sent?: Sent; status: number; says: RegExp }[] =
     { line: "GET /keys?after=x", status: 400, says: /cursor/ },
     { line: "GET /keys?colour=red", status: 400, says: /colour/ },
     {
+      line: "GET /keys?sort=colour",
+      status: 400,
+      says: /One of description, status.*"param":"sort"/,
+    },
+    {
+      line: "GET /owners?sort=--name",
+      status: 400,
+      says: /One of name.*"param":"sort"/,
+    },
+    {
+      line: "POST /keys/disable",
+      sent: { body: { keys: [] } },
+      status: 400,
+      says: /"param":"keys"/,
+    },
+    {
+      line: "POST /keys/disable",
+      sent: { body: { keys: ["sk-1"] } },
+      status: 400,
+      says: /key_….*"param":"keys\.0"/,
+    },
+    {
+      line: "POST /keys/disable",
+      sent: { body: { keys: Array(201).fill("key_00000000000000000000") } },
+      status: 400,
+      says: /"param":"keys"/,
+    },
+    {
+      line: "POST /keys/disable",
+      sent: { body: { keys: ["key_00000000000000000000"] } },
+      status: 404,
+      says: /no key key_0{20}; nothing was changed/,
+    },
+    {
       line: "GET /keys?account=own_00000000000000000000",
       status: 404,
       says: /no account/,

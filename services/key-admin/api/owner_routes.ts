@@ -5,11 +5,12 @@ import { z } from "zod";
 import { isoTime } from "../domain/keys/key_json.ts";
 import { namedLimits } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
+import { OWNER_SORTS } from "../domain/operators/people_rows.ts";
 import { parseEmail } from "../domain/owners/email.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
 import { LINK, NEW_OWNER, OWNER, OWNERS } from "./answers.ts";
-import { NO_BODY, NOTHING, PAGE, someLimits } from "./fields.ts";
+import { NO_BODY, NOTHING, PAGE, someLimits, sortBy } from "./fields.ts";
 import {
   type AdminAnswer,
   type AdminCall,
@@ -19,7 +20,7 @@ import {
   operatorOf,
   versionOf,
 } from "./route.ts";
-import { checkStoppable, stopAccount } from "./shared_steps.ts";
+import { checkStoppable, pageJson, stopAccount } from "./shared_steps.ts";
 
 const NO_OWNER = "There is no owner of this id";
 
@@ -64,18 +65,20 @@ async function list(
 ): Promise<AdminAnswer> {
   const { people, owners, now } = deps;
   const day = usageDay(now());
-  const { rows, next } = email === undefined
+  const named = async (text: string) => {
+    const row = await people.find(await owners.find(text) ?? "", day);
+    return { rows: row === null ? [] : [row], next: null };
+  };
+  const found = email === undefined
     ? await people.list({ ...page, day })
-    : { rows: [await people.find(await owners.find(email) ?? "", day)] };
-  const json = await Promise.all(
-    rows.flatMap((row) => row ?? []).map(async ({ account, ...use }) => ({
-      ...await toJson(deps, account),
-      keys: use.keys,
-      requests_today: use.totals.requests,
-      tokens_today: use.totals.tokens,
-    })),
-  );
-  return { json: { owners: json, next: next ?? null } };
+    : await named(email);
+  const rows = await Promise.all(found.rows.map(async (row) => ({
+    ...await toJson(deps, row.account),
+    keys: row.keys,
+    requests_today: row.totals.requests,
+    tokens_today: row.totals.tokens,
+  })));
+  return { json: pageJson("owners", { ...found, rows }, (row) => row) };
 }
 
 const email = z.string().max(300).transform(parseEmail)
@@ -83,6 +86,7 @@ const email = z.string().max(300).transform(parseEmail)
 const LIST = z.strictObject({
   ...PAGE,
   email: email.optional().meta({ description: "The owner of this address" }),
+  sort: sortBy(OWNER_SORTS),
 });
 
 /** Creates the owner of an address, or finds one who exists. */
@@ -201,7 +205,7 @@ export const OWNER_ROUTES = [
     path: "/owners",
     scope: "accounts",
     alsoWith: ["keys", "usage"],
-    summary: "List owners, newest first",
+    summary: "List owners, newest first or in another order",
     query: LIST,
     body: NO_BODY,
     answers: OWNERS,

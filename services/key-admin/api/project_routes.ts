@@ -5,13 +5,14 @@ import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { isoTime } from "../domain/keys/key_json.ts";
 import { namedLimits, oneOf } from "../domain/keys/settings.ts";
+import { PROJECT_SORTS } from "../domain/operators/people_rows.ts";
 import {
   type Project,
   projectName,
   ROLES,
 } from "../domain/projects/project_record.ts";
 import { MEMBERS, PROJECT, PROJECTS } from "./answers.ts";
-import { NO_BODY, NOTHING, PAGE, someLimits } from "./fields.ts";
+import { NO_BODY, NOTHING, PAGE, someLimits, sortBy } from "./fields.ts";
 import {
   type AdminAnswer,
   type AdminCall,
@@ -22,7 +23,7 @@ import {
   operatorOf,
   versionOf,
 } from "./route.ts";
-import { checkStoppable, stopAccount } from "./shared_steps.ts";
+import { checkStoppable, pageJson, stopAccount } from "./shared_steps.ts";
 
 async function toJson({ owners }: AdminDeps, project: Project) {
   const { limits, version } = await owners.standing(project.id);
@@ -57,23 +58,22 @@ async function list(
   const day = usageDay(now());
   const named = async (text: string) => {
     const found = await projects.named(text);
-    const rows = found.slice(0, page.rows)
-      .map(({ id }) => people.findProject(id, day));
-    return { rows: await Promise.all(rows), next: null };
+    const rows = await Promise.all(
+      found.slice(0, page.rows).map(({ id }) => people.findProject(id, day)),
+    );
+    return { rows: rows.filter((row) => row !== null), next: null };
   };
-  const { rows, next } = name === undefined
+  const found = name === undefined
     ? await people.projects({ ...page, day })
     : await named(name);
-  const json = await Promise.all(
-    rows.flatMap((row) => row ?? []).map(async ({ project, ...use }) => ({
-      ...await toJson(deps, project),
-      members: use.members,
-      keys: use.keys,
-      requests_today: use.totals.requests,
-      tokens_today: use.totals.tokens,
-    })),
-  );
-  return { json: { projects: json, next } };
+  const rows = await Promise.all(found.rows.map(async (row) => ({
+    ...await toJson(deps, row.project),
+    members: row.members,
+    keys: row.keys,
+    requests_today: row.totals.requests,
+    tokens_today: row.totals.tokens,
+  })));
+  return { json: pageJson("projects", { ...found, rows }, (row) => row) };
 }
 
 const LIST = z.strictObject({
@@ -81,6 +81,7 @@ const LIST = z.strictObject({
   name: z.string().max(200).optional().meta({
     description: "The projects with exactly this name or id",
   }),
+  sort: sortBy(PROJECT_SORTS),
 });
 
 async function create(

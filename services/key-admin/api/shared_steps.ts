@@ -2,6 +2,7 @@
 import type { KeyState, Principal } from "@gateway/shared/keys/record";
 import { runningKeys } from "../domain/operators/running_keys.ts";
 import { unknownModel } from "../domain/keys/settings.ts";
+import type { RowPage } from "../domain/store/redis.ts";
 import { type AdminDeps, AdminRefused } from "./route.ts";
 
 /** Throws unless there is an owner or a project of this id. */
@@ -13,6 +14,17 @@ export async function checkAccount(
   const message = "There is no account of this id";
   throw new AdminRefused("not_found", message, { param: "account" });
 }
+
+/** A page of a list under a name. */
+export const pageJson = <Row>(
+  name: string,
+  { rows, next, isPartial = false }: RowPage<Row>,
+  jsonOf: (row: Row) => object,
+) => ({
+  [name]: rows.map(jsonOf),
+  next,
+  ...isPartial && { partial: true },
+});
 
 /** Ends what runs with keys that nobody can use any more. */
 export async function stopKeys(

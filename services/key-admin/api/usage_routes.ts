@@ -10,8 +10,13 @@ import { csvParts } from "../domain/usage/csv_parts.ts";
 import { GATEWAY } from "../domain/usage/day_sums.ts";
 import { reportCsv } from "../domain/usage/report_csv.ts";
 import { parseSpan, PRESETS, type UsageSpan } from "../domain/usage/span.ts";
-import { readUsageByKey } from "../domain/usage/usage_by_key.ts";
 import {
+  keyParts,
+  readTopKeys,
+  readUsageByKey,
+} from "../domain/usage/usage_by_key.ts";
+import {
+  accountParts,
   type Grouping,
   GROUPINGS,
   type UsageGroup,
@@ -62,8 +67,8 @@ async function readQuery(
     throw new KeyRefused("not_found");
   }
   const ownerId = keyOwner ?? account ?? GATEWAY;
-  const place = by === "key" && (key !== undefined || ownerId === GATEWAY)
-    ? "With an account only, usage can be shown by key"
+  const place = by === "key" && key !== undefined
+    ? "Without a key only, usage can be shown by key"
     : by === "account" && ownerId !== GATEWAY
     ? "Without an account only, usage can be shown by account"
     : null;
@@ -111,16 +116,21 @@ async function partsOf(
   { scope, span, by }: Asked,
   report: UsageReport,
 ): Promise<(UsageGroup & { name: string })[]> {
-  const { usage, people, redis } = deps;
+  const { usage, people } = deps;
   if (by === null) return [];
-  const keys = by === "key"
-    ? await readUsageByKey({ redis, usage }, scope, span)
-    : [];
-  const used = by === "key"
-    ? new Map(keys.map(({ id, counts }) => [id, counts]))
-    : await usage.parts(scope, span, await people.accountIds());
+  const accounts = scope.ownerId === GATEWAY
+    ? await usage.parts(scope, span, await people.accountIds())
+    : null;
+  const keys = by === "account"
+    ? []
+    : accounts === null
+    ? await readUsageByKey(deps, scope, span)
+    : await readTopKeys(deps, accounts, span);
+  const parts = by === "account"
+    ? accountParts(accounts ?? new Map())
+    : keyParts(keys);
+  const groups = await usage.groupsOf(report, parts);
   const names = new Map(keys.map(({ id, description }) => [id, description]));
-  const groups = await usage.groupsOf(scope, report, used);
   return await Promise.all(groups.map(async (group) => {
     const { id } = group;
     if (id === null) return { ...group, name: "others" };

@@ -13,9 +13,24 @@ import {
 /** The page of a list that was asked for. */
 export const pageOf = ({ options }: Invocation) => ({
   search: options.search,
+  sort: options.sort,
   after: options.after,
   rows: options.rows?.toString(),
 });
+
+/** What the text of a page says of other rows; undefined: these are all. */
+export function moreRows(
+  { next, partial = false }: {
+    next: string | null;
+    partial?: boolean | undefined;
+  },
+): string | undefined {
+  const notes = [
+    ...partial ? ["Only the first 10,000 rows were compared"] : [],
+    ...next === null ? [] : [`More: --after "${next}"`],
+  ];
+  return notes.length === 0 ? undefined : `\n${notes.join("\n")}`;
+}
 
 /** The limits that the options set, as the admin API takes them. */
 export const limitsOf = (options: Options): Record<string, string> =>

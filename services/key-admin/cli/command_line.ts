@@ -159,6 +159,11 @@ const OPTIONS = z.object({
   ),
   state: option("<state>", "enabled, disabled, with_expiry or unused", states),
   rows: option("<n>", `rows of a page (${PAGE_ROWS})`, rows),
+  sort: option(
+    "<order>",
+    'such as requests, or "-requests" for the largest first',
+    text,
+  ),
   after: option("<cursor>", "continue at the cursor that list printed", text),
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
   force: option("", "accept models that are not configured (yet)", flag),

@@ -15,7 +15,7 @@ import { isoTime } from "../domain/keys/key_json.ts";
 import { KeyRefused } from "../domain/keys/key_refused.ts";
 import { GRACES } from "../domain/keys/graces.ts";
 import { LIMIT_NAMES } from "../domain/keys/settings.ts";
-import { limitsOf, namedAccount, pageOf } from "./accounts.ts";
+import { limitsOf, moreRows, namedAccount, pageOf } from "./accounts.ts";
 import {
   type Area,
   type Invocation,
@@ -36,7 +36,7 @@ const SETTING_OPTIONS = [
   ...LIMIT_NAMES,
 ] as const;
 const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
-const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
+const LIST_OPTIONS = ["search", "state", "sort", "rows", "after"] as const;
 
 /** Runs on the key that the command line names, of the account that it names. */
 const onKey =
@@ -108,12 +108,12 @@ async function list(invocation: Invocation): Promise<Output> {
   const { api, options: { state } } = invocation;
   const account = await accountOf(invocation);
   const query = { account, state, ...pageOf(invocation) };
-  const { keys, next } = await api.ask(PAGE, "GET /keys", { query });
-  const more = next === null ? undefined : `\nMore: --after "${next}"`;
+  const page = await api.ask(PAGE, "GET /keys", { query });
+  const { keys } = page;
   return {
-    json: { keys, next },
+    json: page,
     table: { rows: keys, columns: COLUMNS },
-    note: more ?? (keys.length === 0 ? NO_KEYS : ""),
+    note: moreRows(page) ?? (keys.length === 0 ? NO_KEYS : ""),
   };
 }
 
@@ -213,7 +213,7 @@ export const KEYS: Area = {
     },
     {
       usage: "list",
-      help: "list keys, newest first",
+      help: "list keys, newest first or in another order",
       run: list,
       options: LIST_OPTIONS,
     },

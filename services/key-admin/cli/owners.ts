@@ -3,7 +3,7 @@ import { LINK, NEW_OWNER, OWNER, OWNERS as PAGE } from "../api/answers.ts";
 import { LIMIT_NAMES } from "../domain/keys/settings.ts";
 import type { OwnerChange } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
-import { findOwner, limitsOf, localOf, pageOf } from "./accounts.ts";
+import { findOwner, limitsOf, localOf, moreRows, pageOf } from "./accounts.ts";
 import {
   type Area,
   type Command,
@@ -55,12 +55,14 @@ async function list(invocation: Invocation): Promise<Output> {
     operator: owner.operator,
     disabled: owner.state === "disabled",
     keys: owner.keys,
+    requests_today: owner.requests_today,
   }));
-  const { next } = page;
+  const { next, partial } = page;
+  const note = moreRows(page);
   return {
-    json: { owners, next },
+    json: { owners, next, ...partial && { partial } },
     table: { rows: owners, columns: Object.keys(owners[0] ?? {}) },
-    ...next !== null && { note: `More: --after ${next}` },
+    ...note !== undefined && { note },
   };
 }
 
@@ -160,9 +162,9 @@ export const OWNERS: Area = {
     },
     {
       usage: "list",
-      help: "list owners, newest first",
+      help: "list owners, newest first or in another order",
       run: list,
-      options: ["search", "rows", "after"],
+      options: ["search", "sort", "rows", "after"],
     },
     {
       usage: "limits <email>",

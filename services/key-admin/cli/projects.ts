@@ -3,7 +3,13 @@ import type { z } from "zod";
 import { MEMBERS, PROJECT, PROJECTS as PAGE } from "../api/answers.ts";
 import { LIMIT_NAMES } from "../domain/keys/settings.ts";
 import { ProjectRefused } from "../domain/projects/project_refused.ts";
-import { findOwner, findProject, limitsOf, pageOf } from "./accounts.ts";
+import {
+  findOwner,
+  findProject,
+  limitsOf,
+  moreRows,
+  pageOf,
+} from "./accounts.ts";
 import {
   type Area,
   type Invocation,
@@ -52,11 +58,12 @@ async function list(invocation: Invocation): Promise<Output> {
     keys: project.keys,
     requests_today: project.requests_today,
   }));
-  const { next } = page;
+  const { next, partial } = page;
+  const note = moreRows(page);
   return {
-    json: { projects, next },
+    json: { projects, next, ...partial && { partial } },
     table: { rows: projects, columns: Object.keys(projects[0] ?? {}) },
-    ...next !== null && { note: `More: --after ${next}` },
+    ...note !== undefined && { note },
   };
 }
 
@@ -142,9 +149,9 @@ export const PROJECTS: Area = {
     },
     {
       usage: "list",
-      help: "list projects, newest first",
+      help: "list projects, newest first or in another order",
       run: list,
-      options: ["search", "rows", "after"],
+      options: ["search", "sort", "rows", "after"],
     },
     { usage: "show <project>", help: "show one project", run: show },
     {

@@ -19,7 +19,12 @@ import {
   readHash,
   type RowPage,
 } from "../store/redis.ts";
-import { SORTED_MAX, sortedPage, type SortValues } from "../store/sorted.ts";
+import {
+  type Compared,
+  SORTED_MAX,
+  sortedPage,
+  type SortValues,
+} from "../store/sorted.ts";
 import { decodeKey } from "./key_record.ts";
 import { readLastUse, readTotals, type Totals, utcDayMs } from "./usage.ts";
 
@@ -95,8 +100,8 @@ async function readSorted(
   ownerId: string,
   query: PageQuery & { sort: string },
 ): Promise<RowPage<KeyRow>> {
-  const rows = await readRowsOf(redis, ownerId, query);
-  return sortedPage(rows, KEY_SORTS, query);
+  const compared = await readRowsOf(redis, ownerId, query);
+  return sortedPage(compared, KEY_SORTS, query);
 }
 
 /** Reads all rows that fit a query, in no order, of as many keys as are compared. */
@@ -104,18 +109,25 @@ export async function readRowsOf(
   redis: RedisLink,
   ownerId: string,
   query: PageQuery,
-): Promise<KeyRow[]> {
+): Promise<Compared<KeyRow>> {
   const found: KeyRecord[] = [];
   let examined = 0;
+  let isPartial = false;
   for await (const { keyId, fields } of keysFrom(redis, ownerId)) {
-    if (examined++ === SORTED_MAX) break;
+    isPartial = examined === SORTED_MAX;
+    if (isPartial) break;
+    examined += 1;
     const ids = { ownerId, keyId };
     if (await isWanted(redis, { ids, fields }, query)) {
       found.push(decodeKey(ids, fields));
     }
   }
   const place = pLimit(READS);
-  return await place.map(found, (key) => readRow(redis, key, query.day));
+  const rows = await place.map(
+    found,
+    (key) => readRow(redis, key, query.day),
+  );
+  return { rows, isPartial };
 }
 
 /** Keys that are read at the same time. */

@@ -36,7 +36,13 @@ import {
   type RowPage,
   type StoreDeps,
 } from "../store/redis.ts";
-import { SORTED_MAX, sortedPage, type SortValues } from "../store/sorted.ts";
+import {
+  allOf,
+  type Compared,
+  SORTED_MAX,
+  sortedPage,
+  type SortValues,
+} from "../store/sorted.ts";
 
 /** The newest owners, who are searched and compared. */
 const OWNERS_MAX = 10_000;
@@ -109,8 +115,11 @@ export class People {
   ): Promise<RowPage<T>> {
     const { sort } = query;
     if (sort !== undefined) {
-      const rows = await this.#all(ids, read);
-      return sortedPage(rows, sorts, { ...query, sort });
+      const compared = await this.#all(
+        ids,
+        async (account) => allOf(await read(account)),
+      );
+      return sortedPage(compared, sorts, { ...query, sort });
     }
     return await this.#page(query, ids, async (account) => ({
       rows: await read(account),
@@ -121,20 +130,26 @@ export class People {
   /** All rows of these accounts, as many as can be compared. */
   async #all<T>(
     ids: readonly string[],
-    read: (account: NamedAccount) => Promise<T[]>,
-  ): Promise<T[]> {
+    read: (account: NamedAccount) => Promise<Compared<T>>,
+  ): Promise<Compared<T>> {
     const found: T[] = [];
+    let isPartial = ids.length >= OWNERS_MAX;
     for (let at = 0; at < ids.length; at += BATCH) {
       const batch = ids.slice(at, at + BATCH);
-      const rows = await Promise.all(
+      const parts = await Promise.all(
         batch.map(async (ownerId) =>
           await read({ ownerId, name: await this.name(ownerId) ?? "" })
         ),
       );
-      found.push(...rows.flat());
-      if (found.length >= SORTED_MAX) break;
+      for (const part of parts) {
+        found.push(...part.rows);
+        isPartial ||= part.isPartial;
+      }
+      if (found.length > SORTED_MAX) {
+        return { rows: found.slice(0, SORTED_MAX), isPartial: true };
+      }
     }
-    return found.slice(0, SORTED_MAX);
+    return { rows: found, isPartial };
   }
 
   /** One project with the usage of a day in UTC; null if there is none. */
@@ -189,14 +204,12 @@ export class People {
     const named = (owner: NamedAccount, rows: readonly KeyRow[]) =>
       rows.map((row) => ({ ...row, ...owner }));
     if (sort !== undefined && !isKeyId(query.search)) {
-      const rows = await this.#all(ids, async (owner) => {
+      const compared = await this.#all(ids, async (owner) => {
         const wanted = { ...query, filter, search: restOf(owner, query) };
-        return named(
-          owner,
-          await readRowsOf(this.#redis, owner.ownerId, wanted),
-        );
+        const part = await readRowsOf(this.#redis, owner.ownerId, wanted);
+        return { ...part, rows: named(owner, part.rows) };
       });
-      return sortedPage(rows, ALL_KEY_SORTS, { ...query, sort });
+      return sortedPage(compared, ALL_KEY_SORTS, { ...query, sort });
     }
     return await this.#page(query, ids, async (owner, after) => {
       if (isKeyId(query.search)) {
@@ -228,6 +241,28 @@ export class People {
       if (key) return key.ownerId;
     }
     return null;
+  }
+
+  /** The accounts of keys, by the ids of those that there are. */
+  async ownersOf(keyIds: readonly string[]): Promise<Map<string, string>> {
+    const owners = new Map<string, string>();
+    const wanted = new Set(keyIds);
+    const ids = await this.accountIds();
+    for (
+      let at = 0;
+      at < ids.length && owners.size < wanted.size;
+      at += BATCH
+    ) {
+      await Promise.all(
+        ids.slice(at, at + BATCH).map(async (ownerId) => {
+          const list = ["ZREVRANGE", keysKey(ownerId), "0", "-1"];
+          for (const keyId of asTexts(await this.#redis.command(list))) {
+            if (wanted.has(keyId)) owners.set(keyId, ownerId);
+          }
+        }),
+      );
+    }
+    return owners;
   }
 
   /** All accounts: projects, then owners, the newest first. */

@@ -59,6 +59,8 @@ export interface RowPage<T> {
   rows: T[];
   /** The cursor of the next page; null at the end. */
   next: string | null;
+  /** Whether the order of the rows leaves out some: only so many are compared. */
+  isPartial?: boolean;
 }
 
 /** The fields of a hash or of an entry in a stream. */

@@ -17,8 +17,18 @@ export interface SortQuery {
   rows: number;
 }
 
-/** Rows that are compared at most; of longer lists, the newest are. */
+/**
+ * Rows that are compared at most, in ms rather than seconds. Of longer lists these are
+ * the first, and the page says so.
+ */
 export const SORTED_MAX = 10_000;
+
+/** The rows that are compared. */
+export interface Compared<Row> {
+  readonly rows: readonly Row[];
+  /** Whether the list has more. */
+  readonly isPartial: boolean;
+}
 
 const CURSOR = /^at(\d{1,6})$/;
 const TEXTS = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
@@ -27,9 +37,15 @@ const TEXTS = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 export const isSort = (text: string, values: SortValues<never>): boolean =>
   Object.hasOwn(values, text.replace(/^-/, ""));
 
+/** All of a list that is short enough. */
+export const allOf = <Row>(rows: readonly Row[]): Compared<Row> => ({
+  rows,
+  isPartial: false,
+});
+
 /** One page of the rows in an order. Throws {@link BadCursor}. */
 export function sortedPage<Row>(
-  rows: readonly Row[],
+  { rows, isPartial }: Compared<Row>,
   values: SortValues<Row>,
   { sort, after, rows: count }: SortQuery,
 ): RowPage<Row> {
@@ -44,6 +60,7 @@ export function sortedPage<Row>(
   return {
     rows: valued.slice(start, end).map(({ row }) => row),
     next: end < rows.length ? `at${end}` : null,
+    isPartial,
   };
 }
 

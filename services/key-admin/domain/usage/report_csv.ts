@@ -10,6 +10,7 @@ import {
   withoutCounts,
 } from "../keys/usage.ts";
 import { csvHead, csvLine } from "../store/csv.ts";
+import { GATEWAY } from "./day_sums.ts";
 import type { UsageSpan } from "./span.ts";
 import type { Grouping, UsageReports } from "./usage_reports.ts";
 
@@ -24,7 +25,7 @@ const COUNTED: readonly CountName[] = [
 
 /** A key or an account with the cells that name it. */
 export interface CsvPart {
-  readonly id: string;
+  readonly scope: UsageScope;
   readonly names: readonly string[];
 }
 
@@ -47,6 +48,17 @@ const NAME_COLUMNS: Readonly<Record<Grouping, readonly string[]>> = {
   account: ["account_id", "account"],
 };
 
+/** The columns that name a part; keys of all accounts have those of their account. */
+function nameColumns(
+  by: Grouping | null,
+  { ownerId }: UsageScope,
+): readonly string[] {
+  if (by === null) return [];
+  return by === "key" && ownerId === GATEWAY
+    ? [...NAME_COLUMNS.account, ...NAME_COLUMNS.key]
+    : NAME_COLUMNS[by];
+}
+
 /**
  * A line for each hour or day of the span or, with `by`, for each of them and each
  * model, endpoint, key or account that was used then.
@@ -55,9 +67,10 @@ export async function* reportCsv(
   usage: Pick<UsageReports, "read" | "readBy">,
   { scope, span, by, currency, parts, others }: ReportCsvQuery,
 ): AsyncGenerator<string> {
+  const columns = nameColumns(by, scope);
   yield csvHead([
     span.unit === "hour" ? "hour_from" : "day",
-    ...by === null ? [] : NAME_COLUMNS[by],
+    ...columns,
     ...COUNTED.map((name) => limitWords(name, "_")),
     "cost",
     "currency",
@@ -88,15 +101,12 @@ export async function* reportCsv(
   }
   let { buckets: left } = await usage.read(scope, span);
   if (by === null) return yield lines(left, [], true);
-  for await (const { id, names } of parts()) {
-    const part = by === "key"
-      ? { ...scope, keyId: id }
-      : { ownerId: id, keyId: null };
+  for await (const { scope: part, names } of parts()) {
     const { buckets } = await usage.read(part, span);
     left = left.map((counts, at) => withoutCounts(counts, buckets[at] ?? {}));
     yield lines(buckets, names);
   }
-  const empty = NAME_COLUMNS[by].slice(1).map(() => "");
+  const empty = columns.slice(1).map(() => "");
   yield lines(left, [...empty, others]);
 }
 

@@ -35,6 +35,13 @@ export interface UsageGroup {
   readonly buckets: readonly Counts[];
 }
 
+/** A part that bars may be stacked by. */
+export interface UsagePart {
+  /** The id of a key or an account. */
+  readonly id: string;
+  readonly scope: UsageScope;
+}
+
 /** The usage of a span. */
 export interface UsageReport {
   readonly span: UsageSpan;
@@ -164,16 +171,14 @@ export class UsageReports {
     }
   }
 
-  /** The largest of these parts with their bars, and the others. */
+  /** These parts with their bars, and the others. */
   async groupsOf(
-    { ownerId }: Pick<UsageScope, "ownerId">,
     report: UsageReport,
-    parts: ReadonlyMap<string, Counts>,
+    parts: readonly UsagePart[],
   ): Promise<UsageGroup[]> {
     const groups = await Promise.all(
-      largest(parts).map(async (id) => {
-        const part = partOf(ownerId, id);
-        const { total, buckets } = await this.read(part, report.span);
+      parts.map(async ({ id, scope }) => {
+        const { total, buckets } = await this.read(scope, report.span);
         return { id, total, buckets };
       }),
     );
@@ -254,6 +259,12 @@ export class UsageReports {
     return [...sums.values()];
   }
 }
+
+/** The accounts that have a place of their own in bars: the largest ones. */
+export const accountParts = (
+  used: ReadonlyMap<string, Counts>,
+): UsagePart[] =>
+  largest(used).map((id) => ({ id, scope: { ownerId: id, keyId: null } }));
 
 /** A key of an account, or an account of the gateway. */
 const partOf = (wholeId: string, id: string): UsageScope =>

@@ -1,6 +1,8 @@
 /** Columns of tables, and the orders of lists by them. */
 
 import type { Child } from "hono/jsx";
+import { SORTED_MAX } from "../../domain/store/sorted.ts";
+import { number } from "./texts.tsx";
 
 /** A column of a table; `num` holds numbers. */
 export type Column<T> = readonly [
@@ -56,6 +58,16 @@ export function ColumnHead<T>(
     </th>
   );
 }
+
+/** Says that the order of a list leaves out some rows, if it does. */
+export const PartialNote = ({ isPartial }: { isPartial?: boolean }) =>
+  isPartial && (
+    <p class="help">
+      The list is longer: only its first {number(SORTED_MAX)}{" "}
+      rows, newest first, are compared for this order. Search or filter to
+      compare fewer.
+    </p>
+  );
 
 /** Chooses the order of a list where its columns have no heads: on narrow pages. */
 export const SortChoice = <T,>(

@@ -34,7 +34,7 @@ import {
   Table,
   Tabs,
 } from "../../view/parts.tsx";
-import { type Column, SortChoice } from "../../view/sorting.tsx";
+import { type Column, PartialNote, SortChoice } from "../../view/sorting.tsx";
 import {
   Email,
   keyName,
@@ -79,7 +79,7 @@ const listKeys: Handler = async (c) => {
   if (isKeyId(search) && await keys.get(ownerId, search) !== null) {
     return c.redirect(`${base}/${search}`, 302);
   }
-  const { rows, next } = await keys.list(ownerId, {
+  const page = await keys.list(ownerId, {
     filter: filterOf(asked.filter),
     search,
     after,
@@ -88,6 +88,7 @@ const listKeys: Handler = async (c) => {
     createdBy: scope.createdBy ?? (by || undefined),
     ...sort !== "" && { sort },
   });
+  const { rows } = page;
   const isFirstKey = rows.length === 0 && address(base, asked) === base;
   const create = <a class="button primary" href={`${base}/new`}>Create key</a>;
   return (
@@ -112,7 +113,7 @@ const listKeys: Handler = async (c) => {
             <KeyList
               scope={scope}
               asked={asked}
-              page={{ rows, next }}
+              page={page}
               columns={await columnsFor(deps, {
                 rows,
                 scope,
@@ -127,13 +128,14 @@ const listKeys: Handler = async (c) => {
 };
 
 /** The rows of a page, with what leads to other rows and orders. */
-function KeyList({ scope, asked, page: { rows, next }, columns }: {
+function KeyList({ scope, asked, page, columns }: {
   scope: KeyScope;
   asked: Asked;
   page: RowPage<KeyRow>;
   columns: readonly Column<KeyRow>[];
 }) {
   const { base } = scope;
+  const { rows, next, isPartial = false } = page;
   const { filter, search, by, after } = asked;
   const to = (changed: Partial<Asked>) =>
     address(base, { ...asked, after: "", ...changed });
@@ -182,6 +184,7 @@ function KeyList({ scope, asked, page: { rows, next }, columns }: {
         isSorted={sort !== NEWEST}
         to={(after) => to({ after })}
       />
+      <PartialNote isPartial={isPartial} />
     </>
   );
 }

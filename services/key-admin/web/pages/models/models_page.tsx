@@ -16,6 +16,7 @@ import {
 import type { ConsoleContext, Handler, Routes } from "../../context.ts";
 import { Page } from "../../view/layout.tsx";
 import {
+  allOf,
   isSort,
   sortedPage,
   type SortValues,
@@ -195,7 +196,7 @@ function ServerTable({ servers, sort, search, nowMs }: {
       />
       <Table
         caption="Servers of all models, sorted"
-        rows={sortedPage(servers, SERVER_SORTS, query).rows}
+        rows={sortedPage(allOf(servers), SERVER_SORTS, query).rows}
         columns={all}
         sorting={{
           current: sort,

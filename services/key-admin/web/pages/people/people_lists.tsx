@@ -7,12 +7,13 @@ import {
   OWNER_SORTS,
   type PeopleQuery,
 } from "../../../domain/operators/people_rows.ts";
+import type { RowPage } from "../../../domain/store/redis.ts";
 import { isSort, type SortValues } from "../../../domain/store/sorted.ts";
 import type { ConsoleContext, Handler } from "../../context.ts";
 import { operatorPath } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import { address, Pager, Search, Table, Tabs } from "../../view/parts.tsx";
-import { type Column, SortChoice } from "../../view/sorting.tsx";
+import { type Column, PartialNote, SortChoice } from "../../view/sorting.tsx";
 import { Email, keyName } from "../../view/texts.tsx";
 import {
   cleanSearch,
@@ -29,8 +30,8 @@ import { ownerColumns } from "./owner_columns.tsx";
 export interface View<Row> {
   /** The placeholder of its search. */
   placeholder: string;
-  /** Reads a page of it; `next` is the cursor of the page after. */
-  read: (query: PeopleQuery) => Promise<{ rows: Row[]; next: string | null }>;
+  /** Reads a page of it. */
+  read: (query: PeopleQuery) => Promise<RowPage<Row>>;
   /** Its columns, with the use of the days that are named so. */
   columns: (used: string) => readonly Column<Row>[];
   sorts: SortValues<Row>;
@@ -64,7 +65,7 @@ export async function showView<Row>(
   const asked = askedOf(c, sorts);
   const { search, sort, days, filter } = asked;
   const after = c.req.query("after") ?? "";
-  const { rows, next } = await read({
+  const { rows, next, isPartial = false } = await read({
     search,
     after,
     rows: PAGE_ROWS,
@@ -140,6 +141,7 @@ export async function showView<Row>(
         isSorted={sort !== ""}
         to={(after) => to({ after })}
       />
+      <PartialNote isPartial={isPartial} />
     </Page>
   );
 }

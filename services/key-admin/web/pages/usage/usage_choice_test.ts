@@ -180,6 +180,11 @@ Deno.test("operators see all accounts together, and by account", async () => {
   const { text } = await operator.get("/people/usage?range=7d&by=account");
   assert.match(text, /<title>Nov 26: owner1@example.org 4</);
   assert.match(text, /<title>Nov 29: owner2@example.org 20</);
+  const byKey = (await operator.get("/people/usage?range=7d&by=key")).text;
+  assert.match(byKey, /<title>Nov 26: Secret project 1 sk-\S+ 3, Nightly sk-/);
+  assert.match(byKey, /<title>Nov 29: Secret project 2 sk-\S+ 20</);
+  const { ownerId, keyId } = second;
+  assert.ok(byKey.includes(`href="/people/${ownerId}/keys/${keyId}"`));
   const path = "/people/usage/export.csv?range=7d&by=account";
   const lines = (await linesOf(bound(operator), path)).slice(1);
   assert.deepEqual(

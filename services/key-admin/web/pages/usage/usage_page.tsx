@@ -125,7 +125,7 @@ function groupingOf(
   { ownerId, key }: { ownerId: string; key: KeyRecord | null },
 ): Grouping | null {
   const isPart = by === "key"
-    ? key === null && ownerId !== GATEWAY
+    ? key === null
     : by === "account"
     ? ownerId === GATEWAY
     : true;
