@@ -10,10 +10,7 @@ const MIB = 1024 * KIB;
 
 /** Bounds of requests. Beyond one: HTTP 400, unless stated otherwise. */
 export const REQUEST_LIMITS = {
-  /**
-   * The whole body, default of `BODY_BYTES_MAX`: enough for a few large images. Beyond:
-   * 413.
-   */
+  /** The whole body, default of `BODY_BYTES_MAX`: a few large images. Beyond: 413. */
   bodyBytesMax: 20 * MIB,
   /**
    * All bodies that an edge holds, default of `BODIES_BYTES_MAX`: with what an idle
@@ -80,16 +77,16 @@ export const BODY_PIECES = {
   bytesMin: 512,
 } as const;
 
-/**
- * CPU time that the refused bodies of one key may take, see `read_body.ts`. Beyond:
- * 429.
- */
+/** CPU time that a key's refused bodies may take (`read_body.ts`). Beyond: 429. */
 export const REFUSED_BODIES = {
   /** In the long term: parsing a megabyte of hostile JSON takes up to 29 ms. */
   shareOfCore: 1 / 40,
   burstMs: 50,
   /** A request of a key that owes more waits up to this long, then is refused. */
   waitMs: 1_000,
+  /** Parsing is charged at most this, three times what hostile JSON takes here. */
+  leastMs: 0.4,
+  msPerByte: 0.000_1,
   /** What each piece of a body with too many pieces is charged. */
   pieceMs: 0.011,
   /** Keys to remember; the least recently used one is dropped. */

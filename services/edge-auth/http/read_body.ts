@@ -277,7 +277,15 @@ export class BodyDeadline implements Timed {
   }
 }
 
-const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
+const { shareOfCore, burstMs, keysMax, leastMs, msPerByte } = REFUSED_BODIES;
+
+/**
+ * The processor time that parsing a body took, of which only the elapsed time is known:
+ * no more than its bytes can cost. The rest is what other processes had meanwhile, or
+ * the start of this one, and no caller owes it.
+ */
+export const parseWorkMs = (elapsedMs: number, bytes: number): number =>
+  Math.min(elapsedMs, leastMs + bytes * msPerByte);
 
 /**
  * Limits the time that refused bodies of a key may take: a fortieth of a core, with

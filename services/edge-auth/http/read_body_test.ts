@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { BODY_PIECES, REFUSED_BODIES } from "@gateway/shared/limits";
 import { until } from "../../../tests/support/wait_for.ts";
 import { openExchange, testBudget } from "./body_fixture.ts";
-import { readBody, RefusedBodies } from "./read_body.ts";
+import { parseWorkMs, readBody, RefusedBodies } from "./read_body.ts";
 
 const BYTES_MAX = 200_000;
 const PROGRESS_MS = 15_000;
@@ -237,4 +237,12 @@ Deno.test("a key spends 50 ms on refused bodies at once, then 25 ms a second, an
   refused.charge("a", 50);
   await assert.rejects(refused.wait("a", deadlines), { status: 429 });
   assert.deepEqual(pausesMs, [40, REFUSED_BODIES.waitMs]);
+});
+
+Deno.test("parseWorkMs() is the time that parsing took, and no more than its bytes can cost", () => {
+  assert.equal(parseWorkMs(0.05, 100), 0.05);
+  // The machine was busy with something else.
+  assert.equal(parseWorkMs(30, 0), 0.4);
+  assert.equal(parseWorkMs(30, 1_000), 0.5);
+  assert.equal(parseWorkMs(30, 1_000_000), 30);
 });

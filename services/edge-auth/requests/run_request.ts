@@ -14,6 +14,7 @@ import type { RunOutcome } from "../dispatch/outcome.ts";
 import { keyRevoked } from "../dispatch/run_errors.ts";
 import {
   type BodyBounds,
+  parseWorkMs,
   readBody,
   type RefusedBodies,
 } from "../http/read_body.ts";
@@ -130,6 +131,8 @@ async function readRequest<Request extends JobRequest>(
   if (bytes.length >= BODY_TURNS.bodyBytesMin) {
     await call.exchange.turns.next(bytes.length);
   }
+  // Parsing uses the bytes up.
+  const { length } = bytes;
   const startedAtMs = now();
   try {
     // Other bodies of the key may have been refused in the meantime.
@@ -154,12 +157,12 @@ async function readRequest<Request extends JobRequest>(
         body: endpoint.members === undefined ? body : endpoint.members(body),
       }),
       body: WholeBody.encode(request, share),
-      parseMs: now() - startedAtMs,
+      parseMs: parseWorkMs(now() - startedAtMs, length),
       isFree: endpoint.isFree ?? false,
     };
   } catch (error) {
     share.release();
-    refusedBodies.charge(keyId, now() - startedAtMs);
+    refusedBodies.charge(keyId, parseWorkMs(now() - startedAtMs, length));
     return refused(error, model);
   }
 }
