@@ -1,5 +1,6 @@
 /** `deno task up`: starts the whole gateway on this machine and stops it again. */
 import { rm } from "node:fs/promises";
+import { resolve } from "node:path";
 import { idsOf } from "@gateway/shared/models/catalog_variables";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { ConfigError, errorMessage } from "@gateway/shared/process/env";
@@ -158,7 +159,7 @@ async function startAll(
   const modelsDescribed = welcome.describeModels(settings);
   const urls = await startStores(cluster, { ...deps, ...options, settings });
   const context = { ...deps, ...urls };
-  const { units, edgeUrls, consoleUrl } = plan.planServices(
+  const { units, edgeUrls, consoleUrl, simulatorUrl } = plan.planServices(
     options,
     context,
     settings,
@@ -187,6 +188,10 @@ async function startAll(
     aliases: [...settings.catalog.values()]
       .filter(({ aliases }) => aliases.length > 0)
       .map(({ id, aliases }) => ({ id, aliases })),
+    models_file: deps.env.MODELS_FILE
+      ? resolve(deps.cwd, deps.env.MODELS_FILE)
+      : null,
+    simulator_url: simulatorUrl,
     ...cluster.describe(),
   });
   return { firstKey, models: await modelsDescribed, describe };

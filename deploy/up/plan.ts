@@ -206,7 +206,12 @@ export function planServices(
       }),
     }))
   );
-  return { units, edgeUrls, consoleUrl };
+  return {
+    units,
+    edgeUrls,
+    consoleUrl,
+    simulatorUrl: hasSimulator ? simulatorUrl : null,
+  };
 }
 
 /** Returns the command that runs a service, or the command line of keys. */

@@ -24,4 +24,8 @@ export interface UpState extends ProcessState {
   redis_url: string;
   /** Ids of the models that it serves; absent if only the servers know all. */
   models?: readonly string[] | undefined;
+  /** The file of models; null without one. */
+  models_file: string | null;
+  /** The simulator of models; null if there are others. */
+  simulator_url: string | null;
 }

@@ -59,6 +59,9 @@ const upFile = z.object({
   aliases: z.array(
     z.object({ id: z.string(), aliases: z.array(z.string()) }),
   ).default([]),
+  /** Where the list of models is; null: only in variables. */
+  models_file: z.string().nullable().default(null),
+  simulator_url: z.string().nullable().default(null),
 });
 
 /** Runs a command with these variables, and returns what it prints. */
@@ -181,12 +184,35 @@ function findCluster(environment: env.Env) {
       modelNames: catalog,
     };
   }
-  const { redis_url, nats_url, console_url, models, aliases } = readUpFile();
-  // With `--models`, only the launcher knows the file of models: no variable names it.
-  const found = { REDIS_URL: redis_url, NATS_URL: nats_url, MODELS_FILE: "" };
+  const { redis_url, nats_url, console_url, models, aliases, ...lists } =
+    readUpFile();
+  const found = { REDIS_URL: redis_url, NATS_URL: nats_url };
   const variables = { PUBLIC_URL: console_url, ...environment, ...found };
-  const config = configFrom(variables, Deno.readTextFileSync);
+  const config = configWith(variables, lists);
   return { ...config, models, modelNames: new NamedModels(aliases) };
+}
+
+/** The configuration with the list of models that the launcher has been given. */
+function configWith(
+  variables: env.Env,
+  { models_file, simulator_url }: Pick<
+    z.output<typeof upFile>,
+    "models_file" | "simulator_url"
+  >,
+) {
+  const MODEL_SIMULATOR_URL = simulator_url ?? "";
+  const all = { ...variables, MODEL_SIMULATOR_URL };
+  const read = (MODELS_FILE: string) =>
+    configFrom({ ...all, MODELS_FILE }, Deno.readTextFileSync);
+  try {
+    return read(models_file ?? "");
+  } catch (error) {
+    if (models_file === null || !(error instanceof env.ConfigError)) {
+      throw error;
+    }
+    // The cluster goes on with the list that it read before there was a mistake in it.
+    return read("");
+  }
 }
 
 function readUpFile() {

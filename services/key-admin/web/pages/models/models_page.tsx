@@ -87,7 +87,7 @@ const showModels: Handler = async (c) => {
       )}
       {sort !== "" && page.length > 0 && (
         <ServerTable
-          servers={page.flatMap(({ servers }) => servers)}
+          models={page}
           sort={sort}
           search={words}
           nowMs={now()}
@@ -170,16 +170,24 @@ const STATES: readonly string[] = [
 ];
 
 /** The servers of all models in one list. */
-function ServerTable({ servers, sort, search, nowMs }: {
-  servers: readonly ServerView[];
+function ServerTable({ models, sort, search, nowMs }: {
+  models: readonly ModelView[];
   sort: string;
   search: string;
   nowMs: number;
 }) {
+  const servers = models.flatMap(({ servers }) => servers);
+  const permissions = new Map(
+    models.map(({ id, kind }) => [id, kind && permissionOf(scopeOf(kind))]),
+  );
   const all: Column<ServerView>[] = [
     [
       "Model",
-      ({ model }) => <a href={changeAddress(model)}>{model}</a>,
+      ({ model }) => (
+        <Noted note={permissions.get(model)}>
+          <a href={changeAddress(model)}>{model}</a>
+        </Noted>
+      ),
       undefined,
       "name",
     ],
