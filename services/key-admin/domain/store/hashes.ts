@@ -1,5 +1,6 @@
 /** Reads many hashes of one account in a few calls. */
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
+import pLimit from "p-limit";
 import { z } from "zod";
 import hashesLua from "./lua/hashes.lua" with { type: "text" };
 
@@ -7,6 +8,8 @@ const HASHES_SCRIPT = defineScript("key-admin/hashes", hashesLua, {});
 
 /** Hashes that one call reads whole: those of usage may have thousands of fields. */
 const WHOLE_AT_ONCE = 10;
+/** Calls at the same time, after which others get their turn in Redis. */
+const CALLS = 4;
 /** Hashes of which one call reads some fields. */
 const PARTS_AT_ONCE = 100;
 
@@ -18,12 +21,10 @@ export async function readHashes(
   redis: RedisLink,
   keys: readonly string[],
 ): Promise<string[][]> {
-  const hashes: string[][] = [];
-  for (let at = 0; at < keys.length; at += WHOLE_AT_ONCE) {
-    const call = { keys: keys.slice(at, at + WHOLE_AT_ONCE) };
-    hashes.push(...whole.parse(await redis.evalScript(HASHES_SCRIPT, call)));
-  }
-  return hashes;
+  const read = async (some: readonly string[]) =>
+    whole.parse(await redis.evalScript(HASHES_SCRIPT, { keys: some }));
+  const batches = inBatches(keys, WHOLE_AT_ONCE);
+  return (await pLimit(CALLS).map(batches, read)).flat();
 }
 
 /** Reads these fields of hashes: their values, null for those that are not there. */
@@ -32,10 +33,17 @@ export async function readFields(
   keys: readonly string[],
   fields: readonly string[],
 ): Promise<(string | null)[][]> {
-  const values: (string | null)[][] = [];
-  for (let at = 0; at < keys.length; at += PARTS_AT_ONCE) {
-    const call = { keys: keys.slice(at, at + PARTS_AT_ONCE), args: fields };
-    values.push(...parts.parse(await redis.evalScript(HASHES_SCRIPT, call)));
-  }
-  return values;
+  const read = async (some: readonly string[]) => {
+    const call = { keys: some, args: fields };
+    return parts.parse(await redis.evalScript(HASHES_SCRIPT, call));
+  };
+  const batches = inBatches(keys, PARTS_AT_ONCE);
+  return (await pLimit(CALLS).map(batches, read)).flat();
 }
+
+/** Cuts a list into parts of so many entries, of which the last may have fewer. */
+export const inBatches = <T>(list: readonly T[], size: number): T[][] =>
+  Array.from(
+    { length: Math.ceil(list.length / size) },
+    (_, at) => list.slice(at * size, (at + 1) * size),
+  );

@@ -3,7 +3,7 @@
  * the keys of an account, and the accounts of the gateway. What they used between two
  * days is a difference, so a year of many keys takes two reads.
  */
-import { z } from "zod";
+import { isJsonObject } from "@gateway/shared/process/error_text";
 import { COUNTS, type Counts } from "../keys/usage.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { readHash, readText } from "../store/redis.ts";
@@ -19,18 +19,19 @@ export const SUMMING_KEY = "usage:summing";
 export const sumsKey = (wholeId: string, day: string): string =>
   `used:{${wholeId}}:${day}`;
 
-const numbers = z.record(z.string(), z.number());
-
 /** The sums of a part, as they are stored. */
 export const encodeSums = (counts: Counts): string => JSON.stringify(counts);
 
 /** Reads what {@link encodeSums} wrote. Counts of later versions are left out. */
 export function decodeSums(text: string): Counts {
-  const stored = numbers.parse(JSON.parse(text));
+  const stored: unknown = JSON.parse(text);
+  if (!isJsonObject(stored)) {
+    throw new TypeError(`Not the sums of a part: ${text}`);
+  }
   const counts: Counts = {};
   for (const name of COUNTS) {
-    const count = stored[name];
-    if (count !== undefined) counts[name] = count;
+    const { [name]: count } = stored;
+    if (typeof count === "number") counts[name] = count;
   }
   return counts;
 }

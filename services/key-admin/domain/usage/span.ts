@@ -258,9 +258,12 @@ function spanOf(
   };
 }
 
+const HOURS = 24;
+
 /**
  * The hours that are kept of these UTC days: when each begins, and the day on which
  * this is in the zone. Older days have none, and count for the day of the same name.
+ * The calendar is asked as little as possible, because an answer takes it microseconds.
  */
 function hoursOf(
   utcDays: readonly string[],
@@ -271,10 +274,31 @@ function hoursOf(
   for (const utcDay of utcDays) {
     const startMs = utcDayMs(utcDay);
     if (startMs < keptMs) continue;
-    for (let hour = 0; hour < 24; hour++) {
+    const first = days.at(startMs);
+    const change = nextDayHour(startMs, days);
+    const next = change === HOURS ? first : days.at(startMs + change * HOUR_MS);
+    for (let hour = 0; hour < HOURS; hour++) {
       const ms = startMs + hour * HOUR_MS;
-      hours.set(hourName(ms), { ms, day: days.at(ms) });
+      const name = utcDay + String(hour).padStart(2, "0");
+      hours.set(name, { ms, day: hour < change ? first : next });
     }
   }
   return hours;
+}
+
+/**
+ * The first hour of a UTC day that is on another day of the zone than its first one:
+ * there is at most one such change. 24: none is.
+ */
+function nextDayHour(startMs: number, days: Days): number {
+  const first = days.at(startMs);
+  const isSame = (hour: number) => days.at(startMs + hour * HOUR_MS) === first;
+  if (isSame(HOURS - 1)) return HOURS;
+  let [same, other] = [0, HOURS - 1];
+  while (other - same > 1) {
+    const middle = Math.floor((same + other) / 2);
+    if (isSame(middle)) same = middle;
+    else other = middle;
+  }
+  return other;
 }

@@ -16,6 +16,7 @@ import {
   type UsageScope,
   withoutCounts,
 } from "../keys/usage.ts";
+import { inBatches } from "../store/hashes.ts";
 import { asFields, asList } from "../store/redis.ts";
 import { GATEWAY, lastSummedDay, readSums } from "./day_sums.ts";
 import partsLua from "./lua/parts.lua" with { type: "text" };
@@ -60,6 +61,8 @@ export const GROUPS_MAX = 8;
 const READS = 64;
 /** Parts that one script call adds up, so that admissions hardly wait for it. */
 const PARTS_AT_ONCE = 25;
+/** Calls at the same time, after which admissions get their turn. */
+const CALLS = 2;
 /** The hours of a UTC day, and that of a day whose hours were added up. */
 const HOURS = [
   ...Array.from({ length: 24 }, (_, hour) => String(hour).padStart(2, "0")),
@@ -134,8 +137,7 @@ export class UsageReports {
         readSums(redis, ownerId, to),
       ]);
       for (const id of ids) {
-        const used = withoutCounts(after.get(id) ?? {}, before.get(id) ?? {});
-        addCounts(sumOf(sums, id), used);
+        sums.set(id, withoutCounts(after.get(id) ?? {}, before.get(id) ?? {}));
       }
     }
     for (const day of others) {
@@ -156,8 +158,7 @@ export class UsageReports {
   ): Promise<void> {
     const hours = HOURS.filter((hour) => span.markOf(day, hour) !== null);
     if (hours.length === 0) return;
-    for (let at = 0; at < ids.length; at += PARTS_AT_ONCE) {
-      const some = ids.slice(at, at + PARTS_AT_ONCE);
+    await pLimit(CALLS).map(inBatches(ids, PARTS_AT_ONCE), async (some) => {
       const keys = some.map((id) => usageHash(partOf(wholeId, id), day));
       const call = { keys, args: hours };
       const reply = await this.#deps.redis.evalScript(PARTS_SCRIPT, call);
@@ -168,7 +169,7 @@ export class UsageReports {
           if (name !== undefined) sum[name] = (sum[name] ?? 0) + Number(count);
         }
       }
-    }
+    });
   }
 
   /** These parts with their bars, and the others. */
@@ -214,7 +215,10 @@ export class UsageReports {
   }
 
   /** The counters of each of these UTC days. */
-  async #days(scope: UsageScope, days: readonly string[]): Promise<Counted[][]> {
+  async #days(
+    scope: UsageScope,
+    days: readonly string[],
+  ): Promise<Counted[][]> {
     const { redis } = this.#deps;
     if (scope.ownerId !== GATEWAY) return await readDays(redis, scope, days);
     const summedDay = await lastSummedDay(redis);

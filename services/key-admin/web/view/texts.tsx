@@ -53,9 +53,15 @@ export const absenceOf = ({ isPending }: Pick<Catalog, "isPending">): string =>
   isPending ? "not listed yet" : "no longer configured";
 
 const NUMBER = new Intl.NumberFormat("en-US");
+/** Where whole numbers have a comma. */
+const THOUSANDS = /\B(?=(?:\d{3})+$)/g;
 
 /** `1,234,567` */
-export const number = (value: number): string => NUMBER.format(value);
+export const number = (value: number): string =>
+  // A table of a year has thousands of numbers, which the format takes its time for.
+  Number.isSafeInteger(value)
+    ? String(value).replace(THOUSANDS, ",")
+    : NUMBER.format(value);
 
 /**
  * Writes amounts of billionths for people: `$1,234.56`, and below a tenth with more

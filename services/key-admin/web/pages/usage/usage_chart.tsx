@@ -183,9 +183,9 @@ function shapesOf(series: readonly Series[], top: number) {
       const height = HEIGHT * value / top;
       feet.set(at, foot - height);
       const left = at + (1 - BAR_WIDTH) / 2;
-      return `M${digits(left)} ${digits(foot)}v${digits(-height)}h${BAR_WIDTH}V${
-        digits(foot)
-      }z`;
+      return `M${digits(left)} ${digits(foot)}v${
+        digits(-height)
+      }h${BAR_WIDTH}V${digits(foot)}z`;
     });
     return { color, path: parts.join("") };
   }).filter(({ path }) => path !== "");

@@ -13,7 +13,14 @@ import {
 } from "../../../domain/keys/usage.ts";
 import { Table } from "../../view/parts.tsx";
 import type { Column } from "../../view/sorting.tsx";
-import { labelOf, money, moneyIn, number, Spent, unitsText } from "../../view/texts.tsx";
+import {
+  labelOf,
+  money,
+  moneyIn,
+  number,
+  Spent,
+  unitsText,
+} from "../../view/texts.tsx";
 import { wordsOf } from "./reasons.ts";
 
 /** The units other than tokens that were counted. */

@@ -66,9 +66,11 @@ export async function usageView(deps: ViewDeps, query: UsageQuery) {
   );
   if (span === null) return form;
   const scope = { ownerId, keyId };
-  const parts = await readParts(deps, query, span);
-  const asked = { scope, span, by, parts };
-  const { groups, ...report } = await readReport(deps, asked);
+  const [parts, whole] = await Promise.all([
+    readParts(deps, query, span),
+    readReport(deps, { scope, span, by }),
+  ]);
+  const { groups, ...report } = await withParts(deps, whole, { by, parts });
   const { total } = report;
   const texts = markTexts(span);
   const { currency } = deps.catalog.prices;
@@ -137,23 +139,28 @@ function listedOf({ ownerId, keyId = null, base }: UsageQuery): string {
   return requestsOf({ ownerId: account, root, keyId, isOthers });
 }
 
-/** The usage of a span, with the groups that its bars are stacked by. */
+/** The usage of a span, with models or endpoints that bars are stacked by. */
 async function readReport(
   { usage }: ViewDeps,
-  { scope, span, by, parts }: {
+  { scope, span, by }: {
     scope: UsageScope;
     span: UsageSpan;
     by: Grouping | null;
-    parts: Parts | null;
   },
 ): Promise<UsageReport & { groups: UsageGroup[] }> {
-  if (by === "model" || by === "endpoint") {
-    return await usage.readBy(scope, span, { by });
-  }
-  const report = await usage.read(scope, span);
-  const groups = by === null || parts === null
-    ? []
-    : await usage.groupsOf(report, partsFor(by, parts));
+  return by === "model" || by === "endpoint"
+    ? await usage.readBy(scope, span, { by })
+    : { ...await usage.read(scope, span), groups: [] };
+}
+
+/** The same with keys or accounts, if bars are stacked by these. */
+async function withParts(
+  { usage }: ViewDeps,
+  report: UsageReport & { groups: UsageGroup[] },
+  { by, parts }: { by: Grouping | null; parts: Parts | null },
+): Promise<UsageReport & { groups: UsageGroup[] }> {
+  if (parts === null || (by !== "key" && by !== "account")) return report;
+  const groups = await usage.groupsOf(report, partsFor(by, parts));
   return { ...report, groups };
 }
 
