@@ -73,6 +73,7 @@ const rooms = readRooms();
 /** The files that a library is confined to, within its room. */
 const LIBRARY_ROOMS: Record<string, RegExp> = {
   nats: /^shared\/bus\/link/,
+  "@nats-io/jetstream": /^shared\/kept\/log_nats\.ts$/,
   redis: /^shared\/redis\//,
   "@opentelemetry/api": /^shared\/process\/tracing\.ts$/,
   hono: /^services\/key-admin\//,

@@ -45,6 +45,8 @@ export async function startStores(
 ): Promise<{ natsUrl: string; redisUrl: string }> {
   const here = `${ROOT}/deploy/up`;
   const redisDir = `${dataDir}/redis`;
+  // Kept answers: encrypted, with keys that are in Redis.
+  const natsDir = `${dataDir}/nats`;
   const stores = [
     {
       service: "nats",
@@ -52,8 +54,11 @@ export async function startStores(
       url: settings.NATS_URL?.join(","),
       cwd: runDir,
       readyText: "Server is ready",
-      portOf: () => Promise.resolve(findFreePorts(1)[0]),
-      args: ["-c", `${here}/nats.conf`, "-a", LOOPBACK, "-p"],
+      portOf: async () => {
+        await makePrivateDir(natsDir);
+        return findFreePorts(1)[0];
+      },
+      args: natsArgs(`${here}/nats.conf`, natsDir),
     },
     {
       service: "redis",
@@ -86,6 +91,18 @@ export async function startStores(
   );
   return { natsUrl, redisUrl };
 }
+
+/** With JetStream, whose data are in a directory; the port follows. */
+const natsArgs = (file: string, dir: string): string[] => [
+  "-c",
+  file,
+  "--jetstream",
+  "--store_dir",
+  dir,
+  "-a",
+  LOOPBACK,
+  "-p",
+];
 
 /**
  * A port kept in a file: while a server of an earlier run still has it, no other can

@@ -17,6 +17,7 @@ import { CHAT_ENDPOINT } from "./chat/request.ts";
 import { forwardTo } from "./forward/endpoint.ts";
 import { noStoredResponse, refuseWebSocket } from "./forward/no_responses.ts";
 import type { Exchange } from "./http/exchange.ts";
+import { deleteAnswer, sendAnswer } from "./kept/handlers.ts";
 import { isForm } from "./http/form_parser.ts";
 import {
   IMAGE,
@@ -68,6 +69,10 @@ export const ROUTES: readonly Route[] = [
   }),
   routeOf("video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, {
     POST: VIDEOS.remix,
+  }),
+  routeOf("answer", /^\/v1\/answers\/([^/]+)$/, {
+    GET: sendAnswer,
+    DELETE: deleteAnswer,
   }),
   routeOf("models", "/v1/models", read(sendModels)),
   routeOf("model", /^\/v1\/models\/(.+)$/s, read(sendModels)),

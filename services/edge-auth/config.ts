@@ -3,6 +3,7 @@ import { readSettingsFile } from "@gateway/shared/reload/files";
 import * as env from "@gateway/shared/process/env";
 import { BUDGET_VARIABLES } from "@gateway/shared/keys/budget_variables";
 import { FAILED_REQUESTS, KEY_LIMITS } from "@gateway/shared/keys/limits";
+import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
 import { REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import { Reading } from "@gateway/shared/reload/reading";
@@ -11,12 +12,31 @@ import type { Network } from "@gateway/shared/process/client_address";
 import type { LogLevel } from "@gateway/shared/process/log";
 import * as serviceVariables from "@gateway/shared/process/service_variables";
 import type { RedisAddress } from "@gateway/shared/redis/connection";
+import type { KeepConfig } from "./kept/parts.ts";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
 const DAY_SECONDS = 86_400;
 const KIB = 1_024;
 const GIB = KIB ** 3;
+
+/** Whether, where and how much of answers is kept. */
+const KEEP_VARIABLES = {
+  KEEP: env.choice(["on", "off"]).default("on").describe(
+    "Whether answers are kept for requests that ask for it by Idempotency-Key or X-Gateway-Keep, which needs JetStream in NATS; off = these headers are ignored",
+  ),
+  KEEP_STORAGE: env.choice(["file", "memory"]).default("file").describe(
+    "Where NATS keeps them, encrypted; it cannot be changed once the stream exists",
+  ),
+  KEEP_BYTES: env.integer("bytes", { min: KIB ** 2, max: 1_024 * GIB })
+    .default(KEPT_LIMITS.bytesMax).describe(
+      "How many bytes all kept answers may have in NATS, on each of its servers; beyond that further ones fail with 503",
+    ),
+  KEEP_ACCOUNT_BYTES: env.integer("bytes", { min: KIB ** 2, max: GIB })
+    .default(KEPT_LIMITS.accountBytesMax).describe(
+      "How many bytes the kept answers of one account may have; beyond that 429",
+    ),
+};
 
 /**
  * Every variable of an edge: how its text is read, its default, and what it means. The
@@ -63,6 +83,7 @@ export const EDGE_VARIABLES = {
   USAGE_COST: env.choice(["true", "false"]).default("false").describe(
     "Whether the usage in answers of chat completions says what the request costs: usage.cost, in CURRENCY",
   ),
+  ...KEEP_VARIABLES,
   ...serviceVariables.PROXY_VARIABLES,
   READY_PORT: env.port().optional().describe(
     "A port that is open only while this edge accepts requests: a proxy that connects to it before forwarding each request loses none",
@@ -112,6 +133,8 @@ export interface EdgeConfig {
   readyPort: number | undefined;
   drainLeadMs: number;
   drainMs: number;
+  /** Null: answers are not kept. */
+  keep: KeepConfig | null;
 }
 
 /**
@@ -149,5 +172,22 @@ export function readConfig(): EdgeConfig {
     readyPort: values.READY_PORT,
     drainLeadMs: values.DRAIN_LEAD_SECONDS * MS_PER_SECOND,
     drainMs: values.DRAIN_SECONDS * MS_PER_SECOND,
+    keep: keepOf(values),
+  };
+}
+
+function keepOf(
+  values: env.ConfigOf<typeof EDGE_VARIABLES>,
+): KeepConfig | null {
+  if (values.KEEP === "off") return null;
+  const seconds = values.REQUEST_TIMEOUT_SECONDS + KEPT_LIMITS.secondsMax;
+  return {
+    stream: {
+      storage: values.KEEP_STORAGE,
+      bytesMax: values.KEEP_BYTES,
+      // Those of a run and of keeping, and some time for whoever looks after them.
+      ageMsMax: 2 * seconds * MS_PER_SECOND,
+    },
+    accountBytesMax: values.KEEP_ACCOUNT_BYTES,
   };
 }

@@ -23,6 +23,7 @@ import { BodyBudget } from "./http/body_budget.ts";
 import { RefusedBodies } from "./http/read_body.ts";
 import { ANY_ORIGIN } from "./http/responses.ts";
 import { startServer } from "./http/server.ts";
+import { KEPT_SCRIPTS } from "./kept/records.ts";
 import { observeEdge } from "./metrics.ts";
 import { LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
@@ -115,7 +116,7 @@ async function connect(config: EdgeConfig, log: Log): Promise<Connections> {
   const redis = createRedisLink({
     ...processTools(log),
     address: config.redis,
-    scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS],
+    scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS, ...KEPT_SCRIPTS],
     probe: LIMITER_PROBE,
   });
   const bus = await connectBus({

@@ -31,7 +31,7 @@ const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 export const EDGE_METRICS = {
   requests: counter("gateway_requests_total", {
     help:
-      "HTTP requests by status. `route`: `chat`, `messages`, `count_tokens`, `responses`, `response`, `input_tokens`, `compact`, `completions`, `embeddings`, `rerank`, `speech`, `image`, `image_edit`, `transcription`, `translation`, `video`, `video_job`, `video_content`, `video_remix`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
+      "HTTP requests by status. `route`: `chat`, `messages`, `count_tokens`, `responses`, `response`, `input_tokens`, `compact`, `completions`, `embeddings`, `rerank`, `speech`, `image`, `image_edit`, `transcription`, `translation`, `video`, `video_job`, `video_content`, `video_remix`, `answer`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
     labels: ["route", "status"],
   }),
   requestSeconds: histogram("gateway_request_duration_seconds", {
@@ -146,6 +146,18 @@ export const EDGE_METRICS = {
     help: "How long Redis took to decide on a request to a model.",
     buckets: INTERNAL_SECONDS,
   }),
+  kept: counter("gateway_kept_requests_total", {
+    help:
+      "Requests whose answers were to be kept: `new`, `replayed` (sent before, so they got that answer), `mismatch` (another request with the same `Idempotency-Key`), `full` (their account keeps as much as it may).",
+    labels: ["result"],
+    zeros: [["new"], ["replayed"], ["mismatch"], ["full"]],
+  }),
+  keptTakenOver: counter("gateway_kept_taken_over_total", {
+    help:
+      "Kept answers that ended without the edge that had their request: `complete`, or `failed` because their worker was lost as well.",
+    labels: ["state"],
+    zeros: [["complete"], ["failed"]],
+  }),
   running: gauge("gateway_chats", {
     help:
       "Requests to models that have not ended, media too: `waiting` for a worker, or `running`.",
@@ -251,6 +263,16 @@ export class EdgeMetrics {
   /** Redis did not take this many refused and failed requests. */
   failedRequestsLost(count: number): void {
     this.#metrics.failedRequestsLost.add(count);
+  }
+
+  /** An answer is to be kept, or was found. */
+  keeping(result: "new" | "replayed" | "mismatch" | "full"): void {
+    this.#metrics.kept.with(result).add();
+  }
+
+  /** A kept answer has ended without its edge. */
+  keptTakenOver(state: "complete" | "failed"): void {
+    this.#metrics.keptTakenOver.with(state).add();
   }
 
   /** Redis has decided on a request, or has not answered. */

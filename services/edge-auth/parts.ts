@@ -19,6 +19,7 @@ import { RefusalLog } from "./http/refusal_log.ts";
 import { EdgeMetrics } from "./metrics.ts";
 import { followOverrides } from "./overrides.ts";
 import { KeyLookup } from "./keys/authenticate.ts";
+import { createKeeping, type Keeping, startKeeping } from "./kept/parts.ts";
 import { AnswerLengths } from "./limits/budgets/answer_lengths.ts";
 import { HoldSteps } from "./limits/hold_steps.ts";
 import { LimitedAdmission } from "./limits/admission.ts";
@@ -55,6 +56,10 @@ export interface EdgeParts {
   readonly videos: VideoKeeper;
   readonly lostRequests: LostRequests;
   readonly answerLengths: AnswerLengths;
+  /** Null, with its parts: answers are not kept. */
+  readonly keeping: Keeping | null;
+  readonly keeper: Keeping["keeper"] | null;
+  readonly answers: Keeping["answers"] | null;
 }
 
 /** What the parts take of the configuration, and the models. */
@@ -91,13 +96,8 @@ export function createParts(
     redis,
     unknownPerSecond: unknownKeysPerSecond,
   });
-  const limits = createLimits(config, {
-    dispatcher,
-    keys,
-    metrics,
-    redis,
-    log,
-  });
+  const shared = { dispatcher, metrics, redis, log };
+  const limits = createLimits(config, { ...shared, keys });
   const { limiter } = limits;
   const failedRequests = new FailedRequests({
     ...config,
@@ -122,11 +122,36 @@ export function createParts(
     dispatcher,
     keys,
     ...limits,
+    ...createKept(config, { ...shared, ...limits, failedRequests, bus }),
     refusals: new RefusalLog(log),
     countLimit: new CountLimit(monotonicNow),
     failedRequests,
     videos,
   };
+}
+
+/** Makes what keeps answers; null: they are not kept. */
+function createKept(
+  { keep, ...config }: PartsConfig,
+  { metrics, log, ...parts }:
+    & Pick<
+      EdgeParts,
+      "limiter" | "admission" | "dispatcher" | "metrics" | "failedRequests"
+    >
+    & { bus: BusLink; redis: RedisLink; log: Log },
+): Pick<EdgeParts, "keeping" | "keeper" | "answers"> {
+  if (keep === null) return { keeping: null, keeper: null, answers: null };
+  const keeping = createKeeping({
+    ...config,
+    ...parts,
+    ...processTools(log),
+    keep,
+    metrics,
+    wallNow,
+    onEnded: (state) => metrics.keptTakenOver(state),
+  });
+  const { keeper, answers } = keeping;
+  return { keeping, keeper, answers };
 }
 
 /** Makes what admits requests, and what charges them. */
@@ -185,6 +210,7 @@ export async function startBackground(
 ): Promise<() => Promise<void>> {
   await followOverrides({ bus, redis, catalog: parts.catalog, log });
   const { failedRequests, videos, lostRequests, answerLengths } = parts;
+  const { keeping } = parts;
   bus.onEvent((event) => {
     // A notice may have been missed.
     if (event === "reconnected") limiter.leases.renewSoon();
@@ -197,10 +223,14 @@ export async function startBackground(
   const stopSweeping = videos.start();
   lostRequests.start();
   answerLengths.start();
+  const stopKeeping = keeping === null
+    ? undefined
+    : await startKeeping(keeping, { bus, dispatcher });
   return async () => {
     stopSweeping();
     await Promise.all([lostRequests.stop(), answerLengths.stop()]);
     await dispatcher.idleWithin(RUNS_END_MS);
+    await stopKeeping?.();
     clearInterval(summing);
     refusals.writeSums();
     stopWatching();

@@ -47,6 +47,13 @@ const jobSchema = versionSchema.extend({
   queuedTokens: z.number().min(0).optional(),
   /** The conversation that it belongs to, where a model has several equal servers. */
   session: z.string().regex(/^[0-9a-f]{16}$/).optional(),
+  /** Its answer is also kept in the log, encrypted with this key. */
+  keep: z.object({
+    /** 32 bytes in base64. */
+    key: z.base64().length(44),
+    /** The API key of the request, which may be stopped without its edge. */
+    keyId: z.string().max(100),
+  }).optional(),
   /**
    * Set when the request follows in pieces: it is too large for one message, or files
    * come before it.

@@ -113,6 +113,14 @@ export class BusLink {
       ![...this.#subscribed].some(({ isRefused }) => isRefused);
   }
 
+  /**
+   * The client of the present connection, for libraries that need one: another after an
+   * outage. Throws {@link BusUnavailableError} while disconnected.
+   */
+  get client(): nats.NatsConnection {
+    return this.#present();
+  }
+
   /** Published bytes that the operating system has not accepted yet. */
   get pendingBytes(): number {
     return this.#sockets.last?.writableLength ?? 0;

@@ -86,6 +86,12 @@ export const subjects = {
    * Notices from key-admin to all edges that the running requests of a key must stop.
    */
   keyChanged: "gw.v1.key.changed",
+  /** Entries of one kept answer, which JetStream keeps: see `kept/log_nats.ts`. */
+  kept: (requestId: string) => `gw.v1.kept.${requestId}`,
+  /** Entries of all kept answers. */
+  allKept: "gw.v1.kept.*",
+  /** An order of an edge to all to stop a request whose answer is kept. */
+  stopKept: "gw.v1.stop.kept",
 } as const;
 
 /** Those that answer {@link subjects.overridesWanted}: one of them does. */

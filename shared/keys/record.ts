@@ -40,6 +40,15 @@
  * | `jobs:{owner}` | zset | ids of videos by creation time in ms |
  * | `jobs:due` | zset | `<owner id>:<video id>` of those that have not ended, by the
  * time in ms at which an edge looks after them |
+ * | `kept:{owner}:<request id>` | hash | the record of a kept answer: its state, the
+ * key to it, how it is read, what it costs, see `kept/records.ts` of the edge |
+ * | `kept:{owner}` | zset | request ids of kept answers, by the time in ms at which
+ * they expire |
+ * | `kept:{owner}:bytes` | hash | how many bytes each of them has, and `all` together |
+ * | `kept:{owner}:once:<key id>:<digest>` | string | the request id that an idempotency
+ * key has got |
+ * | `kept:due` | zset | `<owner id>:<request id>` of kept answers, by the time in ms at
+ * which an edge looks after them |
  * | `lease:keys` | zset | `<owner id>:<key id>` of keys that may have leases, by the
  * time in ms at which an edge noted it |
  * | `lengths:<yyyymmdd>` | hash | answers without a bound on a UTC day, by the step of
@@ -222,6 +231,19 @@ export const jobKey = (ownerId: string, id: string): string =>
   `job:{${ownerId}}:${id}`;
 /** The index of the videos of an owner. */
 export const jobsKey = ofOwner("jobs");
+/** The kept answers of an owner, by when they expire. */
+export const keptAnswersKey = ofOwner("kept");
+/** How many bytes each of them has, and all together. */
+export const keptBytesKey = (ownerId: string): string =>
+  `${keptAnswersKey(ownerId)}:bytes`;
+/** The record of a kept answer; `id` is a request id, or empty: how all begin. */
+export const keptAnswerKey = (ownerId: string, id: string): string =>
+  `${keptAnswersKey(ownerId)}:${id}`;
+/** Which answer an idempotency key, of which this is a digest, has got. */
+export const idempotencyKey = (p: Principal, digest: string): string =>
+  `${keptAnswersKey(p.ownerId)}:once:${p.keyId}:${digest}`;
+/** The kept answers that an edge has to look after. */
+export const DUE_ANSWERS_KEY = "kept:due";
 /** The usage of a key on a day, `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;

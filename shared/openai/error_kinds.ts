@@ -2,6 +2,7 @@
  * The error table: every error code of the gateway, what it means and when it is sent.
  * `docs/errors.md` and the description of the API are generated from it.
  */
+import { KEPT_ERROR_KINDS } from "./kept_error_kinds.ts";
 
 /** One code of the table. */
 export interface ErrorKind {
@@ -368,6 +369,7 @@ export const ERROR_KINDS = {
     meaning: "The owner of the key or an operator has stopped this request. " +
       "The key still works.",
   },
+  ...KEPT_ERROR_KINDS,
 } as const satisfies Record<string, ErrorKind>;
 
 /** The name of an error in code, logs and on the bus. */

@@ -6,6 +6,7 @@ import { BackendTable } from "../backends/statistics.ts";
 import { MISTAKE_CHARS_MAX, type WorkerBeat } from "../bus/job.ts";
 import { type BusLink, connectBus } from "../bus/link_nats.ts";
 import { subjects, type WorkerFamily } from "../bus/subjects.ts";
+import { NatsKeptLog } from "../kept/log_nats.ts";
 import { ModelCatalog } from "../models/catalog.ts";
 import { monotonicNow, wallNow } from "../process/clock.ts";
 import { newInstanceId, publicRequestId } from "../process/ids.ts";
@@ -98,8 +99,8 @@ async function startWorker<Backend extends ModelServer>(
   const { slots } = config;
   const overrides = await followOverrides(bus, log);
   const counters = { metrics, statistics, overrides, keyrings, proofs };
-  const parts = { catalog, config, createBackend, log, counters };
-  const models = createModels(family, parts);
+  const options = { catalog, config, createBackend, log, counters };
+  const models = createModels(family, options);
   const { pools } = models;
   const reloading = await startFollowing(models, config.list, tools);
   const worker = new Worker({
@@ -113,7 +114,7 @@ async function startWorker<Backend extends ModelServer>(
     listState: () => listStateOf(reloading.state),
     runners: runnersOf(pools, run),
     memory: new WorkerMemory(config.heldBytesMax),
-    ...PROCESS,
+    ...processOf(family, bus),
     log,
     metrics,
   });
@@ -144,8 +145,13 @@ async function startWorker<Backend extends ModelServer>(
   };
 }
 
-/** What a worker uses of its process. */
-const PROCESS = { now: monotonicNow, wallNow, schedule };
+/** What a worker uses of its process, and the log of answers if it keeps any. */
+const processOf = (family: WorkerFamily, bus: BusLink) => ({
+  now: monotonicNow,
+  wallNow,
+  schedule,
+  ...family === "chat" && { keptLog: new NatsKeptLog(bus) },
+});
 
 /** Probes the backends whose list asks for it. Must be ticked. */
 const startProbing = (options: Omit<ProbingOptions, "now" | "random">) =>

@@ -32,6 +32,7 @@ import {
   type JobEnvironment,
   type JobHost,
 } from "./jobs/job.ts";
+import { followKeptStops } from "./jobs/kept_stops.ts";
 import { tellRunningJobs } from "./jobs/running.ts";
 import type { WorkerLists } from "./models/discovery.ts";
 import type { WorkerCounters } from "./jobs/job_report.ts";
@@ -55,10 +56,6 @@ export interface WorkerDependencies
   metrics: WorkerCounters;
   /** What its servers list, if they are asked; `runners` has these models, too. */
   lists?: WorkerLists;
-  /**
-   * Runs a function after `waitMs`; 0 means at the end of this turn of the event loop.
-   */
-  schedule: (run: () => void, waitMs: number) => void;
   /**
    * Backends are stopped when the bus has been down for this long. Default
    * `DISPATCH_LIMITS.busLostMs`.
@@ -164,6 +161,7 @@ export class Worker implements JobHost {
       }),
     );
     tellRunningJobs({ bus, workerId, worker: this });
+    if (family === "chat") followKeptStops({ bus, worker: this });
     const control = subjects.control(family, workerId);
     bus.subscribe(control, (m) => this.#onControl(m));
     bus.subscribe(subjects.bodies(family, workerId), (m) => this.#onPiece(m));

@@ -43,6 +43,16 @@ const SUBJECTS: Record<string, string> = {
   adminEcho: "_INBOX_admin.X.echo",
   adminReply: "_INBOX_admin.X.1",
   otherReply: "_INBOX.X.1",
+  kept: "gw.v1.kept.R1",
+  stopKept: "gw.v1.stop.kept",
+  streamCreate: "$JS.API.STREAM.CREATE.gateway_kept",
+  streamUpdate: "$JS.API.STREAM.UPDATE.gateway_kept",
+  streamInfo: "$JS.API.STREAM.INFO.gateway_kept",
+  streamPurge: "$JS.API.STREAM.PURGE.gateway_kept",
+  streamGet: "$JS.API.STREAM.MSG.GET.gateway_kept",
+  streamDirect: "$JS.API.DIRECT.GET.gateway_kept",
+  otherStream: "$JS.API.STREAM.CREATE.other",
+  streamDelete: "$JS.API.STREAM.DELETE.gateway_kept",
   system: "$SYS.REQ.SERVER.PING",
   streams: "$JS.API.INFO",
   group: "gw.v1.chat",
@@ -64,13 +74,15 @@ const WILDCARDS: Record<string, string> = {
 const USERS = {
   "edge-auth": [
     "edge",
-    "job any body control mediaJob mediaAny mediaBody mediaControl turnReturn mediaReturn edgeBeat edgeEcho",
-    "frames notices turns workerBeat keyChanged overrides edgeEcho edgeReply edgeReplies",
+    "job any body control mediaJob mediaAny mediaBody mediaControl turnReturn mediaReturn edgeBeat edgeEcho " +
+    "stopKept streamCreate streamUpdate streamInfo streamPurge streamGet streamDirect",
+    "kept stopKept frames notices turns workerBeat keyChanged overrides edgeEcho edgeReply edgeReplies",
   ],
   "chat-worker": [
     "worker",
-    "frames turns workerBeat backends overridesWanted use workerEcho",
-    "job body control turnReturn edgeBeat overrides backendsWanted use workerEcho workerReply",
+    "frames turns workerBeat backends overridesWanted use workerEcho kept streamGet",
+    "job body control turnReturn edgeBeat overrides backendsWanted use workerEcho workerReply " +
+    "stopKept keyChanged",
   ],
   "media-worker": [
     "media",

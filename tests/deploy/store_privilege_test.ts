@@ -21,7 +21,7 @@ const PASSWORD = "correct-horse";
 const KEYS = ("hash:h key:{own_a}:k keys:{own_a} own:{own_a} " +
   "lim:{own_a}:k lease:{own_a}:k use:{own_a}:k:20260101 requests:{own_a} logged:accounts deleted:h " +
   "spend:{own_a}:k:total hold:{own_a}:k lengths:20260101 " +
-  "job:{own_a}:video_a jobs:{own_a} audit:{own_a} once:{own_a}:d " +
+  "kept:{own_a}:r job:{own_a}:video_a jobs:{own_a} audit:{own_a} once:{own_a}:d " +
   "acct:{own_a} mail:d owners operators proj:{prj_a} members:{prj_a} defaults:{own_a} " +
   "projects joined:{own_a} owner:first sess:d " +
   "sessions:{own_a} ticket:reset:d try:d known:d oidc:d barrier fsync store " +
@@ -49,6 +49,8 @@ const MAY: Record<string, Record<string, string>> = {
     overrides: "hvals",
     requests: "evalsha pexpire xadd xtrim",
     logged: "evalsha zadd zremrangebyscore",
+    kept: "evalsha get set del hget hmget hset hdel hincrby pexpire pttl " +
+      "zadd zrem zrangebyscore",
     job: "evalsha hget hset del pexpireat",
     notices: "sadd",
     jobs: "evalsha pexpire zadd zrem zremrangebyscore zrangebyscore zrank " +

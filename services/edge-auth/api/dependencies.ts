@@ -2,6 +2,7 @@
 import type { ClientAddress } from "@gateway/shared/process/client_address";
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { RefusalLog } from "../http/refusal_log.ts";
+import type { AnswersDependencies } from "../kept/handlers.ts";
 import type { KeyLookup } from "../keys/authenticate.ts";
 import type { ModelsDependencies } from "../requests/models.ts";
 import type { VideoDependencies } from "../videos/handlers.ts";
@@ -19,7 +20,8 @@ export interface ResponseMetrics {
 export interface AppDependencies
   extends
     Omit<VideoDependencies, "metrics">,
-    Pick<ModelsDependencies, "isRun"> {
+    Pick<ModelsDependencies, "isRun">,
+    AnswersDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
   /** Origins of web pages that may call it; if empty, none may. */

@@ -33,16 +33,20 @@ export class EventAnswer extends StreamedAnswer {
       const error = new ApiError("upstream_invalid", message);
       return this.run.cancel("violation", error);
     }
-    if (lines.length > 0) {
-      this.start();
-      this.open();
-    }
-    const nanosOf = this.options.lease?.nanosOf;
+    const { lease, numbers } = this.options;
+    const nanosOf = lease?.nanosOf;
     const answerLines = nanosOf === undefined
       ? lines
       : withCost(lines, nanosOf);
     // Part of a line cannot be sent before the rest has arrived.
-    this.write(sseFrame(answerLines), sequence);
+    const events = numbers === undefined
+      ? sseFrame(answerLines)
+      : numbers.eventsOf(answerLines);
+    if (events.length > 0) {
+      this.start();
+      this.open();
+    }
+    this.write(events, sequence);
   }
 
   /** Forgets an unfinished line. */

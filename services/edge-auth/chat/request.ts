@@ -34,6 +34,7 @@ type Body = { readonly [name: string]: unknown };
 /** Chat completions, as events or as one body. */
 export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
   kind: "chat",
+  isKept: true,
   parse: parseChatRequest,
   conversation: (body) => body,
   estimate(request, catalog) {

@@ -114,6 +114,7 @@ export class Offer {
    */
   static send(job: RunJob, terms: OfferTerms, tools: OfferTools): Offer | null {
     const { requestId, kind, traceparent, account, session, body } = job;
+    const { keepKey, keyId } = job;
     const { offerNumber, deadlineMs, workerId, queuedTokens } = terms;
     const usual = {
       version: JOB_VERSION,
@@ -123,9 +124,12 @@ export class Offer {
       ...(account === undefined ? {} : { account }),
       ...(session === undefined ? {} : { session }),
     };
-    const head = queuedTokens === undefined
+    const queued = queuedTokens === undefined
       ? usual
       : { ...usual, queuedTokens };
+    const head = keepKey === undefined
+      ? queued
+      : { ...queued, keep: { key: keepKey.toBase64(), keyId } };
     const bytes = body instanceof WholeBody ? body.send() : null;
     if (body instanceof WholeBody && bytes === null) return null;
     const whole = bytes === null ? null : encodeWholeJob(head, bytes);

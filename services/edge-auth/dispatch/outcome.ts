@@ -47,6 +47,8 @@ export interface RunJob {
   readonly endsByMs?: number | undefined;
   /** Is told from time to time how many tokens its answers have. */
   readonly onTokens?: ((tokens: number) => void) | undefined;
+  /** The key to its answer, which the worker also keeps. Absent: it is not kept. */
+  readonly keepKey?: Uint8Array | undefined;
   /** The W3C trace context of the work, if it is traced. */
   readonly traceparent?: string | undefined;
 }

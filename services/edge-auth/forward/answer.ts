@@ -75,6 +75,13 @@ export class ForwardAnswer extends StreamedAnswer {
     else super.onError(error);
   }
 
+  /** Sends what the server has left without a blank line, too. */
+  override onEnd(): void {
+    const rest = this.options.numbers?.takeRest();
+    if (rest !== undefined && rest.length > 0) this.write(rest);
+    super.onEnd();
+  }
+
   /** The event that ends a stream: the server's own, if it has sent one, or ours. */
   protected override errorEvent(error: ApiError): string {
     const { endpoint } = this.#to;
@@ -100,7 +107,9 @@ export class ForwardAnswer extends StreamedAnswer {
 
   #send(bytes: Uint8Array, sequence: number): void {
     if (!this.#isWhole) this.#lastEvent.push(bytes);
-    this.write(bytes, sequence);
+    const { numbers } = this.options;
+    const isNumbered = numbers !== undefined && !this.#isWhole;
+    this.write(isNumbered ? numbers.numbered(bytes) : bytes, sequence);
   }
 }
 

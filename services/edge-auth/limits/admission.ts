@@ -17,9 +17,16 @@ import type { AnswerLengths } from "./budgets/answer_lengths.ts";
 import type { HoldSteps } from "./hold_steps.ts";
 import type { EndUserNames } from "./callers/end_users.ts";
 import type { Caller } from "./callers/caller.ts";
-import { type Cost, costOf, type Estimate, tokensOf } from "./cost.ts";
+import { type Cost, costOf, type Estimate } from "./cost.ts";
 import type { Grant, Limiter } from "./limiter.ts";
-import { type Charge, nanosToHold, priced, type Rate, rateOf } from "./rate.ts";
+import {
+  type Charge,
+  nanosOfUsage,
+  nanosToHold,
+  priced,
+  type Rate,
+  rateOf,
+} from "./rate.ts";
 import type { Reservation } from "./settlement.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
@@ -32,9 +39,12 @@ export interface RunLease {
   /**
    * Charges the cost of the run. Null: no worker ran the request, so everything is
    * returned but the request itself. Does not block or throw. Returns the charge; null:
-   * none.
+   * none. `isShared`: other edges may settle it, too, and the first one counts.
    */
-  settle(outcome: RunOutcome | null): Charge | null;
+  settle(
+    outcome: RunOutcome | null,
+    options?: { isShared: boolean },
+  ): Charge | null;
   /**
    * What a request with this usage costs, in billionths; null: it has no price. Absent:
    * answers do not say it.
@@ -125,6 +135,9 @@ export interface AdmissionOptions {
   onCharged?: (subject: ChargeSubject, cost: Cost) => void;
 }
 
+/** Only the edge that has a lease settles it. */
+const EXCLUSIVE = { isShared: false };
+
 /** Admits by the rights and limits of a key and its owner. */
 export class LimitedAdmission implements Admission {
   readonly #options: AdmissionOptions;
@@ -177,7 +190,7 @@ export class LimitedAdmission implements Admission {
     return {
       headers: rateLimitHeaders(grant.rates),
       reservation: grant,
-      settle(outcome) {
+      settle(outcome, { isShared } = EXCLUSIVE) {
         const cost = priced(costOf(outcome, estimate), unit, rate);
         // Without a model nothing ran: it is an upload that has just begun.
         if (model !== null) {
@@ -189,15 +202,11 @@ export class LimitedAdmission implements Admission {
             answerLengths?.saw(model, cost.completionTokens / count);
           }
         }
-        void limiter.settle(grant, cost);
+        void limiter.settle(grant, cost, isShared);
         return { cost, rate };
       },
       ...showsCost && rate !== null && {
-        nanosOf(usage: Usage) {
-          const tokens = tokensOf(usage, estimate.bounds);
-          const cost: Cost = { ...tokens, kind: "complete" };
-          return priced(cost, unit, rate).nanos ?? null;
-        },
+        nanosOf: (usage: Usage) => nanosOfUsage(usage, rate, estimate.bounds),
       },
       onTokens: holdSteps?.watch(grant, { estimate, rate, learned }),
       undo: () => void limiter.settle(grant, null),

@@ -230,11 +230,15 @@ export class Limiter {
   /**
    * Frees the slot, charges the actual use; null: undoes the admission, with the
    * request that it counted. Resolves after the first attempt; delivery is retried
-   * until it succeeds.
+   * until it succeeds. `isShared`: only if nobody else has done it.
    */
-  async settle(grant: Grant, cost: Cost | null): Promise<void> {
+  async settle(
+    grant: Grant,
+    cost: Cost | null,
+    isShared = false,
+  ): Promise<void> {
     if (!this.leases.release(grant.id)) return;
-    await this.leases.settle({ reservation: grant, cost });
+    await this.leases.settle({ reservation: grant, cost, isShared });
   }
 
   /**

@@ -12,8 +12,14 @@ import {
   type PriceName,
   type Quantities,
 } from "@gateway/shared/money/prices";
+import type { Usage } from "@gateway/shared/openai/completion";
 import * as z from "zod";
-import { type Cost, type Estimate, OUTPUT_TOKENS_DEFAULT } from "./cost.ts";
+import {
+  type Cost,
+  type Estimate,
+  OUTPUT_TOKENS_DEFAULT,
+  tokensOf,
+} from "./cost.ts";
 
 /**
  * The prices of a model. Plain data, which is kept with a video: what a request costs
@@ -48,6 +54,16 @@ export function priced<Of extends Cost>(
   return rate.prices === null
     ? { ...cost, isUnpriced: true }
     : { ...cost, nanos: costAt(rate.prices, used) };
+}
+
+/** What a request with this usage costs, in billionths; null: it has no price. */
+export function nanosOfUsage(
+  usage: Usage,
+  rate: Rate | null | undefined,
+  bounds: Estimate["bounds"],
+): number | null {
+  const cost: Cost = { ...tokensOf(usage, bounds), kind: "complete" };
+  return priced(cost, null, rate).nanos ?? null;
 }
 
 /** What each price has to do with a cost, in units of the currency. */

@@ -49,6 +49,8 @@ export interface Settlement {
   readonly isVideo?: boolean;
   /** An attempt may have succeeded without a reply. */
   readonly mayHaveRun?: boolean;
+  /** Whether other edges may settle it, too: the first one does. */
+  readonly isShared?: boolean;
   /** Whether the edge is lost: then what was reserved is charged. */
   readonly isLost?: boolean;
 }
@@ -105,7 +107,7 @@ export function settleCall(
 
 /** The lease, and what is to be returned and counted. */
 function amountsOf(
-  { reservation, cost, isVideo, mayHaveRun, isLost }: Settlement,
+  { reservation, cost, isVideo, mayHaveRun, isLost, isShared }: Settlement,
 ): string[] {
   const { id, reservedTokens, reservedUnits, isHeld } = reservation;
   const { promptTokens = 0, completionTokens = 0, unitsMade = 0, kind } =
@@ -129,7 +131,8 @@ function amountsOf(
     isHeld === false ? 0 : 1,
   ];
   // If the lease is gone otherwise, there is nothing to do.
-  const mustHaveLease = cost === null || isVideo || mayHaveRun || isLost;
+  const mustHaveLease = cost === null || isVideo || mayHaveRun || isLost ||
+    isShared;
   return [id, mustHaveLease ? "" : "1", ...amounts.map(String)];
 }
 

@@ -11,15 +11,23 @@ import {
   sendError,
 } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
+import type { EventNumbers } from "./event_numbers.ts";
+
+/** What an answer may say of the lease of its request. */
+export type AnswerLease =
+  & Pick<RunLease, "headers" | "nanosOf">
+  & Partial<Pick<RunLease, "reservation">>;
 
 /** What an answer needs. */
 export interface AnswerOptions {
   out: ResponseOutput;
   /** Null if the request has none. */
-  lease: RunLease | null;
+  lease: AnswerLease | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */
   streamHeadMs: number;
+  /** Numbers the events of a kept answer; absent: they have no numbers. */
+  numbers?: EventNumbers | undefined;
 }
 
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };

@@ -16,6 +16,8 @@ export interface Endpoint<Request extends JobRequest> {
   readonly model?: string;
   /** Whether it costs nothing and has a bound of its own; default: false. */
   readonly isFree?: boolean;
+  /** Whether its answers are kept for those who ask for it; default: false. */
+  readonly isKept?: boolean;
   /** Whether its requests are counted, but cost no tokens or units; default: false. */
   readonly isUnmetered?: boolean;
   /** The kind of the model of a request, where that may be another than `kind`. */

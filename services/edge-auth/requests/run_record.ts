@@ -49,17 +49,28 @@ export interface RunDependencies {
 }
 
 /** A job without what its call says of it, and who gets its answer. */
-export interface RunWork
-  extends Pick<RunJob, "kind" | "model" | "session" | "body" | "onTokens"> {
+export interface RunWork extends
+  Pick<
+    RunJob,
+    | "kind"
+    | "model"
+    | "session"
+    | "tokens"
+    | "body"
+    | "onTokens"
+    | "keepKey"
+  > {
   readonly sink: AnswerSink;
   /** Called once, at the end of the run. */
   readonly onEnded: (outcome: RunOutcome) => void;
+  /** The client has left. Absent: the run is cancelled. */
+  readonly onLeft?: (() => void) | undefined;
 }
 
 /** Starts a run, which is cancelled when the client leaves. */
 export function startTracedRun(
   { requestId, principal, endsByMs, isBatch, exchange }: AuthenticatedCall,
-  { sink, onEnded, ...work }: RunWork,
+  { sink, onEnded, onLeft, ...work }: RunWork,
   { dispatcher }: Pick<RunDependencies, "dispatcher">,
 ): StartedRun {
   const { kind, model } = work;
@@ -89,7 +100,7 @@ export function startTracedRun(
     span.end(() => attributesOf(kind, outcome), outcome.error?.code);
   });
   // Works in every state: queued, waiting for the first token, streaming or not.
-  onClose.push(() => run.cancel("client_gone"));
+  onClose.push(onLeft ?? (() => run.cancel("client_gone")));
   return run;
 }
 

@@ -37,6 +37,12 @@ import {
 } from "./call.ts";
 import type { AnswerMaker, Endpoint } from "./endpoint.ts";
 import {
+  type AnswerKeeper,
+  type KeeperDependencies,
+  keeperFor,
+  requestDigest,
+} from "./keeper.ts";
+import {
   recordRun,
   type RunDependencies,
   type RunFacts,
@@ -45,7 +51,11 @@ import {
 
 /** What handling the requests of an endpoint needs. */
 export interface RunRequestDependencies
-  extends BodyBounds, RunDependencies, Pick<AnswerOptions, "streamHeadMs"> {
+  extends
+    BodyBounds,
+    RunDependencies,
+    KeeperDependencies,
+    Pick<AnswerOptions, "streamHeadMs"> {
   catalog: Catalog;
   admission: Admission;
   refusedBodies: RefusedBodies;
@@ -65,6 +75,10 @@ interface CheckedRequest extends RunFacts {
   readonly parseMs: number;
   /** Whether it costs nothing. */
   readonly isFree: boolean;
+  /** Who keeps its answer; null: nobody. */
+  readonly keeper: AnswerKeeper | null;
+  /** Of path and body; empty if nobody keeps its answer. */
+  readonly bodyDigest: string;
 }
 
 /** A request that may run. */
@@ -121,6 +135,8 @@ async function readRequest<Request extends JobRequest>(
 ): Promise<CheckedRequest | CallEnd> {
   const { now, refusedBodies, catalog } = deps;
   const { keyId } = call.principal;
+  const { isFree = false, isKept = false } = endpoint;
+  const keeper = call.keep ? keeperFor(call, deps, isKept) : null;
   let model: unknown = endpoint.model;
   const read = await readBody(call.exchange, keyId, deps).catch(
     (error: unknown) => refused(error, model),
@@ -137,6 +153,9 @@ async function readRequest<Request extends JobRequest>(
   try {
     // Other bodies of the key may have been refused in the meantime.
     refusedBodies.require(keyId);
+    const bodyDigest = keeper === null
+      ? ""
+      : requestDigest(call.exchange.path, bytes);
     const body = endpoint.decode === undefined
       ? readJson(bytes)
       : endpoint.decode(bytes);
@@ -158,7 +177,9 @@ async function readRequest<Request extends JobRequest>(
       }),
       body: WholeBody.encode(request, share),
       parseMs: parseWorkMs(now() - startedAtMs, length),
-      isFree: endpoint.isFree ?? false,
+      isFree,
+      keeper,
+      bodyDigest,
     };
   } catch (error) {
     share.release();
@@ -198,6 +219,9 @@ async function runChecked(
       }
       checked.body.release();
       return left(call);
+    }
+    if (checked.keeper !== null) {
+      return await checked.keeper.run(call, checked);
     }
     const { endpoint } = call;
     const ask = { scope: scopeOf(kind), model, endpoint, estimate, endUser };

@@ -2,6 +2,7 @@
 import type { Admission } from "../limits/admission.ts";
 import type { Caller } from "../limits/callers/caller.ts";
 import type { Exchange } from "../http/exchange.ts";
+import { type KeepWish, readKeep } from "./keep_headers.ts";
 import { readIsBatch } from "./priority_header.ts";
 import { readTimeoutMs } from "./timeout_header.ts";
 
@@ -18,6 +19,8 @@ export interface Wishes {
   readonly endsByMs: number;
   /** It waits behind the other requests of its account. */
   readonly isBatch: boolean;
+  /** That the answer is to be kept; null or absent: it is not. */
+  readonly keep?: KeepWish | null;
 }
 
 /**
@@ -33,6 +36,7 @@ export async function wishesOf(
     return {
       endsByMs: startedAtMs + readTimeoutMs(headers),
       isBatch: readIsBatch(headers),
+      keep: readKeep(headers),
     };
   } catch (error) {
     await admission.modelsOf(principal, null);

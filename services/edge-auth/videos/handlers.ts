@@ -22,7 +22,7 @@ import { costsNothing, costsOnly } from "../limits/cost.ts";
 import { requirePassable } from "../media/passable.ts";
 import { answerAsFile, unreadable } from "../media/relay.ts";
 import { FILE_BYTES_MAX, readVideo, readVideoForm } from "../media/requests.ts";
-import { WholeAnswer } from "../requests/answer.ts";
+import { type AnswerLease, WholeAnswer } from "../requests/answer.ts";
 import { cleanJson } from "../requests/body/parse_request.ts";
 import {
   ANSWERED,
@@ -226,11 +226,11 @@ async function begin(
   { videos, lease, prompt, remixedId, seconds, size, ...facts }:
     & CreationFacts
     & Pick<VideoDependencies, "videos">
-    & { lease: RunLease | null },
+    & { lease: AnswerLease | null },
 ): Promise<Video> {
   const video = engineVideoIn(result);
-  if (lease === null) throw unreadable();
-  const { reservation } = lease;
+  const reservation = lease?.reservation;
+  if (reservation === undefined) throw unreadable();
   if (video === null) {
     await videos.release(reservation);
     throw unreadable();

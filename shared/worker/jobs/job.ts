@@ -2,93 +2,39 @@
  * A job that has a slot: its request runs on a backend, and a sender repeats the parts
  * of the answer that are lost.
  */
-import { encodeFrame, FrameType } from "../../bus/stream/frame.ts";
-import { encodeErr } from "../../bus/stream/payloads.ts";
+import { encodeFrame, encodeJson, FrameType } from "../../bus/stream/frame.ts";
 import {
-  type BodyPiece,
-  type JobMessage,
-  type JobRequest,
-  type UploadedFile,
-  type UploadedRequest,
-} from "../../bus/job.ts";
-import { StreamSender } from "../../bus/stream/sender.ts";
-import type { WorkerFamily } from "../../bus/subjects.ts";
+  type AnswerEnd,
+  encodeErr,
+  type Failure,
+} from "../../bus/stream/payloads.ts";
+import type { BodyPiece, UploadedRequest } from "../../bus/job.ts";
+import type { CancelReason } from "../../bus/stream/control.ts";
+import { type SenderOutcome, StreamSender } from "../../bus/stream/sender.ts";
 import { UPLOAD_LIMITS } from "../../limits.ts";
 import type { Usage } from "../../openai/completion.ts";
 import { ApiError, type ErrorCode, internalError } from "../../openai/error.ts";
 import { publicRequestId } from "../../process/ids.ts";
 import { encodeBriefly } from "../../text/utf8.ts";
-import type {
-  MonotonicNow,
-  SteadyClock,
-  WallNow,
-} from "../../process/clock.ts";
-import { type Log, roundMs } from "../../process/log.ts";
+import { roundMs } from "../../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../../process/tracing.ts";
 import { SaturatedError, UpstreamError } from "../../upstream/http/errors.ts";
-import type { PoolContext } from "../../upstream/attempt.ts";
 import { JobBody } from "./job_body.ts";
 import { type JobReport, recordJob } from "./job_report.ts";
-import type { JobMemory, WorkerMemory } from "./memory.ts";
+import { CANCELLED, corruptedRequest, notKept } from "./job_errors.ts";
+import type { FrameTarget, JobEnvironment, JobOptions } from "./job_ports.ts";
+import { KeptWriter } from "./kept_writer.ts";
+import type { JobMemory } from "./memory.ts";
 
-/** What a request needs to be run, apart from itself. */
-export interface JobContext extends PoolContext {
-  /** Unix seconds, the same for every attempt at a model server. */
-  created: number;
-  files: readonly UploadedFile[];
-  /** The account that sent it; absent: not known. */
-  account?: string | undefined;
-  /**
-   * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so
-   * far. If the buffer is full, returns a promise that resolves when there is space
-   * again.
-   */
-  write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
-  /**
-   * Called between two reads of a stream; if the worker is busy, resolves when to read
-   * on.
-   */
-  pause(): Promise<void> | undefined;
-}
-
-/** What a request cost, as its model server states it or as it was counted. */
-export interface JobCost {
-  /** Completion tokens, or the unit of a kind without tokens. */
-  tokens: number;
-  /** Null for a kind without tokens. */
-  usage: Usage | null;
-}
-
-/** Where the frames of an answer go: an edge, and the request that it runs there. */
-export interface FrameTarget {
-  edgeId: string;
-  requestId: string;
-}
-
-/** A job as it came from the bus. */
-export interface JobOptions extends FrameTarget {
-  message: JobMessage;
-}
-
-type Runners = ReadonlyMap<string, RunRequest<[JobMemory]>>;
-
-/** What all jobs of a worker have in common. */
-export interface JobEnvironment {
-  family: WorkerFamily;
-  workerId: string;
-  /** The functions that run requests, by the id of their model. */
-  runners: Pick<Runners, "get" | "has" | "keys"> & {
-    /** How long the servers of a model stay at their limits; 0: they are not. */
-    saturatedMs?(model: string): number;
-  };
-  now: MonotonicNow;
-  wallNow: WallNow;
-  /** The clock of streams, which stands still while the process is stalled. */
-  steadyClock: Pick<SteadyClock, "now">;
-  log: Log;
-  /** Where bodies and answers are counted. */
-  memory: Pick<WorkerMemory, "openJob" | "tick">;
-}
+export { corruptedRequest } from "./job_errors.ts";
+export type {
+  FrameTarget,
+  JobContext,
+  JobCost,
+  JobEnvironment,
+  JobOptions,
+  RunRequest,
+} from "./job_ports.ts";
 
 /** What a job asks of the worker that gave it a slot, and reports to it. */
 export interface JobHost {
@@ -106,28 +52,6 @@ export interface JobHost {
   onFinished(job: Job): void;
 }
 
-/**
- * Runs a request on the backends of its model. Rejects with an `UpstreamError`, with
- * any error once the signal has aborted, or with an error of ours.
- */
-export type RunRequest<More extends unknown[] = []> = (
-  request: JobRequest,
-  context: JobContext,
-  ...more: More
-) => Promise<JobCost>;
-
-/** The error for a request that the edge has checked but that is malformed here. */
-export function corruptedRequest(): ApiError {
-  return new ApiError(
-    "internal_error",
-    "The request was corrupted in transit.",
-  );
-}
-
-const CANCELLED = {
-  code: "worker_lost",
-  message: "The request was cancelled.",
-} as const;
 const MS_PER_SECOND = 1000;
 
 /**
@@ -148,6 +72,11 @@ export class Job {
   readonly #memory: JobMemory;
   /** The request and its files if they come in pieces. */
   readonly #body: JobBody | null;
+  /** Writes the answer into the log of kept ones; null: it is not kept. */
+  readonly #kept: KeptWriter | null;
+  /** Its edge is gone, and it runs on, because its answer is kept. */
+  #isDetached = false;
+  #hasSlot = true;
   /** Whether further pieces are to come. */
   #isReceiving: boolean;
   #lastPieceAtMs: number;
@@ -191,12 +120,9 @@ export class Job {
         host.sendFrame(options, frame);
       },
       writable: () => this.#resume(),
-      finished: (outcome, reason) => {
-        if (reason !== null) this.report.cancelReason = reason;
-        if (outcome !== "acked") this.stop(CANCELLED.code, CANCELLED.message);
-        host.onFinished(this);
-      },
+      finished: (outcome, reason) => this.#onSenderFinished(outcome, reason),
     });
+    this.#kept = this.#openKept();
   }
 
   /**
@@ -244,6 +170,41 @@ export class Job {
     this.#stopWith(new ApiError(code, message));
   }
 
+  /** Stops a job whose edge is gone, which could not order it. */
+  stopKept(code: ErrorCode, message: string): void {
+    if (this.#isDetached) this.stop(code, message);
+  }
+
+  #openKept(): KeptWriter | null {
+    const { requestId, message: { keep, attempt: offerNumber } } = this.options;
+    const { keptLog: log, now, schedule } = this.#environment;
+    if (keep === undefined || log === undefined) return null;
+    return new KeptWriter({
+      requestId,
+      key: Uint8Array.fromBase64(keep.key),
+      offerNumber,
+      log,
+      now,
+      schedule,
+      onFailed: (error) => this.#stopWith(error),
+    });
+  }
+
+  #onSenderFinished(outcome: SenderOutcome, reason: CancelReason | null): void {
+    if (reason !== null) this.report.cancelReason = reason;
+    const isEdgeGone = outcome === "forgotten" || reason === "edge_lost" ||
+      reason === "shutdown";
+    if (this.#kept !== null && this.#hasSlot && isEdgeGone) {
+      this.#isDetached = true;
+      return this.#resume();
+    }
+    if (outcome !== "acked") {
+      this.stop(CANCELLED.code, CANCELLED.message);
+      this.#kept?.close();
+    }
+    this.#host.onFinished(this);
+  }
+
   #stopWith(error: ApiError): void {
     this.#host.afterPause(() => this.#abort.abort(error));
     this.#resume(); // The run may be waiting for a slow client.
@@ -264,12 +225,14 @@ export class Job {
       this.stop("worker_lost", "The request did not arrive in time.");
     }
     this.sender.onTick(this.#steadyMs());
+    this.#kept?.onTick(nowMs);
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
   async #run({ request, files }: UploadedRequest): Promise<void> {
     try {
       if (request === null) throw corruptedRequest();
+      if (this.options.message.keep && this.#kept === null) throw notKept();
       const { runners, wallNow } = this.#environment;
       const run = runners.get(request.model);
       // A request that arrived in pieces was accepted before its model was known.
@@ -295,11 +258,14 @@ export class Job {
         traceparent: this.#span.traceparent,
       }, this.#memory);
       this.#setCost(usage, tokens);
+      const { backend } = this.report;
+      if (this.#kept !== null) {
+        await this.#keepEnd(this.#kept, { usage, backend }, tokens);
+      }
       // The job was cancelled in its last moment: the edge waits for what it cost.
-      if (this.sender.isFinished) {
+      if (this.#isCancelled) {
         throw new ApiError(CANCELLED.code, CANCELLED.message);
       }
-      const { backend } = this.report;
       this.sender.end({ usage, backend }, tokens, this.#steadyMs());
       this.#freeSlot();
     } catch (error) {
@@ -320,9 +286,27 @@ export class Job {
     );
     const bytes = typeof part === "string" ? encodeBriefly(part) : part;
     this.sender.write(bytes, tokens, this.#steadyMs());
-    if (this.sender.isWritable || this.sender.isFinished) return;
+    const logRoom = this.#kept?.write(bytes, tokens);
+    if (this.sender.isWritable || this.sender.isFinished) return logRoom;
     this.#room ??= Promise.withResolvers();
-    return this.#room.promise;
+    const { promise } = this.#room;
+    return logRoom === undefined ? promise : logRoom.then(() => promise);
+  }
+
+  /** Its edge needs nothing of it any more, and nobody else does. */
+  get #isCancelled(): boolean {
+    return this.sender.isFinished && !this.#isDetached;
+  }
+
+  /** The end is kept before the edge hears of it: then the log has the whole answer. */
+  #keepEnd(
+    kept: KeptWriter,
+    end: AnswerEnd,
+    tokens: number,
+  ): Promise<void> {
+    const { workerId: worker } = this.#environment;
+    const payload = encodeJson({ worker, ...end });
+    return kept.end({ type: FrameType.END, payload, tokens });
   }
 
   #setCost(usage: Usage | null, tokens: number): void {
@@ -343,7 +327,7 @@ export class Job {
     const retryable = !(error instanceof UpstreamError);
     const { completionTokens: tokens, backend } = this.report;
     Object.assign(this.report, { outcome: "failed", errorCode: error.code });
-    if (this.sender.isFinished) {
+    if (this.#isCancelled) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
       const { attempt: offerNumber } = this.options.message;
@@ -351,16 +335,28 @@ export class Job {
       const failure = { error, retryable: false, usage: null, backend };
       const payload = encodeErr(this.#environment.workerId, failure);
       this.#host.sendFrame(this.options, encodeFrame(header, payload));
+      this.#freeSlot();
     } else {
-      const failure = { error, retryable, usage, backend };
-      this.sender.fail(failure, tokens, this.#steadyMs());
+      void this.#endFailed({ error, retryable, usage, backend }, tokens);
     }
+  }
+
+  /** Sends an error; it is also kept, unless another worker may begin anew. */
+  async #endFailed(failure: Failure, tokens: number): Promise<void> {
+    const kept = this.#kept;
+    if (kept !== null && (kept.hasData || this.#isDetached)) {
+      const payload = encodeErr(this.#environment.workerId, failure);
+      // If the log is what has failed, nobody can be told there.
+      await kept.end({ type: FrameType.ERR, payload, tokens }).catch(() => {});
+    } else kept?.close();
+    this.sender.fail(failure, tokens, this.#steadyMs());
     this.#freeSlot();
   }
 
   /** The job may begin again, here or elsewhere: nothing of its answer was sent. */
   #handBack(error: SaturatedError): void {
     if (this.sender.isFinished) return this.#fail(error);
+    this.#kept?.close();
     this.report.outcome = "rejected";
     this.#host.onHandedBack(this, error.waitMs);
     this.sender.cancel("not_accepted");
@@ -377,15 +373,17 @@ export class Job {
   #freeSlot(): void {
     const { log, family, now } = this.#environment;
     const report = this.report;
+    this.#hasSlot = false;
     report.durationMs = roundMs(now() - this.#startedAtMs);
     this.#body?.release();
     // An answer that has just ended is not acknowledged yet: here, finished means
     // cancelled.
-    if (this.sender.isFinished && report.outcome !== "rejected") {
+    if (this.#isCancelled && report.outcome !== "rejected") {
       Object.assign(report, { outcome: "cancelled", errorCode: undefined });
     }
     recordJob(report, { ...this.options, family, log, span: this.#span });
     this.#host.onSlotFree(this);
+    if (this.#isDetached) this.#host.onFinished(this);
   }
 
   #steadyMs(): number {

@@ -46,7 +46,7 @@ export async function startDeployedNats(
   authority?: TestAuthority,
 ): Promise<NatsServer> {
   const config = await deployedNatsConfig(secrets) + natsTls(authority);
-  return await startNatsServer({ config });
+  return await startNatsServer({ config, jetStream: true });
 }
 
 /** `deploy/nats/nats.conf` with the passwords of now. */
@@ -54,7 +54,7 @@ export async function deployedNatsConfig(secrets: DeployedSecrets) {
   const text = await Deno.readTextFile(`${DEPLOY}/nats/nats.conf`);
   const passwords = await secrets.read("nats_passwords.conf");
   return text.replace(/^include "passwords.conf"$/m, passwords)
-    .replace(/^http_port: 8222.*$/m, "");
+    .replace(/^(http_port: 8222|jetstream ).*$/gm, "");
 }
 
 /** Configuration of a server that takes clients over mutual TLS only. */

@@ -8,6 +8,10 @@ import type {
   RunOutcome,
 } from "../../../services/edge-auth/dispatch/outcome.ts";
 import { WholeBody } from "../../../services/edge-auth/dispatch/request_body.ts";
+import {
+  type Keeping,
+  startKeeping,
+} from "../../../services/edge-auth/kept/parts.ts";
 import { leaseOf } from "../../../services/edge-auth/requests/lease_fixture.ts";
 import { type BusLink, connectBus } from "@gateway/shared/bus/link_nats";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
@@ -29,6 +33,14 @@ export interface EdgeOptions {
    * models, hosts, bounds.
    */
   door?: Partial<AppDependencies>;
+  /** Makes what keeps answers of what it needs; absent: nothing is kept. */
+  keeping?: (parts: EdgeParts) => Keeping;
+}
+
+/** What is inside of an edge that keeps answers. */
+export interface EdgeParts {
+  readonly link: BusLink;
+  readonly dispatcher: Dispatcher;
 }
 
 /** A request that an edge admitted. */
@@ -44,6 +56,8 @@ export interface InProcessEdge extends AsyncDisposable {
   readonly id: string;
   readonly link: BusLink;
   readonly dispatcher: Dispatcher;
+  /** What keeps its answers, if it does. */
+  readonly keeping: Keeping | undefined;
   /** As an SDK takes it. */
   readonly baseUrl: string;
   /** Requests that were admitted without a Redis. */
@@ -106,7 +120,11 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
   });
   const admitted: Admitted[] = [];
   const leaveBus = await dispatcher.join(link);
+  const keeping = options.keeping?.({ link, dispatcher });
+  const stopKeeping = keeping &&
+    await startKeeping(keeping, { bus: link, dispatcher });
   const app = await startApp({
+    ...keeping && { keeper: keeping.keeper, answers: keeping.answers },
     ...admitAll(admitted),
     log,
     dispatcher: {
@@ -123,11 +141,13 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
     id,
     link,
     dispatcher,
+    keeping,
     baseUrl: `${app.origin}/v1`,
     admitted,
     settlements: () => admitted.flatMap(({ settlements }) => settlements),
     [Symbol.asyncDispose]: async () => {
       await app[Symbol.asyncDispose]();
+      await stopKeeping?.();
       leaveBus();
       await link.close();
       soon.close();

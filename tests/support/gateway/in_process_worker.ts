@@ -8,6 +8,7 @@ import { Forwarder } from "../../../services/chat-worker/forward/forwarder.ts";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { isForwardRequest } from "@gateway/shared/forward/request";
+import { NatsKeptLog } from "@gateway/shared/kept/log_nats";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import {
   type BackendConfig,
@@ -125,6 +126,7 @@ export async function startFamily(
     schedule: (flush, waitMs) =>
       waitMs === 0 ? void setImmediate(flush) : soon.schedule(flush, waitMs),
     memory,
+    keptLog: family === "chat" ? new NatsKeptLog(link) : undefined,
     metrics: new WorkerMetrics(new MetricRegistry()),
   });
   await worker.start();

@@ -21,7 +21,7 @@ import {
   STORE_NAME,
 } from "../limits/admission_fixture.ts";
 import { callApi, postChat } from "../chat_request.ts";
-import { startNatsServer } from "../servers/nats_server.ts";
+import { type NatsServer, startNatsServer } from "../servers/nats_server.ts";
 import { assertNoKeys } from "../recording_log.ts";
 import {
   hello,
@@ -33,7 +33,7 @@ import {
 import type { Toxics } from "../servers/tcp_proxy.ts";
 import { until } from "../wait_for.ts";
 import { readStatus } from "./chat_status.ts";
-import { startWorker } from "./in_process_worker.ts";
+import { type InProcessWorker, startWorker } from "./in_process_worker.ts";
 import {
   type LimitedEdge,
   type LimitedEdgeOptions,
@@ -57,6 +57,10 @@ export interface LimitedOptions extends LimitedEdgeOptions {
   runsOn?: ModelServer;
   /** Models with servers of their own, in place of the default model. */
   catalog?: Catalog;
+  /** How many times longer its worker waits for edges; {@link SLOWER} if left out. */
+  workerSlower?: number;
+  /** Whether NATS has JetStream; only if answers are kept, if left out. */
+  jetStream?: boolean;
   /** Lines of a redis.conf. */
   redisConfig?: string[];
 }
@@ -90,18 +94,19 @@ export async function startLimited(
   const world = started.use(await startRedisWorld({ config }));
   const { port } = world.redis;
   await world.command("SET", STORE_KEY, STORE_NAME);
-  const nats = started.use(await startNatsServer());
+  const { jetStream = options.keeps !== undefined } = options;
+  const nats = started.use(await startNatsServer({ jetStream }));
   const servers = [nats.server];
   const model = scriptedModelServer(options.onCall ?? hello);
   const backend = options.runsOn ?? model;
   const { catalog } = options;
-  started.use(
+  const worker = started.use(
     await startWorker({
       servers,
       backend,
       ...catalog && { catalog },
       slots: SLOTS,
-      slower: SLOWER,
+      slower: options.workerSlower ?? SLOWER,
     }),
   );
   const door = { ...options.door, ...catalog && { catalog } };
@@ -109,7 +114,8 @@ export async function startLimited(
     const edge = { ...options, door, servers, port };
     edges.push(await startLimitedEdge(started, edge));
   }
-  return new LimitedGateway(started.move(), { edges, world, backend: model });
+  const parts = { edges, world, backend: model, worker, nats };
+  return new LimitedGateway(started.move(), parts);
 }
 
 /** Edges, and the Redis that admits their requests. */
@@ -118,20 +124,26 @@ export class LimitedGateway implements AsyncDisposable {
   readonly world: RedisWorld;
   /** The scripted model server, which nothing calls if the test has another one. */
   readonly backend: ScriptedModelServer;
+  readonly worker: InProcessWorker;
+  readonly nats: NatsServer;
   readonly #owned: AsyncDisposableStack;
 
   constructor(
     owned: AsyncDisposableStack,
-    { edges, world, backend }: {
+    { edges, world, backend, worker, nats }: {
       edges: readonly LimitedEdge[];
       world: RedisWorld;
       backend: ScriptedModelServer;
+      worker: InProcessWorker;
+      nats: NatsServer;
     },
   ) {
     this.#owned = owned;
     this.edges = edges;
     this.world = world;
     this.backend = backend;
+    this.worker = worker;
+    this.nats = nats;
   }
 
   /** The first edge. */

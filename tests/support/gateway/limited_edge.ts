@@ -9,12 +9,21 @@ import {
   LIMITER_PROBE,
 } from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
-import type { EdgeMetrics } from "../../../services/edge-auth/metrics.ts";
+import {
+  createKeeping,
+  type KeepConfig,
+  type Keeping,
+} from "../../../services/edge-auth/kept/parts.ts";
+import { KEPT_SCRIPTS } from "../../../services/edge-auth/kept/records.ts";
+import { EdgeMetrics } from "../../../services/edge-auth/metrics.ts";
 import {
   VIDEO_SCRIPTS,
   VideoJobs,
 } from "../../../services/edge-auth/videos/jobs.ts";
 import { VideoKeeper } from "../../../services/edge-auth/videos/keeper.ts";
+import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
+import { SSE_LIMITS } from "@gateway/shared/limits";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -22,7 +31,11 @@ import type { CallOptions } from "@gateway/shared/redis/calls";
 import { createRecordingLog, type RecordingLog } from "../recording_log.ts";
 import { changedLink, testRedisLink } from "../servers/redis_link.ts";
 import { startTcpProxy, type TcpProxy } from "../servers/tcp_proxy.ts";
-import { type InProcessEdge, startEdge } from "./in_process_edge.ts";
+import {
+  type EdgeParts,
+  type InProcessEdge,
+  startEdge,
+} from "./in_process_edge.ts";
 
 /** What differs between edges with limits. */
 export interface LimitedEdgeOptions {
@@ -44,6 +57,8 @@ export interface LimitedEdgeOptions {
    * needs.
    */
   redisMsMin?: number;
+  /** Whether it keeps answers; not if left out. */
+  keeps?: Partial<KeepConfig> | undefined;
   /** How many times longer it waits for workers; {@link SLOWER} if left out. */
   slower?: number;
 }
@@ -111,7 +126,8 @@ export async function startLimitedEdge(
     ...options.door,
   };
   const { slower = SLOWER } = options;
-  const edge = await startEdge({ servers, door, log, slower });
+  const keeping = keepingOf({ ...common, limiter, admission }, options);
+  const edge = await startEdge({ servers, door, log, slower, ...keeping });
   return {
     ...owner.use(edge),
     keys,
@@ -125,8 +141,40 @@ export async function startLimitedEdge(
   };
 }
 
+const KEEP: KeepConfig = {
+  stream: { storage: "memory", bytesMax: 64 * 1_024 ** 2, ageMsMax: 600_000 },
+  accountBytesMax: KEPT_LIMITS.accountBytesMax,
+};
+
+/** What keeps the answers of an edge; nothing if it keeps none. */
+function keepingOf(
+  parts: Pick<LimitedEdge, "redis" | "limiter" | "log"> & {
+    admission: LimitedAdmission;
+  },
+  { keeps, door, metrics, showsCost = false }: LimitedEdgeOptions,
+): { keeping?: (edge: EdgeParts) => Keeping } {
+  if (keeps === undefined) return {};
+  const keeping = ({ link, dispatcher }: EdgeParts) =>
+    createKeeping({
+      ...parts,
+      keep: { ...KEEP, ...keeps },
+      bus: link,
+      dispatcher,
+      catalog: door?.catalog ?? CATALOG,
+      metrics: metrics ?? new EdgeMetrics(new MetricRegistry()),
+      failedRequests: { add: () => {} },
+      now: monotonicNow,
+      wallNow,
+      slowMs: Infinity,
+      requestTimeoutMs: 60_000,
+      streamHeadMs: SSE_LIMITS.headMs,
+      showsCost,
+    });
+  return { keeping };
+}
+
 function edgeLinkTo(url: string, log: RecordingLog): RedisLink {
-  const scripts = [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS];
+  const scripts = [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS, ...KEPT_SCRIPTS];
   return testRedisLink({ url }, { log, scripts, probe: LIMITER_PROBE });
 }
 

@@ -19,17 +19,19 @@ const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/g;
 
 /**
  * Starts a nats-server; `config` is the text of its configuration file, without the
- * port.
+ * port. `jetStream`: it has its durable log.
  */
 export async function startNatsServer(
-  options: { port?: number; config?: string } = {},
+  options: { port?: number; config?: string; jetStream?: boolean } = {},
 ): Promise<NatsServer> {
   let { config = "" } = options;
+  const { jetStream = false } = options;
   const writeConfig = async (directory: string) => {
     const file = `${directory}/nats.conf`;
     // The name tells this server from another one on its port.
     const name = `server_name: "${directory}"\n`;
-    await Deno.writeTextFile(file, name + config);
+    const store = jetStream ? `jetstream { store_dir: "${directory}" }\n` : "";
+    await Deno.writeTextFile(file, name + store + config);
     return file;
   };
   const server = await startLocalServer({

@@ -1,0 +1,192 @@
+/** Reads a kept answer from the log, from its first frame to its last. */
+import { type Frame, FrameType } from "@gateway/shared/bus/stream/frame";
+import { parseErr } from "@gateway/shared/bus/stream/payloads";
+import { openEntry } from "@gateway/shared/kept/entry";
+import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
+import {
+  KeptLogError,
+  type KeptLogReader,
+  type LogEntry,
+} from "@gateway/shared/kept/log";
+import { ApiError, isErrorCode } from "@gateway/shared/openai/error";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import type { KeptEnd, KeptRecord, KeptRecords } from "./records.ts";
+
+/** Runs a function after this time, unless what it returns is called before. */
+export type Schedule = (run: () => void, waitMs: number) => () => void;
+
+/** What a reading needs. */
+export interface ReadingOptions {
+  readonly record: KeptRecord;
+  readonly log: Pick<KeptLogReader, "next" | "watch">;
+  readonly records: Pick<KeptRecords, "find">;
+  readonly now: MonotonicNow;
+  readonly schedule: Schedule;
+}
+
+/** A part of an answer, or its end. */
+export type KeptPart =
+  | {
+    readonly type: "data";
+    readonly payload: Uint8Array;
+    /** The number of its entry. */
+    readonly number: number;
+  }
+  | { readonly type: "end" };
+
+/**
+ * One reader of an answer. The log alone says what the answer is: what a watch hears
+ * may have been refused there, so it only says when to look.
+ */
+export class KeptReading {
+  readonly #options: ReadingOptions;
+  readonly #stopWatching: () => void;
+  #fromSequence = 1;
+  #number = 0;
+  #entryAtMs: number;
+  #askedAtMs: number;
+  #lookMs: number = KEPT_LIMITS.lookMs;
+  #hasNews = false;
+  #isClosed = false;
+  #wake: (() => void) | null = null;
+  readonly #closing = Promise.withResolvers<void>();
+
+  constructor(options: ReadingOptions) {
+    this.#options = options;
+    this.#entryAtMs = options.now();
+    this.#askedAtMs = this.#entryAtMs;
+    const { log, record } = options;
+    this.#stopWatching = log.watch(record.requestId, () => this.#onNews());
+  }
+
+  /** Ends it; a call of `next` that waits resolves with null. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#stopWatching();
+    this.#wake?.();
+    this.#closing.resolve();
+  }
+
+  /** Calls a function once it is closed. */
+  onClosed(run: () => void): void {
+    void this.#closing.promise.then(run);
+  }
+
+  /**
+   * The next part, once there is one; null: the reading was closed. Throws the
+   * `ApiError` with which the answer has failed, or cannot be read.
+   */
+  async next(): Promise<KeptPart | null> {
+    while (!this.#isClosed) {
+      const entry = await this.#look();
+      if (entry === null) await this.#wait();
+      else {
+        const part = partOf(this.#read(entry));
+        if (part !== null) return part;
+      }
+    }
+    return null;
+  }
+
+  async #look(): Promise<LogEntry | null> {
+    const { log, record, now } = this.#options;
+    this.#hasNews = false;
+    try {
+      return await log.next(record.requestId, this.#fromSequence);
+    } catch (error) {
+      const isAway = error instanceof KeptLogError;
+      const silentMs = now() - this.#entryAtMs;
+      if (isAway && silentMs < KEPT_LIMITS.awayMs) return null;
+      throw isAway ? logAway(error) : error;
+    }
+  }
+
+  #read({ sequence, bytes }: LogEntry): Frame {
+    const frame = openEntry(this.#options.record, bytes);
+    // Without the entries between, it would be another answer.
+    if (frame === null || frame.sequence !== this.#number + 1) throw lost();
+    this.#number = frame.sequence;
+    this.#fromSequence = sequence + 1;
+    this.#entryAtMs = this.#options.now();
+    this.#askedAtMs = this.#entryAtMs;
+    this.#lookMs = KEPT_LIMITS.lookMs;
+    return frame;
+  }
+
+  #onNews(): void {
+    this.#hasNews = true;
+    this.#lookMs = KEPT_LIMITS.lookMs;
+    this.#wake?.();
+  }
+
+  async #wait(): Promise<void> {
+    const { now, schedule } = this.#options;
+    if (now() - this.#askedAtMs >= KEPT_LIMITS.askMs) await this.#ask();
+    if (this.#hasNews || this.#isClosed) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#wake = resolve;
+    const cancel = schedule(resolve, this.#lookMs);
+    this.#lookMs = Math.min(2 * this.#lookMs, KEPT_LIMITS.lookMsMax);
+    await promise;
+    cancel();
+    this.#wake = null;
+  }
+
+  /** Asks what has become of an answer of which nothing comes. */
+  async #ask(): Promise<void> {
+    const { record, records, now } = this.#options;
+    this.#askedAtMs = now();
+    const found = await records.find(record);
+    if (found === null) throw unknownAnswer();
+    const silentMs = now() - this.#entryAtMs;
+    if (found.state === "failed") throw errorOfEnd(found.end);
+    const hasBegun = this.#number > 0;
+    const isLost = found.state === "complete" || hasBegun
+      ? silentMs >= KEPT_LIMITS.silentMs
+      : false;
+    if (isLost) throw lost();
+  }
+}
+
+function partOf({ type, payload, sequence }: Frame): KeptPart | null {
+  switch (type) {
+    case FrameType.DATA:
+      return { type: "data", payload, number: sequence };
+    case FrameType.END:
+      return { type: "end" };
+    case FrameType.ERR:
+      throw parseErr(payload)?.error ?? lost();
+    default:
+      return null;
+  }
+}
+
+/** The error with which an answer has failed, as its record has it. */
+export function errorOfEnd(end: KeptEnd | null): ApiError {
+  const { error = null } = end ?? {};
+  if (error === null) return lost();
+  const { code, message, retryAfterMs, ...more } = error;
+  const options = { ...more, retryAfterMs: retryAfterMs ?? undefined };
+  const known = isErrorCode(code) ? code : "internal_error";
+  return new ApiError(known, message, options);
+}
+
+/** The 404 of an answer that the account does not have, or no longer. */
+export function unknownAnswer(): ApiError {
+  return new ApiError(
+    "answer_not_found",
+    "There is no such answer: it has expired or was deleted, or this API key " +
+      "may not read it.",
+  );
+}
+
+function lost(): ApiError {
+  const message = "The rest of the answer was lost.";
+  return new ApiError("keep_failed", message);
+}
+
+function logAway(cause: unknown): ApiError {
+  const message = "The log of kept answers cannot be reached.";
+  return new ApiError("keep_failed", message, { cause });
+}

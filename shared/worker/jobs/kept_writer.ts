@@ -1,0 +1,272 @@
+/**
+ * Writes the answer to one offer into the log of kept answers: encrypted, in entries
+ * that carry what has come since the last one, one after the other.
+ *
+ * Its first entry says that this offer writes. It follows nothing, or entries of an
+ * earlier offer that has said no more than that; so of two workers that run a request
+ * only one can write, whatever they know of each other.
+ */
+import { Buffer } from "node:buffer";
+import { FrameType } from "../../bus/stream/frame.ts";
+import {
+  type KeptSubject,
+  openEntry,
+  placeOf,
+  sealEntry,
+} from "../../kept/entry.ts";
+import { KEPT_LIMITS } from "../../kept/limits.ts";
+import { KeptLogError, type KeptLogWriter } from "../../kept/log.ts";
+import { ApiError } from "../../openai/error.ts";
+import type { MonotonicNow } from "../../process/clock.ts";
+
+const EMPTY = new Uint8Array(0);
+
+/** What a writer needs. */
+export interface KeptWriterOptions extends KeptSubject {
+  readonly offerNumber: number;
+  readonly log: KeptLogWriter;
+  readonly now: MonotonicNow;
+  /** Runs a function after this time. */
+  readonly schedule: (run: () => void, waitMs: number) => void;
+  /** The answer cannot be kept, or another offer writes it. Called once. */
+  readonly onFailed: (error: ApiError) => void;
+}
+
+/** What ends an answer: the last entry, and its tokens. */
+export interface KeptEnd {
+  readonly type: typeof FrameType.END | typeof FrameType.ERR;
+  readonly payload: Uint8Array;
+  readonly tokens: number;
+}
+
+/** Writes one answer, see the top of this file. */
+export class KeptWriter {
+  readonly #options: KeptWriterOptions;
+  #waiting: Uint8Array[] = [];
+  #waitingBytes = 0;
+  #answerBytes = 0;
+  #tokens = 0;
+  /** Number and sequence of the last entry of the request. */
+  #number = 0;
+  #sequence = 0;
+  #appendedAtMs: number;
+  #end: KeptEnd | null = null;
+  #isWriting = true;
+  #isClosed = false;
+  #room: PromiseWithResolvers<void> | null = null;
+  #skipPause: (() => void) | null = null;
+  /** Resolves when the last entry is in the log; rejects when none can be. */
+  readonly #done = Promise.withResolvers<void>();
+
+  /** Begins to write: at first, that this offer does. */
+  constructor(options: KeptWriterOptions) {
+    this.#options = options;
+    this.#appendedAtMs = options.now();
+    this.#done.promise.catch(() => {}); // Nobody may wait for the end.
+    void this.#begin();
+  }
+
+  /** Part of the answer was handed over. */
+  get hasData(): boolean {
+    return this.#answerBytes > 0;
+  }
+
+  /** The end was handed over. */
+  get isEnded(): boolean {
+    return this.#end !== null;
+  }
+
+  /**
+   * Takes a copy of the next bytes. If too many wait for the log, returns a promise
+   * that resolves when there is room.
+   */
+  write(bytes: Uint8Array, tokens: number): Promise<void> | undefined {
+    if (this.#isClosed || this.#end !== null) return undefined;
+    this.#waiting.push(Buffer.from(bytes));
+    this.#waitingBytes += bytes.length;
+    this.#answerBytes += bytes.length;
+    this.#tokens = tokens;
+    if (this.#answerBytes > KEPT_LIMITS.answerBytesMax) {
+      this.#fail(keepFailed("The answer is too long to be kept."));
+      return undefined;
+    }
+    this.#writeOn();
+    if (this.#waitingBytes <= KEPT_LIMITS.waitingBytesMax) return undefined;
+    this.#room ??= Promise.withResolvers();
+    return this.#room.promise;
+  }
+
+  /** Resolves when the log has everything. Rejects with the `ApiError` if it cannot. */
+  end(end: KeptEnd): Promise<void> {
+    if (!this.#isClosed) {
+      this.#end ??= end;
+      this.#skipPause?.();
+      this.#writeOn();
+    }
+    return this.#done.promise;
+  }
+
+  /** Writes no more: nobody needs the answer. */
+  close(): void {
+    this.#isClosed = true;
+    this.#waiting = [];
+    this.#skipPause?.();
+    this.#room?.resolve();
+    this.#done.resolve();
+  }
+
+  /** Advances time: after a silence, says that the worker lives. */
+  onTick(nowMs: number): void {
+    const silentMs = nowMs - this.#appendedAtMs;
+    if (silentMs < KEPT_LIMITS.signMs || this.#isWriting) return;
+    if (this.#isClosed || this.#end !== null) return;
+    this.#isWriting = true;
+    void this.#guard(() => this.#append(FrameType.BEAT, EMPTY));
+  }
+
+  async #begin(): Promise<void> {
+    const { offerNumber } = this.#options;
+    await this.#guard(async () => {
+      // The first offer has no predecessor whose entries it may follow.
+      if (offerNumber > 1) await this.#follow();
+      await this.#append(FrameType.ACCEPT, EMPTY);
+    });
+  }
+
+  /** Finds the place after the entries of earlier offers, if they may be followed. */
+  async #follow(): Promise<void> {
+    const { log, requestId } = this.#options;
+    const last = await this.#patiently(() => log.last(requestId));
+    if (last === null) return;
+    const frame = openEntry(this.#options, last.bytes);
+    const isSign = frame?.type === FrameType.ACCEPT ||
+      frame?.type === FrameType.BEAT;
+    const isOlder = (frame?.offerNumber ?? Infinity) <
+      this.#options.offerNumber;
+    if (!isSign || !isOlder) throw new KeptLogError("taken", "another writes");
+    this.#number = frame.sequence;
+    this.#sequence = last.sequence;
+  }
+
+  #writeOn(): void {
+    if (this.#isWriting) return;
+    this.#isWriting = true;
+    void this.#guard(() => this.#drain());
+  }
+
+  /** Runs a part of the work, then writes on if more has come. Never rejects. */
+  async #guard(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+      await this.#drain();
+    } catch (error) {
+      this.#fail(failureOf(error));
+    }
+  }
+
+  async #drain(): Promise<void> {
+    while (!this.#isClosed) {
+      if (this.#waiting.length > 0) await this.#appendWaiting();
+      else if (this.#end !== null) {
+        this.#tokens = this.#end.tokens;
+        await this.#append(this.#end.type, this.#end.payload);
+        this.close();
+      } else {
+        // In the turn that has found nothing: what comes later starts anew.
+        this.#isWriting = false;
+        return;
+      }
+    }
+  }
+
+  async #appendWaiting(): Promise<void> {
+    const payload = this.#take();
+    await this.#append(FrameType.DATA, payload);
+    this.#room?.resolve();
+    this.#room = null;
+    if (this.#end === null && this.#waitingBytes === 0) await this.#pause();
+  }
+
+  /** Takes as much of what waits as one entry carries. */
+  #take(): Uint8Array {
+    const all = Buffer.concat(this.#waiting);
+    const taken = all.subarray(0, KEPT_LIMITS.entryBytesMax);
+    const rest = all.subarray(taken.length);
+    this.#waiting = rest.length > 0 ? [rest] : [];
+    this.#waitingBytes = rest.length;
+    return taken;
+  }
+
+  async #append(type: FrameType, payload: Uint8Array): Promise<void> {
+    const { log, requestId, offerNumber, now } = this.#options;
+    const sequence = this.#number + 1;
+    const header = { type, sequence, offerNumber, tokens: this.#tokens };
+    const bytes = sealEntry(this.#options, header, payload);
+    this.#sequence = await this.#patiently(async (isRepeat) => {
+      try {
+        return await log.append(requestId, bytes, this.#sequence);
+      } catch (error) {
+        // The answer to an earlier call may have been lost.
+        if (!isRepeat || !isTaken(error)) throw error;
+        const last = await log.last(requestId);
+        const isOurs = last !== null && isSame(last.bytes, bytes);
+        if (!isOurs) throw error;
+        return last.sequence;
+      }
+    });
+    this.#number = sequence;
+    this.#appendedAtMs = now();
+  }
+
+  /** Repeats a call for as long as the log may be away. */
+  async #patiently<T>(call: (isRepeat: boolean) => Promise<T>): Promise<T> {
+    const { now } = this.#options;
+    const untilMs = now() + KEPT_LIMITS.awayMs;
+    for (let isRepeat = false;; isRepeat = true) {
+      try {
+        return await call(isRepeat);
+      } catch (error) {
+        const isAway = error instanceof KeptLogError &&
+          error.reason === "unavailable";
+        if (!isAway || this.#isClosed || now() >= untilMs) throw error;
+      }
+      await this.#wait(KEPT_LIMITS.retryMs);
+    }
+  }
+
+  #pause(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#skipPause = resolve;
+    this.#options.schedule(resolve, KEPT_LIMITS.entryMs);
+    return promise;
+  }
+
+  #wait(ms: number): Promise<void> {
+    return new Promise((resolve) => this.#options.schedule(resolve, ms));
+  }
+
+  #fail(error: ApiError): void {
+    if (this.#isClosed) return;
+    this.#done.reject(error);
+    this.close();
+    this.#options.onFailed(error);
+  }
+}
+
+const isTaken = (error: unknown): boolean =>
+  error instanceof KeptLogError && error.reason === "taken";
+
+const isSame = (a: Uint8Array, b: Uint8Array): boolean =>
+  placeOf(a) !== null && Buffer.compare(a, b) === 0;
+
+function failureOf(cause: unknown): ApiError {
+  if (isTaken(cause)) {
+    const message = "Another worker has begun to answer the request.";
+    return new ApiError("worker_lost", message, { cause });
+  }
+  return keepFailed("The answer could not be kept.", cause);
+}
+
+function keepFailed(message: string, cause?: unknown): ApiError {
+  return new ApiError("keep_failed", message, { cause });
+}
