@@ -171,6 +171,17 @@ Deno.test("every pod is restricted: no root, no privileges, no token, nothing to
   }
 });
 
+Deno.test("a new version of the chart alone restarts no pod", () => {
+  for (const { object, where } of WORKLOADS) {
+    const labels = Object.keys(labelsOf(object));
+    assert.ok(!labels.includes("helm.sh/chart"), where);
+    if (object.kind !== "StatefulSet") continue;
+    assert.ok(!labels.includes("app.kubernetes.io/version"), where);
+    const { annotations } = object.spec.template.metadata;
+    assert.match(annotations["checksum/config"] ?? "", /^[0-9a-f]{64}$/, where);
+  }
+});
+
 Deno.test("a pod sees the passwords of its service, and no others", () => {
   for (const { object, where } of WORKLOADS) {
     const { volumes } = object.spec.template.spec;

@@ -15,6 +15,7 @@ export const RELEASE = "gateway-chat-gateway";
 const podsSchema = z.object({
   items: z.array(z.object({
     metadata: z.object({ name: z.string() }),
+    spec: z.object({ nodeName: z.string().optional() }),
     status: z.object({
       podIP: z.string().optional(),
       conditions: z.array(z.object({ type: z.string(), status: z.string() }))

@@ -6,8 +6,14 @@ import { STAGES } from "./install.ts";
 const READY_MS = 60_000;
 const POLL_MS = 200;
 
-/** Names of {@link addSimulatedNodes}, each in a zone of its own. */
+/** Names of {@link addSimulatedNodes}. */
 export const NODES = ["node-1", "node-2", "node-3"];
+/**
+ * Two share a zone, of which one is so large that a scheduler without rules would put
+ * most pods there.
+ */
+const ZONES = ["zone-1", "zone-1", "zone-2"];
+const CORES = ["128", "16", "16"];
 
 /** Adds the nodes, and a volume that a pod of any of them can have. */
 export async function addSimulatedNodes(cluster: ControlPlane): Promise<void> {
@@ -18,8 +24,8 @@ export async function addSimulatedNodes(cluster: ControlPlane): Promise<void> {
     ...stages.map(({ name }) => `--config=${STAGES}/${name}`),
   ]);
   const { commands } = cluster;
-  for (const [zone, name] of NODES.entries()) {
-    await commands.send(JSON.stringify(nodeIn(zone, name)), "create");
+  for (const index of NODES.keys()) {
+    await commands.send(JSON.stringify(nodeAt(index)), "create");
   }
   await commands.send(JSON.stringify(VOLUME), "create");
   await waitFor(() => hasNodes(cluster), {
@@ -29,14 +35,21 @@ export async function addSimulatedNodes(cluster: ControlPlane): Promise<void> {
   });
 }
 
-const nodeIn = (zone: number, name: string) => ({
-  apiVersion: "v1",
-  kind: "Node",
-  metadata: {
-    name,
-    labels: { "topology.kubernetes.io/zone": `zone-${zone}` },
-  },
-});
+function nodeAt(index: number) {
+  const resources = { cpu: CORES[index], memory: "64Gi", pods: "110" };
+  return {
+    apiVersion: "v1",
+    kind: "Node",
+    metadata: {
+      name: NODES[index],
+      labels: {
+        "kubernetes.io/hostname": NODES[index],
+        "topology.kubernetes.io/zone": ZONES[index],
+      },
+    },
+    status: { allocatable: resources, capacity: resources },
+  };
+}
 
 const VOLUME = {
   apiVersion: "v1",

@@ -49,7 +49,7 @@ export type Container = z.output<typeof container>;
 export const workloadSchema = objectSchema.extend({
   spec: z.looseObject({
     template: z.looseObject({
-      metadata: z.looseObject({ labels }),
+      metadata: z.looseObject({ labels, annotations: labels.default({}) }),
       spec: z.looseObject({
         automountServiceAccountToken: z.boolean(),
         terminationGracePeriodSeconds: z.number(),

@@ -21,6 +21,12 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
+{{/* The labels of pods: without the version of the chart, which would restart them. */}}
+{{- define "gateway.podLabels" -}}
+{{ include "gateway.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+{{- end -}}
+
 {{/* The metadata of an object of a service. */}}
 {{- define "gateway.metadata" -}}
 name: {{ include "gateway.name" .root }}-{{ .service }}
@@ -86,16 +92,20 @@ securityContext:
   capabilities: { drop: [ALL] }
 {{- end -}}
 
-{{/* Where pods may run. */}}
+{{/* Where pods may run. Without a rule for nodes, two edges of a zone may share one. */}}
 {{- define "gateway.placement" -}}
 {{- if .root.Values.topologySpread.enabled }}
 topologySpreadConstraints:
+  {{- range $key := uniq (list .root.Values.topologySpread.key "kubernetes.io/hostname") }}
   - maxSkew: 1
-    topologyKey: {{ .root.Values.topologySpread.key }}
+    topologyKey: {{ $key }}
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
       matchLabels:
-        {{- include "gateway.selector" . | nindent 8 }}
+        {{- include "gateway.selector" $ | nindent 8 }}
+    # In a rollout, the old pods do not count.
+    matchLabelKeys: [pod-template-hash]
+  {{- end }}
 {{- end }}
 {{- with .settings.nodeSelector }}
 nodeSelector:

@@ -26,7 +26,7 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "gateway.labels" . | nindent 8 }}
+        {{- include "gateway.podLabels" . | nindent 8 }}
       {{- with .settings.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
@@ -199,7 +199,10 @@ spec:
     - { name: http, port: {{ .settings.service.port }}, targetPort: http }
 {{- end -}}
 
-{{/* At most one pod at a time may be evicted, where there is more than one. */}}
+{{/*
+At most one pod at a time may be evicted, where there is more than one. One that is not
+ready may always: otherwise a broken upgrade would hold up the drain of every node.
+*/}}
 {{- define "gateway.pdb" -}}
 {{- $auto := .settings.autoscaling | default dict -}}
 {{- $isScaled := or $auto.enabled $auto.kind -}}
@@ -211,6 +214,7 @@ metadata:
   {{- include "gateway.metadata" . | nindent 2 }}
 spec:
   maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
       {{- include "gateway.selector" . | nindent 6 }}
