@@ -56,6 +56,7 @@ const REQUESTS: Record<string, Ask> = {
   "POST video": { path: "/v1/videos", body: { model: "none" } },
   "GET video_job": { path: "/v1/videos/video_none" },
   "GET video_content": { path: "/v1/videos/video_none/content" },
+  "GET answer": { path: `/v1/answers/req_${"0".repeat(32)}` },
   "POST video_remix": { path: "/v1/videos/video_none/remix", body: {} },
   "GET models": { path: "/v1/models" },
   "GET model": { path: `/v1/models/${DEFAULT_MODEL_ID}` },

@@ -76,6 +76,7 @@ export function forwardTo(
   return {
     kind,
     isFree,
+    isKept: !isFree,
     decode: (bytes) => new DecodedBody(readForwardBody(bytes, single)),
     parse(decoded, models) {
       if (!(decoded instanceof DecodedBody)) throw new TypeError("Not decoded");

@@ -136,7 +136,8 @@ async function readRequest<Request extends JobRequest>(
   const { now, refusedBodies, catalog } = deps;
   const { keyId } = call.principal;
   const { isFree = false, isKept = false } = endpoint;
-  const keeper = call.keep ? keeperFor(call, deps, isKept) : null;
+  // There is nothing to be lost of a count.
+  const keeper = call.keep && !isFree ? keeperFor(call, deps, isKept) : null;
   let model: unknown = endpoint.model;
   const read = await readBody(call.exchange, keyId, deps).catch(
     (error: unknown) => refused(error, model),
