@@ -145,6 +145,14 @@ export const wireMessage = z.discriminatedUnion("role", [
     id: "ToolMessage",
     description: "The result of a call in the assistant message before it.",
   }),
+  z.looseObject({
+    role: z.literal("function"),
+    content: content.optional(),
+    name: plainText,
+  }).meta({
+    id: "FunctionMessage",
+    description: "The result of a call in the form before tools.",
+  }),
 ]);
 
 /** One message of the conversation, in the one form that travels inside the gateway. */

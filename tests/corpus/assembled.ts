@@ -63,15 +63,25 @@ function addDelta(message: Json, delta: Json): void {
 function addCalls(message: Json, fragments: Json[]): void {
   const calls = listOf(message.tool_calls);
   message.tool_calls = calls;
-  for (const { index, function: called, ...rest } of fragments) {
-    const { arguments: more = "", ...members } = objectOf(called);
+  for (const { index, function: called, custom, ...rest } of fragments) {
     const call = calls[Number(index)] ?? {};
     calls[Number(index)] = call;
-    const before = objectOf(call.function);
-    const text = String(before.arguments ?? "") + String(more);
     Object.assign(call, rest);
-    call.function = { ...before, ...members, arguments: text };
+    if (called !== undefined) {
+      call.function = extended(call.function, called, "arguments");
+    }
+    if (custom !== undefined) {
+      call.custom = extended(call.custom, custom, "input");
+    }
   }
+}
+
+/** What calls have so far, and a fragment more: its text is appended. */
+function extended(before: unknown, fragment: unknown, member: string): Json {
+  const earlier = objectOf(before);
+  const { [member]: more = "", ...members } = objectOf(fragment);
+  const text = String(earlier[member] ?? "") + String(more);
+  return { ...earlier, ...members, [member]: text };
 }
 
 function listOf(value: unknown): Json[] {

@@ -41,6 +41,7 @@ import { isErrorChunk, tooFewChoices } from "./chunk_faults.ts";
 import { ChunkTemplate } from "./answer/chunk_template.ts";
 import { contentOf, reasoningIn } from "./delta_text.ts";
 import { finishReasonOf } from "./finish_reason.ts";
+import { textOfFragment } from "./answer/tool_calls.ts";
 import { type StatedUsage, type UsageBounds, usageIn } from "./answer/usage.ts";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
@@ -367,7 +368,7 @@ export class ChunkReader {
     }
     const calls = fragments === null ? [] : choice.calls.take(fragments);
     if (calls.length > 0) delta.tool_calls = calls;
-    for (const call of calls) this.#count(call.function.arguments);
+    for (const call of calls) this.#count(textOfFragment(call));
     return delta;
   }
 

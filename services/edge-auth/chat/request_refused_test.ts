@@ -153,7 +153,8 @@ for (const [code, rows] of Object.entries(REFUSED)) {
 }
 
 Deno.test("parseChatRequest() reports what was expected, and the value if it is not private", () => {
-  const roles = "'system', 'developer', 'user', 'assistant', or 'tool'";
+  const roles =
+    "'system', 'developer', 'user', 'assistant', 'tool', or 'function'";
   const rows: { fields: Fields; param: string; expected: string }[] = [
     {
       fields: { temperature: 200 },

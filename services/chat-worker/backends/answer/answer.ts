@@ -313,16 +313,25 @@ function addFragment(
   calls: ToolCallFragment[],
   fragment: ToolCallFragment,
 ): void {
-  const { index, function: functionPart, ...more } = fragment;
+  const { index, function: called, custom, ...more } = fragment;
   const call = calls[index];
   if (call === undefined) {
-    calls[index] = { ...fragment, function: { ...functionPart } };
+    calls[index] = {
+      ...fragment,
+      ...called && { function: { ...called } },
+      ...custom && { custom: { ...custom } },
+    };
     return;
   }
   Object.assign(call, more);
-  const { arguments: text, ...functionMore } = functionPart;
-  Object.assign(call.function, functionMore);
-  call.function.arguments += text;
+  if (called !== undefined) {
+    const text = `${call.function?.arguments ?? ""}${called.arguments}`;
+    call.function = { ...call.function, ...called, arguments: text };
+  }
+  if (custom !== undefined) {
+    const text = `${call.custom?.input ?? ""}${custom.input}`;
+    call.custom = { ...call.custom, ...custom, input: text };
+  }
 }
 
 /** Whether a value is worth passing on by itself. */

@@ -9,12 +9,25 @@ import {
 } from "@gateway/shared/upstream/json";
 import { ArgumentsRepair } from "./arguments_repair.ts";
 
+/**
+ * The text of a call, by its form: functions get arguments as JSON, custom tools any
+ * text (OpenAI, "Custom tools").
+ */
+const TEXT_MEMBERS = { function: "arguments", custom: "input" } as const;
+
+/**
+ * Where a call has its name and its text; `other`: only the model server and the client
+ * know.
+ */
+type CallForm = keyof typeof TEXT_MEMBERS | "other";
+
 /** A part of a tool call: the first one has id, type and name. */
 export interface ToolCallFragment {
   index: number;
   id?: string;
   type?: string;
-  function: { name?: string; arguments: string; [member: string]: unknown };
+  function?: { name?: string; arguments: string; [member: string]: unknown };
+  custom?: { name?: string; input: string; [member: string]: unknown };
   /** What only the model server and the client know, such as Gemini's signatures. */
   [member: string]: unknown;
 }
@@ -23,6 +36,7 @@ export interface ToolCallFragment {
 interface StreamedToolCall {
   index: number;
   id: string;
+  readonly form: CallForm;
   /** Empty until the server has sent it; nothing is passed on before. */
   name: string;
   /** Arguments that arrived before the name. */
@@ -35,11 +49,13 @@ interface StreamedToolCall {
 interface Reading {
   index: unknown;
   id: string;
+  form: CallForm;
+  /** Of a call of another form, its type. */
   name: string;
   text: string;
-  /** Members besides those, of the call and of its function. */
+  /** Members besides those, of the call and of its function or custom tool. */
   more: JsonObject;
-  functionMore: JsonObject;
+  detailMore: JsonObject;
 }
 
 const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
@@ -106,15 +122,14 @@ export class ToolCallFragments {
     call: StreamedToolCall,
     reading: Reading,
   ): ToolCallFragment | null {
-    const { id, name, text, more, functionMore } = reading;
+    const { id, name, text, more, detailMore } = reading;
     call.hasArguments ||= text !== "";
     call.id ||= id;
     if (call.name !== "") {
-      const fragment = fragmentOf(call, call.repair.take(text));
+      const fragment = fragmentOf(call, taken(call, text), detailMore);
       Object.assign(fragment, more);
-      Object.assign(fragment.function, functionMore);
-      const isEmpty = fragment.function.arguments === "" &&
-        Object.keys(more).length + Object.keys(functionMore).length === 0;
+      const isEmpty = textOfFragment(fragment) === "" &&
+        Object.keys(more).length + Object.keys(detailMore).length === 0;
       return isEmpty ? null : fragment;
     }
     call.earlyArguments += text;
@@ -126,27 +141,25 @@ export class ToolCallFragments {
     call.index = this.#callsSent;
     this.#callsSent += 1;
     call.id ||= `${this.#idPrefix}_${call.index}`;
+    const first = taken(call, call.earlyArguments);
+    const { form } = call;
     return {
       index: call.index,
       id: call.id,
-      type: "function",
+      type: form === "other" ? name : form,
       ...more,
-      function: {
-        name,
-        ...functionMore,
-        arguments: call.repair.take(call.earlyArguments),
-      },
+      ...detailOf(form, first, { name, ...detailMore }),
     };
   }
 
   /** The call that a fragment continues, or a new one. */
-  #callOf({ index, id, name, text }: Reading): StreamedToolCall {
+  #callOf({ index, id, form, name, text }: Reading): StreamedToolCall {
     const current = index !== null
       ? this.#byIndex.get(index)
       : id === ""
       ? this.#last
       : this.#calls.findLast((call) => call.id === id);
-    if (current === undefined) return this.#open(index, id);
+    if (current === undefined) return this.#open(index, id, form);
     if (current.name === "" || name === "") return current;
     // A second name starts a new call if it comes with a new id. Without an id, it does
     // if the server sends no indices, if the name differs, or if complete arguments
@@ -156,16 +169,17 @@ export class ToolCallFragments {
       ? index === null || name !== current.name ||
         (current.hasArguments && isJsonObject(parseJson(text)))
       : id !== current.id;
-    return isNext ? this.#open(index, id) : current;
+    return isNext ? this.#open(index, id, form) : current;
   }
 
-  #open(index: unknown, id: string): StreamedToolCall {
+  #open(index: unknown, id: string, form: CallForm): StreamedToolCall {
     if (this.#calls.length === CALLS_MAX) {
       throw unsupportedAnswer(`More than ${CALLS_MAX} tool calls`);
     }
     const call: StreamedToolCall = {
       index: -1,
       id,
+      form,
       name: "",
       earlyArguments: "",
       hasArguments: false,
@@ -177,16 +191,34 @@ export class ToolCallFragments {
   }
 }
 
-const fragmentOf = (
-  { index }: StreamedToolCall,
+/** The text that a fragment adds to its call. */
+export const textOfFragment = (
+  { function: called, custom }: ToolCallFragment,
+): string => called?.arguments ?? custom?.input ?? "";
+
+/** The member of a fragment that has its text, and more of the same; `other`: none. */
+function detailOf(
+  form: CallForm,
   text: string,
-): ToolCallFragment => (
-  { index, function: { arguments: text } }
-);
+  more: JsonObject,
+): Pick<ToolCallFragment, "function" | "custom"> {
+  if (form === "function") return { function: { ...more, arguments: text } };
+  return form === "custom" ? { custom: { ...more, input: text } } : {};
+}
+
+const fragmentOf = (
+  { index, form }: StreamedToolCall,
+  text: string,
+  more: JsonObject = {},
+): ToolCallFragment => ({ index, ...detailOf(form, text, more) });
+
+/** What to pass on of a text; only arguments are repaired, which are JSON. */
+const taken = ({ form, repair }: StreamedToolCall, text: string): string =>
+  form === "function" ? repair.take(text) : text;
 
 /** The arguments of a call that has none, as JSON: agents parse them. */
 const emptyOf = (call: StreamedToolCall) =>
-  call.hasArguments ? [] : [fragmentOf(call, "{}")];
+  call.hasArguments || call.form !== "function" ? [] : [fragmentOf(call, "{}")];
 
 /** The arguments of a call that were held back until now, if there are any. */
 function restOf(call: StreamedToolCall): ToolCallFragment[] {
@@ -194,18 +226,40 @@ function restOf(call: StreamedToolCall): ToolCallFragment[] {
   return text === "" ? [] : [fragmentOf(call, text)];
 }
 
+/** The form of a fragment; of a stream, only a call's first one need have a type. */
+function formOf({ type, function: called, custom }: JsonObject): CallForm {
+  if (isJsonObject(called)) return "function";
+  if (isJsonObject(custom) || type === "custom") return "custom";
+  return textOf(type) === "" || type === "function" ? "function" : "other";
+}
+
 function readFragment(fragment: unknown): Reading {
   if (!isJsonObject(fragment)) throw unsupportedAnswer("Not a tool call");
-  const { index, id, type: _, function: functionValue, ...more } = fragment;
-  const detail = isJsonObject(functionValue) ? functionValue : {};
-  const { name, arguments: args, ...functionMore } = detail;
-  return {
+  const form = formOf(fragment);
+  const { index, id, type, ...members } = fragment;
+  const place = {
     index: Number.isInteger(index) ? index : null,
     id: textOf(id),
+    form,
+  };
+  if (form === "other") {
+    return {
+      ...place,
+      name: textOf(type),
+      text: "",
+      more: members,
+      detailMore: {},
+    };
+  }
+  const { [form]: detail, ...more } = members;
+  const { name, [TEXT_MEMBERS[form]]: text, ...detailMore } =
+    isJsonObject(detail) ? detail : {};
+  return {
+    ...place,
     name: textOf(name),
     // Arguments should be JSON text, but some servers send the object itself.
-    text: isJsonObject(args) ? JSON.stringify(args) : textOf(args),
+    text: isJsonObject(text) ? JSON.stringify(text) : textOf(text),
     more,
-    functionMore,
+    detailMore,
   };
 }
