@@ -14,6 +14,7 @@ import {
 } from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
 import "@gateway/shared/openai/forwarded";
+import "@gateway/shared/openai/kept_answer";
 import "@gateway/shared/openai/media";
 import { aboutOf, keysOf, type Variables } from "@gateway/shared/process/env";
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";

@@ -42,6 +42,9 @@ const SEEN_ELSEWHERE: Named<string> = {
   deadline_exceeded: "services/edge-auth/dispatch/dispatcher_test.ts",
   key_revoked: "tests/limits/slot_test.ts",
   request_stopped: "services/edge-auth/dispatch/running_test.ts",
+  keep_unavailable: "tests/e2e/kept/lost_test.ts",
+  keep_failed: "tests/e2e/kept/lost_test.ts",
+  keep_full: "tests/e2e/kept/answers_test.ts",
 };
 
 /** Headers of HTTP itself, of caches and browsers. */
@@ -72,7 +75,7 @@ function describedAnswer(
   { method, url: { pathname }, response: { status } }: Exchange,
 ): DescribedResponse | undefined {
   const path = pathname.replace(/(.)\/$/, "$1")
-    .replace(/^\/v1\/(models|videos)\/[^/]+/, "/v1/$1/{id}");
+    .replace(/^\/v1\/(models|videos|answers)\/[^/]+/, "/v1/$1/{id}");
   const name = method === "HEAD" ? "get" : method.toLowerCase();
   const operation = operations[path]?.[name];
   if (operation === undefined) {
@@ -110,6 +113,8 @@ async function codesOf(exchange: Exchange): Promise<string[]> {
 const OBJECTS: Named<string> = {
   "video": "Video",
   "video.deleted": "VideoDeleted",
+  "answer": "Answer",
+  "answer.deleted": "AnswerDeleted",
   "model": "Model",
   "chat.completion": "ChatCompletion",
 };
@@ -207,6 +212,34 @@ export const referenceCases: Cases = {
       const response = await post(body, { "content-type": type });
       await assertError(response, { status, code });
     }
+  },
+  async "H60 kept answers"({ chat, call }) {
+    const headers = { "idempotency-key": crypto.randomUUID() };
+    const texts: string[] = [];
+    for (const edge of [0, 1]) {
+      const answer = await chat({ max_tokens: 3, stream: true }, { headers });
+      texts[edge] = await answer.text();
+      assert.equal(answer.status, 200);
+      if (edge === 0) continue;
+      assert.equal(answer.headers.get("idempotent-replayed"), "true");
+      assert.equal(texts[1], texts[0]);
+      const path = `/answers/${answer.headers.get("x-gateway-answer")}`;
+      const rest = await call(`${path}?after=1`);
+      assert.ok(texts[0]?.endsWith(await rest.text()));
+      const accept = "application/json";
+      const state = await call(path, { headers: { accept } });
+      assert.equal((await state.json()).object, "answer");
+      const method = "DELETE";
+      assert.equal(await readStatus(call(path, { method })), 200);
+      const gone = { status: 404, code: "answer_not_found" };
+      await assertError(await call(path, { method }), gone);
+    }
+    const other = { "idempotency-key": crypto.randomUUID() };
+    await readStatus(chat({ max_tokens: 1 }, { headers: other }));
+    await assertError(await chat({ max_tokens: 2 }, { headers: other }), {
+      status: 422,
+      code: "idempotency_mismatch",
+    });
   },
   async "H61 the edge sends the description"({ gateway }) {
     const url = new URL("/openapi.json", gateway.baseUrl());

@@ -5,6 +5,10 @@ import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
 import type { KeptLogReader } from "@gateway/shared/kept/log";
 import { encodeStopOrder } from "@gateway/shared/kept/stop_order";
 import { ApiError } from "@gateway/shared/openai/error";
+import type {
+  AnswerDeleted,
+  AnswerState,
+} from "@gateway/shared/openai/kept_answer";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import { sendJson } from "../http/responses.ts";
@@ -78,7 +82,12 @@ export async function deleteAnswer(
     log.warn("kept_answer_not_removed", { requestId: id, error });
   }
   const { response } = call.exchange;
-  sendJson(response, { id, object: "answer.deleted", deleted: true });
+  const deleted: AnswerDeleted = {
+    id,
+    object: "answer.deleted",
+    deleted: true,
+  };
+  sendJson(response, deleted);
   return ANSWERED;
 }
 
@@ -97,7 +106,9 @@ function idOf({ id }: AuthenticatedCall): string {
 }
 
 /** What a client hears of an answer beside its content. */
-function stateOf({ requestId, state, facts, end }: KeptRecord) {
+function stateOf(
+  { requestId, state, facts, end }: KeptRecord,
+): AnswerState {
   return {
     id: publicRequestId(requestId),
     object: "answer",
@@ -108,6 +119,6 @@ function stateOf({ requestId, state, facts, end }: KeptRecord) {
     created: Math.floor(facts.createdAtMs / MS_PER_SECOND),
     keep_seconds: Math.round(facts.keepMs / MS_PER_SECOND),
     usage: end?.usage ?? null,
-    error: end?.error ? errorOfEnd(end).toBody().error : null,
+    error: end?.error ? { ...errorOfEnd(end).toBody().error } : null,
   };
 }

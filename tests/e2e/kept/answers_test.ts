@@ -1,6 +1,7 @@
 // Promises: a kept answer survives its client; any edge sends it on from any event;
 // whoever asks again gets it, and it runs and costs once; nobody else sees it.
 import assert from "node:assert/strict";
+import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
 import type { TestKey } from "../../support/gateway/limited.ts";
 import { readStatus } from "../../support/gateway/chat_status.ts";
 import { hello } from "../../support/model_servers/scripted_model_server.ts";
@@ -231,4 +232,26 @@ Deno.test("malformed wishes and ids are refused, each with its reason", async ()
     assert.equal(reply.status, status, `${path} ${event}`);
     await reply.body?.cancel();
   }
+});
+
+Deno.test("an account that keeps as much as it may gets 429, and is told what to do", async () => {
+  const keeps = { accountBytesMax: KEPT_LIMITS.reservedBytes };
+  await using gateway = await startKeeping({ keeps });
+  const key = await gateway.addKey();
+  const first = askKept(gateway, key);
+  const call = await until(() => gateway.backend.calls[0]);
+  call.say("one");
+  const id = idOf(await first);
+  const full = await askKept(gateway, key);
+  assert.equal(full.status, 429);
+  assert.equal((await full.json()).error.code, "keep_full");
+  const method = "DELETE";
+  const gone = await getKept([gateway, key], id, { method });
+  assert.equal(await readStatus(gone), 200);
+  await (await first).body?.cancel();
+  const next = askKept(gateway, key);
+  const other = await until(() => gateway.backend.calls[1]);
+  other.say("two");
+  other.end();
+  assert.equal(contentOf(await (await next).text()), "two");
 });
