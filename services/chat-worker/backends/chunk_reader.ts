@@ -307,8 +307,9 @@ export class ChunkReader {
     if (!isJsonObject(value)) {
       throw unsupportedAnswer("Choice is not an object");
     }
-    const { index = position, logprobs } = value;
-    const choice = typeof index === "number" ? this.#choices[index] : undefined;
+    const { index, logprobs } = value;
+    // Some servers write it as a text, or null.
+    const choice = this.#choices[Number(index ?? position)];
     if (choice === undefined) {
       throw unsupportedAnswer(`Choice outside 0..${this.#choices.length - 1}`);
     }
