@@ -44,7 +44,7 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
   assert.deepEqual(configFrom({}, noFile).defaultLimits, none);
   const names = "REQUESTS_PER_MINUTE TOKENS_PER_MINUTE TOKENS_PER_DAY " +
     "CONCURRENCY IMAGES_PER_DAY CHARACTERS_PER_DAY AUDIO_SECONDS_PER_DAY " +
-    "VIDEO_SECONDS_PER_DAY VIDEO_JOBS BUDGET_DAY BUDGET_MONTH BUDGET_TOTAL";
+    "VIDEO_SECONDS_PER_DAY VIDEO_JOBS QUEUE_WEIGHT BUDGET_DAY BUDGET_MONTH BUDGET_TOTAL";
   const variables = names.split(" ").map((name, at) => [name, `${at + 1}`]);
   const most = "1000000000000";
   const { defaultLimits: { key, owner } } = configFrom({

@@ -332,6 +332,7 @@ export async function storedKey(
       models: [],
       networks: [],
       endUsers: null,
+      priority: "normal",
       limits: UNLIMITED,
       expiresAtMs: null,
       ...settings,

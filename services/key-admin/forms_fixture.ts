@@ -36,6 +36,7 @@ export const keyForm = (description: string, more: Form = {}): Form => ({
   models: [],
   allowedCidrs: "",
   endUsers: "",
+  priority: "normal",
   ...limitsOf(() => ""),
   ...more,
 });

@@ -23,6 +23,7 @@ export const SETTINGS: KeySettings = {
   models: [],
   networks: [],
   endUsers: null,
+  priority: "normal",
   limits: { ...UNLIMITED, requestsPerMinute: 60 },
   expiresAtMs: null,
 };

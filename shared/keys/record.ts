@@ -65,6 +65,11 @@ import type { EndUsers } from "./end_user.ts";
 /** A deleted key has no record, so there is no third state. */
 export type KeyState = "enabled" | "disabled";
 
+/** How the requests of a key wait: `batch` behind all others of its account. */
+export const KEY_PRIORITIES = ["normal", "batch"] as const;
+/** A member of {@link KEY_PRIORITIES}. */
+export type KeyPriority = typeof KEY_PRIORITIES[number];
+
 /** What keys may be used for: groups of endpoints. */
 export const KEY_SCOPES = [
   "chat",
@@ -93,6 +98,11 @@ export const UNLIMITED = {
   audioSecondsPerDay: 0,
   videoSecondsPerDay: 0,
   videoJobs: 0,
+  /**
+   * No limit: how much it gets beside others while requests wait, in percent of what is
+   * usual. Of a key, beside the keys of its account.
+   */
+  queueWeight: 0,
   /** In billionths of the currency, as the next two: what may be spent on a day, */
   budgetDay: 0,
   /** in a calendar month, */
@@ -124,6 +134,7 @@ export interface KeyRecord {
   limits: Limits;
   /** What each of its end users may use; null: they are not told apart. */
   endUsers: EndUsers | null;
+  priority: KeyPriority;
   createdAtMs: number;
   expiresAtMs: number | null;
   /**
@@ -151,6 +162,7 @@ export const KEY_FIELDS = {
   models: "models",
   networks: "networks",
   endUsers: "end_user",
+  priority: "priority",
   createdAtMs: "created_at",
   expiresAtMs: "expires_at",
   createdBy: "created_by",
@@ -166,6 +178,7 @@ export const KEY_FIELDS = {
   audioSecondsPerDay: "audio_seconds_per_day",
   videoSecondsPerDay: "video_seconds_per_day",
   videoJobs: "video_jobs",
+  queueWeight: "queue_weight",
   budgetDay: "budget_day",
   budgetMonth: "budget_month",
   budgetTotal: "budget_total",

@@ -71,6 +71,7 @@ export async function spendInProject(world: RedisWorld): Promise<MoneyBefore> {
       scopes: ["chat"],
       models: [],
       networks: [],
+      priority: "normal",
       endUsers: {
         from: "user",
         requestsPerMinute: 0,

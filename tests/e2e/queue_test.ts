@@ -2,10 +2,15 @@
 // batch requests of an account last, at one edge and over several; whoever finds a
 // queue full hears when to come again; a model decides how many wait and how long.
 import assert from "node:assert/strict";
-import { parseCatalog } from "@gateway/shared/models/catalog";
+import {
+  type ModelCatalog,
+  parseCatalog,
+} from "@gateway/shared/models/catalog";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
+import type { QueueSettings } from "../../services/edge-auth/dispatch/queue/share.ts";
+import { leaseOf } from "../../services/edge-auth/requests/lease_fixture.ts";
 import { startGateway } from "../support/gateway/gateway.ts";
 import type { EdgeOptions } from "../support/gateway/in_process_edge.ts";
 import { chatReply } from "../support/model_servers/model_answers.ts";
@@ -20,11 +25,37 @@ const CALLERS = ["a1", "a2", "b1"].map((keyId) => ({
   key: mintKey(randomBytes),
 }));
 
+interface SetupOptions {
+  streamHeadMs?: number;
+  /** How the requests of keys wait, as admission tells it. */
+  settings?: Record<string, QueueSettings>;
+}
+
+/** What an edge knows of the callers. */
+function doorOf(
+  catalog: ModelCatalog,
+  { streamHeadMs, settings = {} }: SetupOptions,
+): Required<EdgeOptions>["door"] {
+  const hashes = new Map(
+    CALLERS.map((each) => [hashKeyValue(each.key), each] as const),
+  );
+  return {
+    catalog,
+    ...streamHeadMs !== undefined && { streamHeadMs },
+    keys: { find: (hash) => Promise.resolve(hashes.get(hash) ?? null) },
+    admission: {
+      modelsOf: () => Promise.resolve([]),
+      checkRefused: () => Promise.resolve(),
+      admit: (principal) => {
+        const queue = settings[principal.keyId];
+        return Promise.resolve({ ...leaseOf(principal), queue });
+      },
+    },
+  };
+}
+
 /** A gateway with one slot, whose model server answers when the test says so. */
-async function setup(
-  queue: object,
-  { streamHeadMs }: { streamHeadMs?: number } = {},
-) {
+async function setup(queue: object, options: SetupOptions = {}) {
   await using starting = new AsyncDisposableStack();
   /** What the server was asked, in its order, and how each is answered. */
   const asked: { name: string; answer: () => void }[] = [];
@@ -39,14 +70,7 @@ async function setup(
   const backend = { type: "openai", base_url: server.baseUrl, model: "theirs" };
   const models = [{ id: "m", queue, backends: [backend] }];
   const catalog = parseCatalog({ models });
-  const hashes = new Map(
-    CALLERS.map((each) => [hashKeyValue(each.key), each] as const),
-  );
-  const door: EdgeOptions["door"] = {
-    catalog,
-    ...streamHeadMs !== undefined && { streamHeadMs },
-    keys: { find: (hash) => Promise.resolve(hashes.get(hash) ?? null) },
-  };
+  const door = doorOf(catalog, options);
   const gateway = starting.use(await startGateway("open", { door }));
   const { baseUrl } = server;
   await gateway.addWorker({ baseUrl }, { catalog, slots: 1 });
@@ -129,6 +153,29 @@ Deno.test("requests that wait are served by accounts, then keys, batch ones of a
     assert.equal(answer.status, 200);
     await answer.body?.cancel();
   }
+});
+
+Deno.test("an account of more weight is served more often, and a key that is set to batch last", async () => {
+  const usual = { weight: 1, keyWeight: 1, isBatch: false };
+  await using t = await setup(MINUTE, {
+    settings: {
+      a2: { ...usual, isBatch: true },
+      b1: { ...usual, weight: 2 },
+    },
+  });
+  const names = ["a1-first", "a2-1", "a1-1", "a1-2", "b1-1", "b1-2", "b1-3"];
+  const answers: Promise<Response>[] = [];
+  for (const [index, name] of names.entries()) {
+    // No header lets a key that is set to batch go before others.
+    answers.push(t.ask(name, { priority: "normal" }));
+    if (index === 0) await until(() => t.asked.length === 1);
+    else await t.waiting(index);
+  }
+  assert.equal(
+    await t.drain(names.length),
+    "a1-first a1-1 b1-1 b1-2 a1-2 b1-3 a2-1",
+  );
+  for (const answer of await Promise.all(answers)) await answer.body?.cancel();
 });
 
 Deno.test("requests that wait at two edges are served by accounts in turn, whoever frees the slot", async () => {

@@ -11,6 +11,7 @@ import type {
 } from "@gateway/shared/keys/limiter_state";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
+import type { QueueSettings } from "../dispatch/queue/share.ts";
 import type { HeaderFields } from "../http/exchange.ts";
 import { remember } from "@gateway/shared/process/maps";
 import type { AnswerLengths } from "./budgets/answer_lengths.ts";
@@ -36,6 +37,8 @@ export interface RunLease {
   readonly headers: HeaderFields;
   /** What `endVideo` needs when the video of this request has ended. */
   readonly reservation: Reservation;
+  /** How it waits for a slot; absent: like all others. */
+  readonly queue?: QueueSettings | undefined;
   /**
    * Charges the cost of the run. Null: no worker ran the request, so everything is
    * returned but the request itself. Does not block or throw. Returns the charge; null:
@@ -190,6 +193,7 @@ export class LimitedAdmission implements Admission {
     return {
       headers: rateLimitHeaders(grant.rates),
       reservation: grant,
+      queue: grant.queue,
       settle(outcome, { isShared } = EXCLUSIVE) {
         const cost = priced(costOf(outcome, estimate), unit, rate);
         // Without a model nothing ran: it is an upload that has just begun.

@@ -1,6 +1,7 @@
 /** What the replies of the admission script mean. */
 import { isBudgetName } from "@gateway/shared/keys/budget_state";
 import type { RedisReply } from "@gateway/shared/redis/connection";
+import type { QueueSettings } from "../dispatch/queue/share.ts";
 import * as refusal from "./refusal.ts";
 
 /** Numbers that every decision on limits has. */
@@ -33,6 +34,8 @@ export interface Admitted {
   readonly isHeld: boolean;
   /** What it holds, in billionths. */
   readonly heldNanos: number;
+  /** How it waits for a slot; absent: like all others. */
+  readonly queue?: QueueSettings;
 }
 
 /** A decision on limits. Throws where the reply is none. */
@@ -47,9 +50,11 @@ export function grantIn(
   if (numbers.length < NUMBERS) throw malformed(reply);
   const word = fields[FIRST_WORD];
   if (status === "ok") {
-    const isHeld = word !== undefined;
+    const isHeld = word !== undefined && word !== null;
     const heldNanos = typeof word === "number" ? word : 0;
-    return { isAdmitted: true, atMs, rates, isHeld, heldNanos };
+    const grant = { isAdmitted: true, atMs, rates, isHeld, heldNanos } as const;
+    const queue = fields[FIRST_WORD + 1];
+    return queue === undefined ? grant : { ...grant, queue: queueIn(queue) };
   }
   const [holder, limit] = String(word).split(":");
   const isKnown = refusal.isLimitName(limit) &&
@@ -76,6 +81,19 @@ export function grantIn(
         resetMs: resetMs === 0 ? null : resetMs,
       },
     },
+  };
+}
+
+const PERCENT = 100;
+
+/** The weights of the account and key of a request, and whether it stands back. */
+function queueIn(reply: RedisReply): QueueSettings {
+  const numbers = Array.isArray(reply) ? reply.map(Number) : [];
+  const [weight = 0, keyWeight = 0, batch = 0] = numbers;
+  return {
+    weight: (weight || PERCENT) / PERCENT,
+    keyWeight: (keyWeight || PERCENT) / PERCENT,
+    isBatch: batch === 1,
   };
 }
 

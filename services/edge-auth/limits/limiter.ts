@@ -20,6 +20,7 @@ import {
 } from "@gateway/shared/models/kinds";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisReply } from "@gateway/shared/redis/connection";
+import type { QueueSettings } from "../dispatch/queue/share.ts";
 import { ToldCalendar } from "./clock/told_calendar.ts";
 import {
   endUserId,
@@ -75,6 +76,8 @@ export interface Grant extends Reservation {
   readonly rates: refusal.Rates;
   /** What it holds of budgets, in billionths; absent or 0: nothing. */
   readonly heldNanos?: number;
+  /** How it waits for a slot; absent: like all others. */
+  readonly queue?: QueueSettings;
 }
 
 /**

@@ -9,7 +9,7 @@ import {
 } from "../../../tests/support/limits/admission_fixture.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { until } from "../../../tests/support/wait_for.ts";
-import type { Ask } from "./limiter.ts";
+import type { Ask, Grant } from "./limiter.ts";
 import { ASK, close, onStage } from "./limiter_fixture.ts";
 
 Deno.test(
@@ -214,5 +214,39 @@ Deno.test(
     for (const name of written) {
       assert.ok(Number(await t.world.command("PTTL", name)) > 3_600_000, name);
     }
+  }),
+);
+
+Deno.test(
+  "admit() says how a request waits if its key or account waits unlike others, whatever it holds",
+  onStage(async (t) => {
+    const rows: { key: KeyOptions; queue: Grant["queue"] }[] = [
+      { key: {}, queue: undefined },
+      { key: { priority: "normal" }, queue: undefined },
+      {
+        key: { ownerLimits: { queueWeight: 250 } },
+        queue: { weight: 2.5, keyWeight: 1, isBatch: false },
+      },
+      {
+        key: { limits: { queueWeight: 50 }, priority: "batch" },
+        queue: { weight: 1, keyWeight: 0.5, isBatch: true },
+      },
+    ];
+    for (const { key, queue } of rows) {
+      for (const budgetDay of [0, 1_000_000]) {
+        const limits = { ...key.limits, budgetDay };
+        const principal = await t.world.addKey({ ...key, limits });
+        const ask = { wantNanos: 5 };
+        const grant = await t.admitted(principal, ask);
+        assert.deepEqual(grant.queue, queue);
+        const held = [grant.isHeld, grant.heldNanos];
+        assert.deepEqual(held, budgetDay > 0 ? [true, 5] : [false, 0]);
+      }
+    }
+    const key = await t.world.addKey({ limits: { queueWeight: 200 } });
+    await t.admitted(key);
+    // A weight is no limit: it refuses nothing, and the next request heeds a change.
+    await t.world.setKey(key, { queue_weight: "300" });
+    assert.equal((await t.admitted(key)).queue?.keyWeight, 3);
   }),
 );

@@ -57,6 +57,7 @@ export interface RunWork extends
     | "session"
     | "tokens"
     | "body"
+    | "queue"
     | "onTokens"
     | "keepKey"
   > {

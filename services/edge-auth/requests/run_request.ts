@@ -282,7 +282,8 @@ export function startRun(
   };
   const { kind, model } = facts;
   const onTokens = lease?.onTokens;
-  const job = { kind, model, session, tokens, body, onTokens };
+  const queue = lease?.queue;
+  const job = { kind, model, session, tokens, body, queue, onTokens };
   answer.attach(startTracedRun(call, { ...job, sink: answer, onEnded }, deps));
   return RUNNING;
 }

@@ -1,5 +1,5 @@
 /** The JSON that requests are answered. */
-import { KEY_SCOPES } from "@gateway/shared/keys/record";
+import { KEY_PRIORITIES, KEY_SCOPES } from "@gateway/shared/keys/record";
 import { REQUEST_OUTCOMES } from "@gateway/shared/keys/request_row";
 import { z } from "zod";
 import { ADMIN_SCOPES } from "../domain/admin_keys/admin_key_store.ts";
@@ -41,6 +41,7 @@ export const KEY = z.object({
   models: z.array(z.string()).meta({ description: "Empty: all" }),
   allowed_cidrs: z.array(z.string()).meta({ description: "Empty: all" }),
   end_users: z.string(),
+  priority: z.enum(KEY_PRIORITIES),
   limits,
   created_at: time,
   expires_at: timeOrNever,

@@ -69,6 +69,9 @@ export const KEY_MEMBERS = {
   end_users: z.string().max(300).pipe(setting.endUsers).meta({
     description: `Limits of each end user, "${END_USERS_EXAMPLE}"; empty: none`,
   }),
+  priority: setting.priority.meta({
+    description: "`batch`: its requests wait behind all others of its account",
+  }),
   expires_at: z.string().max(50).nullable()
     .transform((text) => text ?? "never").pipe(setting.expires)
     .meta({ description: "A day or a time in ISO 8601; null: never" }),

@@ -82,6 +82,7 @@ function settingsOf(
     models,
     networks,
     endUsers: wanted.end_users,
+    priority: wanted.priority,
     expiresAtMs,
     limits: { ...before.limits, ...wanted.limits },
   });

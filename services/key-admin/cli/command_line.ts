@@ -1,6 +1,6 @@
 /** How the command line is read, and how answers are printed. */
 import { overrideWeight } from "@gateway/shared/backends/overrides";
-import { KEY_SCOPES } from "@gateway/shared/keys/record";
+import { KEY_PRIORITIES, KEY_SCOPES } from "@gateway/shared/keys/record";
 import { REQUEST_OUTCOMES } from "@gateway/shared/keys/request_row";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
@@ -151,6 +151,11 @@ const OPTIONS = z.object({
     "<text>",
     `limits of each end user, as in "${END_USERS_EXAMPLE}"; "" for none`,
     setting.endUsers,
+  ),
+  priority: option(
+    `<${KEY_PRIORITIES.join("|")}>`,
+    "batch: its requests wait behind all others of the account",
+    setting.priority,
   ),
   search: option(
     "<words>",

@@ -57,6 +57,15 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
     [["--images-per-day", "1", "--video-jobs", "5"], {
       limits: { ...more, images_per_day: 1, video_jobs: 5 },
     }],
+    [["--queue-weight", "150"], {
+      limits: {
+        ...more,
+        images_per_day: 1,
+        video_jobs: 5,
+        queue_weight: 150,
+      },
+    }],
+    [["--priority", "batch"], { priority: "batch" }],
     [["--allowed-cidrs", "10.0.0.0/8, 2001:DB8::1"], {
       allowed_cidrs: ["10.0.0.0/8", "2001:db8::1"],
     }],
@@ -196,6 +205,8 @@ Deno.test("owners limits, sign-out, grant, revoke, disable, enable and remove-fa
   const { json: { limits: set } } = await limits("--rpm", "0");
   const shown = [set.requests_per_minute, set.concurrency, set.video_jobs];
   assert.deepEqual(shown, [0, 4, 1]);
+  const { json: weighed } = await limits("--queue-weight", "300");
+  assert.equal(weighed.limits.queue_weight, 300);
   await run(site, "owners", "sign-out", ADA);
   assert.equal((await client.get("/keys")).status, 302);
   const ada = await site.deps.owners.ensure(ADA);
@@ -246,7 +257,18 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
   const { text } = await (await site.signedIn(ADA)).get("/keys/new");
   const fields = [...text.matchAll(/<input[^>]*type="number"[^>]*>/g)];
   const shown = fields.map(([field]) => /value="([^"]*)"/.exec(field)?.[1]);
-  assert.deepEqual(shown, ["600", "100000", "", "10", "100", "", "", "", ""]);
+  assert.deepEqual(shown, [
+    "600",
+    "100000",
+    "",
+    "10",
+    "100",
+    "",
+    "",
+    "",
+    "",
+    "",
+  ]);
 });
 
 Deno.test("budgets are decimals on the command line, in its answers and in the audit log", async () => {

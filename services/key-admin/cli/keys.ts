@@ -33,6 +33,7 @@ const SETTING_OPTIONS = [
   "scopes",
   "allowedCidrs",
   "endUsers",
+  "priority",
   ...LIMIT_NAMES,
 ] as const;
 const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
@@ -194,6 +195,7 @@ function settingsOf(invocation: Invocation): object {
     models: options.models,
     allowed_cidrs: allowedCidrs?.map(networkText),
     end_users: endUsers === undefined ? undefined : endUsersWords(endUsers),
+    priority: options.priority,
     expires_at: expires === undefined ? undefined : isoTime(expires),
     limits: Object.keys(limits).length === 0 ? undefined : limits,
     force,

@@ -31,6 +31,7 @@ Deno.test("ledger check finds a billionth that a key or its account lacks, and w
       scopes: ["chat"],
       models: [],
       networks: [],
+      priority: "normal",
       endUsers: null,
       limits: site.deps.defaultLimits.key,
       expiresAtMs: null,

@@ -37,6 +37,7 @@ export interface KeyOptions {
   /** As the record has them. */
   networks?: string;
   endUsers?: string;
+  priority?: string;
   expiresAtMs?: number;
 }
 
@@ -107,6 +108,7 @@ export class RedisWorld implements AsyncDisposable {
       [KEY_FIELDS.models]: key.models ?? "",
       [KEY_FIELDS.networks]: key.networks ?? "",
       [KEY_FIELDS.endUsers]: key.endUsers ?? "",
+      ...key.priority && { [KEY_FIELDS.priority]: key.priority },
       [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
       ...limitFields(key.limits),
     });

@@ -11,7 +11,7 @@ local function spend(rate, cost)
 end
 
 -- What an admitted request takes shows in the rates of its own reply.
-function REPLY.of(verdict, tokens, now_unix)
+function REPLY.of(verdict, tokens, now_unix, queue)
   if not verdict.refused_by then
     spend(verdict.requests, 1)
     spend(verdict.tokens, tokens)
@@ -23,7 +23,11 @@ function REPLY.of(verdict, tokens, now_unix)
     by_token.limit, by_token.remaining, math.ceil(by_token.reset),
     verdict.refused_by or verdict.hold,
   }
-  if not verdict.refused_by then return reply end
+  if not verdict.refused_by then
+    -- `false` is a null in the reply: nil would end it.
+    if queue then reply[9], reply[10] = verdict.hold or false, queue end
+    return reply
+  end
   table.insert(reply, verdict.wait == math.huge and -1 or math.ceil(verdict.wait))
   if budget then
     for _, word in ipairs({ budget.name, budget.limit, budget.spent, budget.held,

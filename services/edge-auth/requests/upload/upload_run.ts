@@ -199,6 +199,7 @@ export class UploadRun<Request extends JobRequest>
       kind,
       model,
       body: this,
+      queue: this.#lease?.queue,
       sink: this,
       onEnded: (outcome) => this.#onEnded(outcome),
     }, this.#deps);

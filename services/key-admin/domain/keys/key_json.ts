@@ -24,6 +24,8 @@ export type KeyJson = {
   allowed_cidrs: readonly string[];
   /** Limits of each end user, as the option takes them; empty: none. */
   end_users: string;
+  /** `batch`: its requests wait behind all others of its account. */
+  priority: KeyRecord["priority"];
   /**
    * By the words of their names, `tokens_per_day`; 0 means no limit. Budgets are
    * decimals.
@@ -52,6 +54,7 @@ export function toJson(key: KeyRecord, nowMs: number): KeyJson {
     models: key.models,
     allowed_cidrs: key.networks.map(networkText),
     end_users: endUsersWords(key.endUsers),
+    priority: key.priority,
     limits: settings.namedLimits(key.limits, "_"),
     created_at: isoTime(key.createdAtMs),
     expires_at: isoTime(key.expiresAtMs),

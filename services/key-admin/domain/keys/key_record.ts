@@ -1,6 +1,7 @@
 /** Reads and writes the record of a key in Redis, and describes changes of it. */
 import {
   KEY_FIELDS,
+  KEY_PRIORITIES,
   KEY_SCOPES,
   type KeyRecord,
   type Limits,
@@ -53,6 +54,7 @@ const members = z.object({
   // Records of earlier versions have none.
   networks: z.string().default("").pipe(list),
   endUsers: z.string().default("").transform(parseEndUsers),
+  priority: z.enum(KEY_PRIORITIES).default("normal"),
   createdAtMs: whole,
   expiresAtMs: whole.transform((ms) => ms === 0 ? null : ms),
   createdBy: z.string().default("0")
@@ -97,14 +99,15 @@ const differences = (before: Texts, after: Texts): string =>
     .map(([name, to]) => `${name} ${before[name]} → ${to}`).join(", ");
 
 const settingTexts = (
-  { description, scopes, models, networks, endUsers, limits, expiresAtMs }:
+  { description, scopes, models, networks, limits, expiresAtMs, ...more }:
     KeyRecord,
 ): Texts => ({
   description: JSON.stringify(description),
   scopes: scopes.join("+"),
   models: models.join("+") || "all",
   "allowed networks": networks.map(networkText).join("+") || "all",
-  "end users": endUsersWords(endUsers) || "none",
+  "end users": endUsersWords(more.endUsers) || "none",
+  priority: more.priority,
   ...namedLimits(limits, " "),
   expires: expiresAtMs === null ? "never" : minuteText(expiresAtMs),
 });

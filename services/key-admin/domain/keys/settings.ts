@@ -1,5 +1,6 @@
 /** The settings of a key: their bounds, and how they are read from texts. */
 import {
+  KEY_PRIORITIES,
   KEY_SCOPES,
   type KeyRecord,
   type KeyScope,
@@ -26,6 +27,7 @@ export type KeySettings = Pick<
   | "models"
   | "networks"
   | "endUsers"
+  | "priority"
   | "limits"
   | "expiresAtMs"
 >;
@@ -50,6 +52,7 @@ export const LIMITS: Readonly<
   audioSecondsPerDay: ["seconds", MANY_MAX, "seconds transcribed per UTC day"],
   videoSecondsPerDay: ["seconds", MANY_MAX, "seconds of video per UTC day"],
   videoJobs: ["videos", FEW_MAX, "videos at the same time"],
+  queueWeight: ["percent", 10_000, "weight in queues, in percent"],
   budgetDay: [MONEY, AMOUNT_NANOS_MAX, "money per calendar day"],
   budgetMonth: [MONEY, AMOUNT_NANOS_MAX, "money per calendar month"],
   budgetTotal: [MONEY, AMOUNT_NANOS_MAX, "money altogether"],
@@ -161,9 +164,21 @@ export const isBudget = (name: LimitName): boolean => LIMITS[name][0] === MONEY;
 export const limitText = (name: LimitName, value: number): string =>
   isBudget(name) ? formatAmount(value) : String(value);
 
+/**
+ * Whether it is a bound that requests use up. The weight in queues is stored among the
+ * limits, because operators set it with them.
+ */
+export const isBound = (name: LimitName): boolean => name !== "queueWeight";
+
+/** What it means that a limit is not set. */
+export const absenceText = (name: LimitName): string => {
+  if (isBudget(name)) return "No budget";
+  return isBound(name) ? "No limit" : "100";
+};
+
 /** The limits on images, speech, recordings and videos. */
 export const MEDIA_LIMIT_NAMES = LIMIT_NAMES.filter((name) =>
-  !/^(requests|tokens|money)$/.test(LIMITS[name][0])
+  !/^(requests|tokens|money|percent)$/.test(LIMITS[name][0])
 );
 
 /**
@@ -200,7 +215,7 @@ const limit = (name: LimitName) => {
   if (isBudget(name)) return budget;
   const [, max] = LIMITS[name];
   const most = max.toLocaleString("en");
-  const tooMuch = `At most ${most}; 0 means no limit`;
+  const tooMuch = `At most ${most}; 0 means ${absenceText(name).toLowerCase()}`;
   return z.string().trim()
     .regex(/^\d*$/, `Must be a whole number. ${tooMuch}`)
     .transform(Number)
@@ -235,6 +250,7 @@ export const SETTING_TEXTS = z.object({
   expires,
   allowedCidrs,
   endUsers: endUsersSetting,
+  priority: oneOf("Priorities are", KEY_PRIORITIES),
   ...limitsOf(limit),
 });
 
@@ -245,6 +261,7 @@ export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
   models: [],
   networks: [],
   endUsers: null,
+  priority: "normal",
   limits,
   expiresAtMs: null,
 });
@@ -264,7 +281,9 @@ const money = () =>
 const variablesOf = (prefix: string, whose: string) =>
   Object.fromEntries(LIMIT_NAMES.map((name) => {
     const [unit, max, words] = LIMITS[name];
-    const meaning = `Default limit of ${whose}: ${words}; 0 for none`;
+    const meaning = isBound(name)
+      ? `Default limit of ${whose}: ${words}; 0 for none`
+      : `Default of ${whose}: ${words}; 0 for 100`;
     const value = isBudget(name) ? money() : integer(unit, { min: 0, max });
     return [nameOf(prefix, name), value.default(0).describe(meaning)];
   }));

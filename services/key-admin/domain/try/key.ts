@@ -55,6 +55,7 @@ const SETTINGS = {
   models: [],
   networks: [],
   endUsers: null,
+  priority: "normal" as const,
   expiresAtMs: null,
   scopes: SCOPES,
   limits: TRY_LIMITS.key,

@@ -15,10 +15,20 @@ local UNUSED = {
   tokens_today = 0,
 }
 
+-- How the requests wait: the weights of the account and of the key in percent (0: not
+-- set), and 1 if they stand back; nil: like all others.
+local function queue_of(key, owner)
+  local account_weight = RECORD.whole_number(owner.queue_weight)
+  local key_weight = RECORD.whole_number(key.queue_weight)
+  local is_batch = key.priority == 'batch'
+  if account_weight == 0 and key_weight == 0 and not is_batch then return nil end
+  return { account_weight, key_weight, is_batch and 1 or 0 }
+end
+
 -- Reads the records. Returns the reply that refuses every request; nil: none does.
 function LOAD.records()
   local key = RECORD.read(CALL.record_key, CALL.unit, 'expires_at', 'scopes', 'models',
-    'networks', 'end_user')
+    'networks', 'end_user', 'queue_weight', 'priority')
   if not key.state then
     return { redis.call('GET', STORE_KEY) and 'unknown' or 'empty' }
   end
@@ -26,12 +36,13 @@ function LOAD.records()
   if expires_at > 0 and expires_at - LIMITER_EPOCH_MS <= CALL.now then
     return { 'expired' }
   end
-  local owner = RECORD.read(CALL.owner_key, CALL.unit)
+  local owner = RECORD.read(CALL.owner_key, CALL.unit, 'queue_weight')
   if key.state ~= 'enabled' or owner.state == 'disabled' then return { 'disabled' } end
   if CALL.scope ~= '' and not RECORD.list_has(key.scopes or '', CALL.scope) then
     return { 'scope' }
   end
   LOAD.key, LOAD.owner, LOAD.end_user = key, owner, END_USER.read(key.end_user)
+  LOAD.queue = queue_of(key, owner)
   LOAD.has_budget = LOAD.end_user.budget_day > 0 or MONEY.is_in(key)
     or MONEY.is_in(owner)
   if not LOAD.has_budget then return nil end

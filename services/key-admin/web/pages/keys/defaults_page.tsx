@@ -24,7 +24,7 @@ import { OWN_KEYS, ownScopeOf } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import { Field, PostForm } from "../../view/parts.tsx";
 import { limitFields } from "../usage/limits_view.tsx";
-import { ModelChoices } from "./key_form.tsx";
+import { ModelChoices } from "./model_choices.tsx";
 
 /** The form, with bounds of the raw text. */
 const FORM = z.strictObject({

@@ -1,13 +1,17 @@
 /** The form of a key: creating and editing one. */
 
-import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
+import {
+  KEY_PRIORITIES,
+  KEY_SCOPES,
+  type KeyRecord,
+} from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { NETWORKS_MAX, networkText } from "@gateway/shared/keys/networks";
-import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
 import { REASON_CHARS_MAX } from "../../../domain/audit/audit_log.ts";
 import { withDefaults } from "../../../domain/keys/default_store.ts";
 import {
+  isBound,
   type KeySettings,
   limitsOf,
   limitText,
@@ -42,13 +46,9 @@ import {
 } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import { Box, Choices, Field, PostForm } from "../../view/parts.tsx";
-import {
-  absenceOf,
-  labelOf,
-  namesText,
-  permissionOf,
-} from "../../view/texts.tsx";
+import { permissionOf } from "../../view/texts.tsx";
 import { answerCreated } from "./key_created.tsx";
+import { ModelChoices } from "./model_choices.tsx";
 import { limitFields, shownLimit } from "../usage/limits_view.tsx";
 import { behindPassword } from "../account/sign_in_page.tsx";
 
@@ -68,6 +68,7 @@ const KEY_FORM = z.strictObject({
   models: list(200, 1_000),
   allowedCidrs: text(CIDRS_CHARS_MAX),
   endUsers: text(300),
+  priority: z.enum(KEY_PRIORITIES).default("normal"),
 });
 /**
  * The nonce keeps a form from creating two keys; the version, from overwriting another
@@ -151,13 +152,14 @@ const dayOf = (ms: number | null): string =>
   ms === null ? "" : new Date(ms).toISOString().slice(0, 10);
 
 function valuesOf(
-  { description, scopes, models, networks, limits, expiresAtMs, endUsers }:
+  { description, scopes, models, networks, limits, expiresAtMs, ...more }:
     KeySettings,
 ): Values {
   return {
     description,
     allowedCidrs: networks.map(networkText).join("\n"),
-    endUsers: endUsersWords(endUsers),
+    endUsers: endUsersWords(more.endUsers),
+    priority: more.priority,
     scopes: [...scopes],
     which_models: models.length === 0 ? "all" : "these",
     models: [...models],
@@ -201,10 +203,10 @@ export function parse(
   if (unknown !== undefined) errors.set("models", unknown);
   if (data === undefined || errors.size > 0) return { errors };
   const { description, scopes, models, allowedCidrs, ...rest } = data;
-  const { expires: _, endUsers, ...limits } = rest;
+  const { expires: _, endUsers, priority, ...limits } = rest;
   const networks = allowedCidrs;
   const chosen = { description, scopes, models, networks, endUsers };
-  return { settings: { ...chosen, limits, expiresAtMs }, errors };
+  return { settings: { ...chosen, priority, limits, expiresAtMs }, errors };
 }
 
 /** The reason for changing somebody else's key. */
@@ -298,7 +300,7 @@ async function showForm(
         {limitFields((name) => ({
           ...common(name),
           // A limit above that of the owner has no effect.
-          ...ownerLimits[name] > 0 &&
+          ...isBound(name) && ownerLimits[name] > 0 &&
             {
               help: `${whose} together: ${
                 shownLimit(name, ownerLimits[name], catalog.prices.currency)
@@ -325,71 +327,40 @@ async function showForm(
           placeholder={END_USERS_EXAMPLE}
           spellcheck={false}
         />
+        <PriorityChoice
+          value={values.priority}
+          error={errors.get("priority")}
+        />
         {other !== null && <ReasonField name={other.name} />}
       </PostForm>
     </Page>
   );
 }
 
-const END_USERS_HELP =
-  "Limits for each of those that an application serves with this key: rpm (requests), tpm (tokens) per minute, budget-day. They are told apart by header:<name>, user (of the body) or session (of Claude Code and Codex). Leave empty for none.";
+const PRIORITIES = {
+  normal: "Normal",
+  batch: "Batch: behind all other requests of the account",
+} as const;
 
-/**
- * All models, or those that are ticked, by kind. The style sheet shows the boxes when
- * they count.
- */
-export function ModelChoices({ catalog, currentModels, values, error }: {
-  catalog: Catalog;
-  currentModels: readonly string[];
-  values: Pick<Values, "which_models" | "models">;
-  error: string | undefined;
-}) {
-  const { which_models: which, models: selection } = values;
-  const gone = currentModels.filter((id) => !catalog.has(id));
-  const groups = Map.groupBy(
-    [...gone, ...catalog.keys()],
-    (id) => labelOf(catalog.get(id)?.kind ?? absenceOf(catalog)),
-  );
-  const ways = [
-    ["all", "All models, including future ones"],
-    ["these", "Only these models"],
-  ] as const;
-  return (
-    <Choices id="models" legend="Models" error={error}>
-      {ways.map(([value, label]) => (
+/** How the requests of the key wait for a free slot. */
+const PriorityChoice = (
+  { value, error }: { value: Values["priority"]; error: string | undefined },
+) => (
+  <Choices id="priority" legend="While requests wait" error={error}>
+    <div class="row">
+      {KEY_PRIORITIES.map((priority) => (
         <Box
           type="radio"
-          name="which_models"
-          value={value}
-          checked={which === value}
-          autofocus={error !== undefined && which === value}
+          name="priority"
+          value={priority}
+          checked={value === priority}
         >
-          {label}
+          {PRIORITIES[priority]}
         </Box>
       ))}
-      <div
-        class="card models"
-        role="group"
-        aria-label="Models that the key may use"
-        tabindex={0}
-      >
-        {[...groups].map(([title, ids]) => (
-          <fieldset>
-            <legend>{title}</legend>
-            {ids.map((id) => (
-              <Box name="models" value={id} checked={selection.includes(id)}>
-                {namesText(catalog.get(id) ?? { id, aliases: [] })}
-              </Box>
-            ))}
-          </fieldset>
-        ))}
-        {catalog.isPending && (
-          <p class="help">
-            What the model servers list is not known yet. Load the page again in
-            a few seconds.
-          </p>
-        )}
-      </div>
-    </Choices>
-  );
-}
+    </div>
+  </Choices>
+);
+
+const END_USERS_HELP =
+  "Limits for each of those that an application serves with this key: rpm (requests), tpm (tokens) per minute, budget-day. They are told apart by header:<name>, user (of the body) or session (of Claude Code and Codex). Leave empty for none.";

@@ -20,6 +20,7 @@ const valuesOf = (more: Partial<FormValues>): FormValues => ({
   models: [],
   allowedCidrs: "",
   endUsers: "",
+  priority: "normal",
   expires: "",
   which_models: more.models === undefined ? "all" : "these",
   ...limitsOf(() => ""),

@@ -1,6 +1,7 @@
 /** One key. */
 
 import { networkText } from "@gateway/shared/keys/networks";
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import { endUsersWords } from "../../../domain/keys/end_users.ts";
 import { isExpired } from "../../../domain/keys/key_record.ts";
 import { readLastUse } from "../../../domain/keys/usage.ts";
@@ -20,6 +21,7 @@ import {
   Email,
   lastUseOf,
   Moment,
+  number,
   permissionOf,
   rotationOf,
   statusOf,
@@ -34,6 +36,14 @@ import { choiceOf } from "../usage/usage_choice.tsx";
 import { usageView } from "../usage/usage_view.tsx";
 
 const HISTORY_ROWS = 10;
+
+/** How the requests of a key wait for a free slot, if unlike others. */
+const waitingFacts = ({ priority, limits: { queueWeight } }: KeyRecord) => ({
+  ...priority === "batch" && {
+    "While requests wait": "Batch: behind all others of the account",
+  },
+  ...queueWeight > 0 && { "Queue weight": `${number(queueWeight)} %` },
+});
 
 const showKey: Handler = async (c) => {
   const { deps, deps: { redis, audit, keys, now, catalog } } = c.var;
@@ -108,6 +118,7 @@ const showKey: Handler = async (c) => {
           ...key.endUsers && {
             "End users": <code>{endUsersWords(key.endUsers)}</code>,
           },
+          ...waitingFacts(key),
           "Key ID": <code>{id}</code>,
         }}
       />

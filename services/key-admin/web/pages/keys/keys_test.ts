@@ -242,6 +242,32 @@ Deno.test("limits are shown with their use, and the one that binds first", async
   assert.match(await read(`${page}/edit`), /All your keys together: 50</);
 });
 
+Deno.test("a key shows how its requests wait, and its form changes that", async () => {
+  await using site = await startConsole();
+  const { client, keyId } = await routeOwner(site, 1);
+  const page = `/keys/${keyId}`;
+  const before = (await client.get(page)).text;
+  assert.ok(!/While requests wait|Queue weight/.test(before));
+  const form = await client.get(`${page}/edit`);
+  assert.match(form.text, /value="normal" name="priority" checked/);
+  const send = async (more: Record<string, string>) => {
+    const { text } = await client.get(`${page}/edit`);
+    const version = hiddenField(text, "version");
+    const fields = keyForm("Night work", { version, ...more });
+    return await client.post(`${page}/edit`, fields);
+  };
+  await send({ priority: "batch", queueWeight: "50" });
+  const { text } = await client.get(page);
+  assert.match(text, /While requests wait.*Batch/s);
+  assert.match(text, /Queue weight.*50 %/s);
+  assert.match(
+    (await client.get(`${page}/edit`)).text,
+    /value="batch" name="priority" checked/,
+  );
+  const refused = await send({ queueWeight: "10001" });
+  assert.match(refused.text, /At most 10,000; 0 means 100/);
+});
+
 Deno.test("a change leads back to where it was started, with a notice, and to no other site", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);

@@ -11,6 +11,8 @@ import {
   readMeters,
 } from "../../../domain/keys/limit_use.ts";
 import {
+  absenceText,
+  isBound,
   isBudget,
   LIMIT_NAMES,
   MEDIA_LIMIT_NAMES,
@@ -21,6 +23,9 @@ import { Field, PostForm } from "../../view/parts.tsx";
 import { labelOf, money, number, Time } from "../../view/texts.tsx";
 
 type LimitInput = Omit<Parameters<typeof Field>[0], "id" | "label">;
+
+const WEIGHT_HELP =
+  "In percent of what others get while requests wait for a free slot.";
 
 /**
  * The fields of all limits. `inputOf` returns the value of one, and what is special
@@ -35,8 +40,10 @@ export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
           id={name}
           label={labelOf(name)}
           {...isBudget(name)
-            ? { inputmode: "decimal", placeholder: "No budget" }
-            : { type: "number", min: 0, placeholder: "No limit" }}
+            ? { inputmode: "decimal" }
+            : { type: "number", min: 0 }}
+          placeholder={absenceText(name)}
+          {...!isBound(name) && { help: WEIGHT_HELP }}
           {...inputOf(name)}
         />
       ))}
@@ -116,7 +123,10 @@ export const shownLimit = (
   name: keyof Limits,
   value: number,
   currency: string,
-): string => isBudget(name) ? money(value, currency) : number(value);
+): string => {
+  if (isBudget(name)) return money(value, currency);
+  return isBound(name) ? number(value) : `${number(value)} %`;
+};
 
 /**
  * A card with use against the limits of a key and its owner, or of the owner alone; the
@@ -161,7 +171,7 @@ export async function limitsCard(
         </p>
       )}
       <div class="split">
-        {LIMIT_NAMES.map((name) => {
+        {LIMIT_NAMES.filter(isBound).map((name) => {
           const rows = meters.filter((meter) => meter.name === name);
           const isRare = MEDIA_LIMIT_NAMES.includes(name) || isBudget(name);
           if (rows.length === 0 && isRare) return null;
