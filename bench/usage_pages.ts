@@ -3,7 +3,11 @@
  * day, for the last 40 days in each of several hours.
  *
  *     deno run --allow-all bench/usage_pages.ts [keys] [days] [requests]
+ *
+ * Beside the times it states the processor time, with that of the client in this
+ * process: on a busy machine only these say something.
  */
+import process from "node:process";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { ownerUsageKey, usageKey } from "@gateway/shared/keys/record";
 import { defineScript } from "@gateway/shared/redis/link";
@@ -115,9 +119,22 @@ const PATHS = [
   "/keys?sort=-tokens",
   "/people/keys?filter=unused",
 ];
+/** The processor time so far, of this process and of Redis, in ms. */
+async function usedMs(): Promise<{ own: number; redis: number }> {
+  const { user, system } = process.cpuUsage();
+  const info = String(await administrator.command(["INFO", "cpu"]));
+  const secondsOf = (name: string) =>
+    Number(new RegExp(`^used_cpu_${name}:(\\S+)`, "m").exec(info)?.[1]);
+  return {
+    own: (user + system) / 1_000,
+    redis: 1_000 * (secondsOf("user") + secondsOf("sys")),
+  };
+}
+
 for (const path of PATHS) {
   const times: number[] = [];
   let bytes = 0;
+  const before = await usedMs();
   for (let n = 0; n < REQUESTS; n++) {
     const start = performance.now();
     const { status, text } = await owner.client.get(path);
@@ -125,12 +142,15 @@ for (const path of PATHS) {
     times.push(performance.now() - start);
     bytes = text.length;
   }
+  const after = await usedMs();
+  const mean = (name: "own" | "redis") =>
+    ((after[name] - before[name]) / REQUESTS).toFixed(0);
   times.sort((a, b) => a - b);
   const of = (share: number) =>
     (times[Math.floor(share * (times.length - 1))] ?? 0).toFixed(0);
   print(
     `${path}: p50 ${of(0.5)} ms, p95 ${of(0.95)} ms, ${
       (bytes / 1024).toFixed(0)
-    } KiB`,
+    } KiB, CPU ${mean("own")} ms and ${mean("redis")} ms of Redis`,
   );
 }

@@ -11,7 +11,7 @@ import {
 import { countUse } from "../../usage_fixture.ts";
 import { DayKeeper } from "./day_keeper.ts";
 import { GATEWAY } from "./day_sums.ts";
-import { parseSpan } from "./span.ts";
+import { parseSpan, type UsageSpan } from "./span.ts";
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -24,14 +24,35 @@ async function shown(
   scope: { ownerId: string; keyId: string | null },
   { range, ids }: { range: string; ids: string[] },
 ) {
-  const span = parseSpan({ range, from: "", to: "", zone: "" }, {
-    nowMs: deps.now(),
-    defaultZone: "UTC",
-  });
-  assert.ok(!("message" in span));
+  for (const zone of ["UTC", "Asia/Tokyo"]) {
+    const span = spanOf(deps, { range, zone });
+    const parts = ids.map((id) => ({
+      id,
+      scope: scope.ownerId === GATEWAY
+        ? { ownerId: id, keyId: null }
+        : { ownerId: scope.ownerId, keyId: id },
+    }));
+    const report = await deps.usage.read(scope, span);
+    const groups = await deps.usage.groupsOf(report, parts);
+    for (const [at, part] of parts.entries()) {
+      const { total, buckets } = await deps.usage.read(part.scope, span);
+      assert.partialDeepStrictEqual(groups[at], { total, buckets });
+    }
+  }
+  const span = spanOf(deps, { range, zone: "" });
   const { total, models, buckets } = await deps.usage.read(scope, span);
   const parts = await deps.usage.parts(scope, span, ids);
   return { total, models: new Map([...models].sort()), buckets, parts };
+}
+
+function spanOf(
+  { now }: TestConsole["deps"],
+  texts: { range: string; zone: string },
+): UsageSpan {
+  const time = { nowMs: now(), defaultZone: "UTC" };
+  const span = parseSpan({ from: "", to: "", ...texts }, time);
+  assert.ok(!("message" in span));
+  return span;
 }
 
 /** What two keys used on some days, in two hours of each. */

@@ -160,14 +160,9 @@ export class UsageReports {
     if (hours.length === 0) return;
     await pLimit(CALLS).map(inBatches(ids, PARTS_AT_ONCE), async (some) => {
       const keys = some.map((id) => usageHash(partOf(wholeId, id), day));
-      const call = { keys, args: hours };
-      const reply = await this.#deps.redis.evalScript(PARTS_SCRIPT, call);
-      for (const [place, part] of asList(reply).entries()) {
-        const sum = sumOf(sums, some[place] ?? "");
-        for (const [counter, count] of Object.entries(asFields(part))) {
-          const name = countOf(counter);
-          if (name !== undefined) sum[name] = (sum[name] ?? 0) + Number(count);
-        }
+      const counted = await this.#addedUp(keys, hours);
+      for (const [place, counts] of counted.entries()) {
+        addCounts(sumOf(sums, some[place] ?? ""), counts);
       }
     });
   }
@@ -177,13 +172,54 @@ export class UsageReports {
     report: UsageReport,
     parts: readonly UsagePart[],
   ): Promise<UsageGroup[]> {
+    const { span } = report;
+    const shares = span.unit === "day" ? sharesOf(span) : null;
     const groups = await Promise.all(
       parts.map(async ({ id, scope }) => {
-        const { total, buckets } = await this.read(scope, report.span);
-        return { id, total, buckets };
+        const buckets = shares === null
+          ? (await this.read(scope, span)).buckets
+          : await this.#bars(scope, span, shares);
+        return { id, total: totalOf(buckets), buckets };
       }),
     );
     return withOthers(report, groups);
+  }
+
+  /** The bars of a part, which Redis adds up: nothing of its models is shown. */
+  async #bars(
+    scope: UsageScope,
+    span: UsageSpan,
+    shares: readonly DayShares[],
+  ): Promise<Counts[]> {
+    const buckets: Counts[] = span.marks.map(() => ({}));
+    for (const { hours, days } of shares) {
+      await pLimit(CALLS).map(inBatches(days, PARTS_AT_ONCE), async (some) => {
+        const keys = some.map(({ day }) => usageHash(scope, day));
+        const sums = await this.#addedUp(keys, hours);
+        for (const [place, counts] of sums.entries()) {
+          const bucket = buckets[some[place]?.at ?? -1];
+          if (bucket !== undefined) addCounts(bucket, counts);
+        }
+      });
+    }
+    return buckets;
+  }
+
+  /** What was counted in these hashes in some of their hours. */
+  async #addedUp(
+    keys: readonly string[],
+    hours: readonly string[],
+  ): Promise<Counts[]> {
+    const call = { keys, args: hours };
+    const reply = await this.#deps.redis.evalScript(PARTS_SCRIPT, call);
+    return asList(reply).map((part) => {
+      const counts: Counts = {};
+      for (const [counter, count] of Object.entries(asFields(part))) {
+        const name = countOf(counter);
+        if (name !== undefined) counts[name] = Number(count);
+      }
+      return counts;
+    });
   }
 
   async #read(scope: UsageScope, span: UsageSpan, by: Grouping | null) {
@@ -290,6 +326,27 @@ function summedDays(span: UsageSpan, lastDay: string) {
     to: whole.at(-1) ?? null,
     others: span.utcDays.filter((day) => !isWhole(day)),
   };
+}
+
+/** Days of which the same hours belong to one bar, and the places of these bars. */
+interface DayShares {
+  readonly hours: readonly string[];
+  readonly days: { day: string; at: number }[];
+}
+
+/** Divides a span of days by which hours of a UTC day belong to the same bar. */
+function sharesOf({ utcDays, markOf }: UsageSpan): DayShares[] {
+  const shares = new Map<string, DayShares>();
+  for (const day of utcDays) {
+    const byBar = Map.groupBy(HOURS, (hour) => markOf(day, hour));
+    for (const [at, hours] of byBar) {
+      if (at === null) continue;
+      const share = shares.get(hours.join()) ?? { hours, days: [] };
+      share.days.push({ day, at });
+      shares.set(hours.join(), share);
+    }
+  }
+  return [...shares.values()];
 }
 
 /** The bars of a group, which may be new. */
