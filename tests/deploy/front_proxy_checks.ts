@@ -13,6 +13,7 @@ import { amountOf } from "../support/amount.ts";
 import { callApi, postChat } from "../support/chat_request.ts";
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { simulates } from "../support/gateway/simulator.ts";
+import { formOf, recording } from "../e2e/media/recording_fixture.ts";
 import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
 import { freePort } from "../support/servers/local_server.ts";
 import { makeTempDir, runProcess } from "../support/process.ts";
@@ -110,6 +111,26 @@ async function streamsOverTls(door: FrontDoor): Promise<void> {
   const { server, via, ...headers } = answer.headers;
   assert.equal(headers["strict-transport-security"], HSTS);
   assert.deepEqual([server, via], [undefined, undefined]);
+}
+
+/** More than an edge holds of it, so that it flows. */
+const RECORDING_BYTES = 3 * 1_024 ** 2;
+
+async function takesUpload(door: FrontDoor): Promise<void> {
+  using client = Deno.createHttpClient({ caCerts: [door.ca] });
+  const form = formOf(
+    ["model", "simulated-transcription-1"],
+    ["file", new File([recording(RECORDING_BYTES)], "long.wav")],
+  );
+  const response = await fetch(`${door.api}/audio/transcriptions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${door.key}` },
+    body: form,
+    client,
+  });
+  const answer = await response.text();
+  assert.equal(response.status, 200, answer);
+  assert.equal(typeof JSON.parse(answer).text, "string");
 }
 
 async function endsLeftRequest(door: FrontDoor): Promise<void> {
@@ -235,6 +256,8 @@ export async function checkFrontProxy(
   });
   const door = new FrontDoor(gateway, proxy.ca, ports.https);
   await t.step("the API streams over TLS", () => streamsOverTls(door));
+
+  await t.step("an upload passes whole", () => takesUpload(door));
 
   await t.step(
     "a client that leaves ends its request",
