@@ -4,6 +4,7 @@ import { budgetCosts } from "./budgets.ts";
 import { percentile } from "./figures.ts";
 import { growth } from "./growth.ts";
 import { forwardedLanes, serverLimits } from "./forwarded.ts";
+import { KEPT_ENV, keptCosts } from "./kept.ts";
 import { modelsFile, POOL_KEYS } from "./lanes.ts";
 import { requestTo, runLoop } from "./load.ts";
 import * as measure from "./measure.ts";
@@ -29,8 +30,8 @@ await runCommand(async (options) => {
   // Everybody beside everybody.
   await using running = new AsyncDisposableStack();
   const ours = running.use(await startWithLanes(modelUrl, running, options));
-  if (options.limits || options.budgets) {
-    const tables = options.limits ? serverLimits : budgetCosts;
+  const tables = alone(options);
+  if (tables !== null) {
     for await (const table of tables(ours, options)) report.add(table);
     return await report.end(options);
   }
@@ -66,6 +67,13 @@ await runCommand(async (options) => {
   await report.end(options);
 });
 
+/** The tables of a run that measures one thing only; null: it measures all. */
+function alone({ limits, budgets, kept }: Options) {
+  if (limits) return serverLimits;
+  if (kept) return keptCosts;
+  return budgets ? budgetCosts : null;
+}
+
 /** This gateway, with the models and a key for all lanes. */
 async function startWithLanes(
   modelUrl: string,
@@ -76,7 +84,7 @@ async function startWithLanes(
   const file = `${path}/models.json`;
   await Deno.writeTextFile(file, modelsFile(modelUrl, { isPriced }));
   return await contenders.startOurs("", {
-    env: { MODELS_FILE: file, ...POOL_KEYS },
+    env: { MODELS_FILE: file, ...POOL_KEYS, ...KEPT_ENV },
     scopes: "chat,models,embedding",
   });
 }

@@ -13,6 +13,7 @@ Usage: deno task bench:check REF [options]
   --rounds N         rounds of each kind, in turn (3; check 2; budgets 9; quick 1)
   --lanes            only the forwarded endpoints, beside chat
   --limits           only models whose servers have limits, beside one without
+  --kept             only answers that are kept, beside those that are not
   --budgets          only keys with budgets, beside one without; more rounds
   --streams A,B,C    paced streams at a time (50,200,500,1000; quick 50,500)
   --beside NAME,...  only these of the others, or none
@@ -28,6 +29,7 @@ export interface Options {
   quick: boolean;
   lanes: boolean;
   limits: boolean;
+  kept: boolean;
   budgets: boolean;
   help: boolean;
   seconds: number;
@@ -75,6 +77,7 @@ function read(args: string[]): Options {
       quick: flag,
       lanes: flag,
       limits: flag,
+      kept: flag,
       budgets: flag,
       help: { ...flag, short: "h" },
       seconds: text,
