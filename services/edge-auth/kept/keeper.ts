@@ -160,10 +160,7 @@ export class Keeper implements AnswerKeeper {
       lease = await admit(call, ask, this.#options);
       if (lease !== null) {
         const { reservation } = lease;
-        await Promise.all([
-          records.reserve(name, { reservation, estimate }),
-          records.dueIn(KEPT_LIMITS.orphanMs, [name]),
-        ]);
+        await records.reserve(name, { reservation, estimate });
         const { dispatcher } = this.#options;
         const { keyId } = call.principal;
         if (dispatcher.isStoppedSince(keyId, call.startedAtMs)) {

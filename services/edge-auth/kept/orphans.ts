@@ -82,8 +82,12 @@ export class Orphans {
     const watched = [...this.#watched.values()].map(({ name }) => name);
     try {
       await records.dueIn(KEPT_LIMITS.orphanMs, watched);
-      const claimed = await records.claim();
-      for (const name of [...watched, ...claimed]) await this.#lookAt(name);
+      for (const name of watched) await this.#lookAt(name);
+      for (;;) {
+        const claimed = await records.claim();
+        for (const name of claimed) await this.#lookAt(name);
+        if (claimed.length < KEPT_LIMITS.sweptMax) break;
+      }
     } catch (error) {
       this.#options.log.warn("kept_answers_not_looked_after", { error });
     }

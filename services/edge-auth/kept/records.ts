@@ -161,6 +161,7 @@ export class KeptRecords {
     const once = opening.idempotencyKey;
     const reply = await this.#run(OPEN, [
       ...keysOf({ ownerId, requestId }),
+      DUE_ANSWERS_KEY,
       ...once === null ? [] : [idempotencyKey(principal, digestOf(once))],
     ], [
       requestId,
@@ -169,6 +170,8 @@ export class KeptRecords {
       String(KEPT_LIMITS.reservedBytes),
       String(this.#options.accountBytesMax),
       keptAnswerKey(ownerId, ""),
+      `${ownerId}:${requestId}`,
+      String(KEPT_LIMITS.orphanMs),
       "key",
       Buffer.from(key).toString("base64"),
       "facts",

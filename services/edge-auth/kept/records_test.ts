@@ -104,7 +104,7 @@ Deno.test("what is removed or forgotten leaves its idempotency key free, and not
   assert.equal(await t.records.remove(nameOf(removed)), true);
   assert.equal(await t.records.remove(nameOf(removed)), false);
   assert.equal(await t.records.find(nameOf(removed)), null);
-  assert.deepEqual(await t.all(), ["kept:{own_a}:bytes"]);
+  assert.deepEqual(await t.all(), ["kept:due", "kept:{own_a}:bytes"]);
   const bytes = await t.world.command("HGETALL", "kept:{own_a}:bytes");
   assert.deepEqual(bytes, ["all", "0"]);
   const failed = opening({ idempotencyKey: "k" });
@@ -127,6 +127,21 @@ Deno.test("an account keeps no more than it may, until something of it has expir
   // The short one expires.
   await until(async () => (await t.records.open(opening())).type === "new");
   assert.equal((await t.records.open(opening())).type, "full");
+});
+
+Deno.test("a new record is due at once to be looked after: its edge may be killed", async () => {
+  await using t = await startRecords();
+  const one = opening();
+  await t.records.open(one);
+  const atMs = Number(
+    await t.world.command(
+      "ZSCORE",
+      "kept:due",
+      `${one.principal.ownerId}:${one.requestId}`,
+    ),
+  );
+  const inMs = atMs - Date.now();
+  assert.ok(Math.abs(inMs - KEPT_LIMITS.orphanMs) < 10_000, `${inMs} ms`);
 });
 
 Deno.test("an answer that is due is claimed by one edge at a time, until it is released", async () => {

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { usageKey } from "@gateway/shared/keys/record";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
+import { ApiError } from "@gateway/shared/openai/error";
 import type { LimitedGateway, TestKey } from "../../support/gateway/limited.ts";
 import { hello } from "../../support/model_servers/scripted_model_server.ts";
 import { until, waitFor } from "../../support/wait_for.ts";
@@ -42,7 +43,20 @@ async function killFirstEdge({ edge }: LimitedGateway): Promise<void> {
   await edge.link.close();
 }
 
-Deno.test("an edge that is lost loses nothing of a kept answer: another one sends and settles it", async () => {
+/** How an edge is lost. */
+const LOSSES: Record<string, (gateway: LimitedGateway) => Promise<void>> = {
+  "is killed": killFirstEdge,
+  "has to stop": ({ edge }) => {
+    const error = new ApiError("server_shutdown", "It stops.");
+    edge.dispatcher.cancelAll("shutdown", error);
+    return until(() => edge.dispatcher.running === 0).then(() => {});
+  },
+};
+
+/** An answer goes on, and is sent and settled by another edge. */
+async function outlivesItsEdge(
+  lose: (gateway: LimitedGateway) => Promise<void>,
+): Promise<void> {
   // The worker notices the loss within three seconds.
   await using gateway = await startKeeping({ workerSlower: 1 });
   const key = await gateway.addKey();
@@ -53,7 +67,7 @@ Deno.test("an edge that is lost loses nothing of a kept answer: another one send
   const id = idOf(response);
   const first = new EventReader(response);
   while (!first.text.includes("one ")) await first.next();
-  await killFirstEdge(gateway);
+  await lose(gateway);
   await first.cut();
   const resumed = await getKept([gateway, key], `${id}?after=${first.lastId}`);
   const rest = new EventReader(resumed);
@@ -84,7 +98,12 @@ Deno.test("an edge that is lost loses nothing of a kept answer: another one send
     0,
     "the worker has forgotten it",
   );
-});
+}
+
+for (const [how, lose] of Object.entries(LOSSES)) {
+  Deno.test(`an edge that ${how} loses nothing of a kept answer: another one sends and settles it`, () =>
+    outlivesItsEdge(lose));
+}
 
 Deno.test("DELETE stops a run whose edge is lost", async () => {
   await using gateway = await startKeeping({ workerSlower: 1 });
