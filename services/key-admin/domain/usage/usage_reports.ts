@@ -17,7 +17,7 @@ import {
   withoutCounts,
 } from "../keys/usage.ts";
 import { inBatches } from "../store/hashes.ts";
-import { asFields, asList } from "../store/redis.ts";
+import { asList, asTexts } from "../store/redis.ts";
 import { GATEWAY, lastSummedDay, readSums } from "./day_sums.ts";
 import partsLua from "./lua/parts.lua" with { type: "text" };
 import type { UsageSpan } from "./span.ts";
@@ -213,10 +213,11 @@ export class UsageReports {
     const call = { keys, args: hours };
     const reply = await this.#deps.redis.evalScript(PARTS_SCRIPT, call);
     return asList(reply).map((part) => {
+      const flat = asTexts(part);
       const counts: Counts = {};
-      for (const [counter, count] of Object.entries(asFields(part))) {
-        const name = countOf(counter);
-        if (name !== undefined) counts[name] = Number(count);
+      for (let at = 0; at < flat.length; at += 2) {
+        const name = countOf(flat[at] ?? "");
+        if (name !== undefined) counts[name] = Number(flat[at + 1]);
       }
       return counts;
     });

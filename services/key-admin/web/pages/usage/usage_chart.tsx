@@ -2,10 +2,9 @@
 
 import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import type { Counts } from "../../../domain/keys/usage.ts";
-import type { UsageSpan } from "../../../domain/usage/span.ts";
-import type { UsageReport } from "../../../domain/usage/usage_reports.ts";
 import { labelOf, moneyIn, number } from "../../view/texts.tsx";
 import type { MarkTexts } from "./mark_text.ts";
+import type { ShownReport, ShownSpan } from "./shown_report.ts";
 
 /** A part of each bar. */
 interface Series {
@@ -115,7 +114,7 @@ const colorOf = ({ isOthers }: NamedGroup, at: number): string =>
 
 function chartOf(
   { title, format, short, countIn, parts }: Measure,
-  { buckets }: UsageReport,
+  { buckets }: ShownReport,
   groups: readonly NamedGroup[],
 ): Chart {
   const plain = parts ?? [{ label: title, color: MADE, countIn }];
@@ -138,7 +137,7 @@ function chartOf(
  * these units. With groups, their bars are stacked by these.
  */
 export function UsageCharts({ report, texts, units, groups, currency }: {
-  report: UsageReport;
+  report: ShownReport;
   texts: MarkTexts;
   units: readonly UsageUnit[];
   groups: readonly NamedGroup[];
@@ -214,17 +213,26 @@ export function ticksOf(most: number): number[] {
   return Array.from({ length: count + 1 }, (_, at) => at * step);
 }
 
+/** The name of the bars, and what the one is called that is still filling. */
+const UNITS: Readonly<
+  Record<ShownSpan["unit"], { name: string; current: string }>
+> = {
+  hour: { name: "Hours", current: "Now" },
+  day: { name: "Days", current: "Today" },
+  week: { name: "Weeks", current: "This week" },
+};
+
 /** Keeps the line of values open while there are none. */
 const NO_VALUES = "\u00A0";
 
 /** The texts below a chart, evenly from its first bar to its last one. */
-function timesOf(span: UsageSpan, texts: MarkTexts): string[] {
+function timesOf(span: ShownSpan, texts: MarkTexts): string[] {
   const last = span.marks.length - 1;
   const count = Math.min(TIMES, span.marks.length);
   return Array.from({ length: count }, (_, at) => {
     const place = count === 1 ? last : Math.round(at * last / (count - 1));
     if (place < last || !span.isOpen) return texts.short[place] ?? "";
-    return span.unit === "hour" ? "Now" : "Today";
+    return UNITS[span.unit].current;
   });
 }
 
@@ -245,7 +253,7 @@ function wordsOf(
 
 interface ChartProps {
   chart: Chart;
-  span: UsageSpan;
+  span: ShownSpan;
   texts: MarkTexts;
   isStacked: boolean;
 }
@@ -304,7 +312,7 @@ function BarChart({ chart, span, texts, isStacked }: ChartProps) {
         </div>
       </div>
       <p class="faint">
-        {span.unit === "hour" ? "Hours" : "Days"} in {span.zone}
+        {UNITS[span.unit].name} in {span.zone}
       </p>
     </figure>
   );

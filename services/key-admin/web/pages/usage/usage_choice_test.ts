@@ -110,6 +110,32 @@ Deno.test("bars are stacked by model, endpoint and key, and the file has the sam
   );
 });
 
+Deno.test("more than half a year is shown by weeks, with the same sums, and its file by days", async () => {
+  const { site, owner: { client } } = await startUsed();
+  await using _ = site;
+  const half = (await client.get("/usage?from=2026-05-30&by=key")).text;
+  assert.match(half, /Requests per day/);
+  for (const zone of ["UTC", "Asia/Tokyo"]) {
+    const query = `from=2025-12-01&by=key&zone=${zone}`;
+    const { text } = await client.get(`/usage?${query}`);
+    assert.match(text, /Requests per week/);
+    assert.match(text, /<span>This week</);
+    // Wednesday and Thursday; the span begins on a Monday, and so does the last week.
+    assert.match(
+      text,
+      /<title>Week of Nov 23, 2026: Secret project 1 sk-\S+ 8, Nightly sk-\S+ 1 \(in all 9\)</,
+    );
+    const requests = text.slice(0, text.indexOf("Tokens per week"));
+    assert.equal(requests.match(/<title>Week of /g)?.length, 52);
+    assert.match(text, /<th scope="row">Week of Nov 23, 2026</);
+    const lines = await linesOf(
+      bound(client),
+      `/usage/export.csv?from=2025-12-01&zone=${zone}`,
+    );
+    assert.equal(lines.length, 1 + 364);
+  }
+});
+
 Deno.test("hours of a file have the offset of their zone", async () => {
   const { site, owner: { client } } = await startUsed();
   await using _ = site;

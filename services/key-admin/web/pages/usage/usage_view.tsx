@@ -8,13 +8,17 @@ import type { UsageSpan } from "../../../domain/usage/span.ts";
 import type {
   Grouping,
   UsageGroup,
-  UsageReport,
 } from "../../../domain/usage/usage_reports.ts";
 import type { ConsoleDeps } from "../../context.ts";
 import { Empty, Facts, Table } from "../../view/parts.tsx";
 import { labelOf } from "../../view/texts.tsx";
 import { requestsOf } from "./addresses.ts";
 import { type MarkTexts, markTexts } from "./mark_text.ts";
+import {
+  type GroupedReport,
+  type ShownReport,
+  shownReport,
+} from "./shown_report.ts";
 import { spendForm } from "./spend_links.tsx";
 import { type NamedGroup, UsageCharts } from "./usage_chart.tsx";
 import { ChoiceForm } from "./usage_choice.tsx";
@@ -70,9 +74,9 @@ export async function usageView(deps: ViewDeps, query: UsageQuery) {
     readParts(deps, query, span),
     readReport(deps, { scope, span, by }),
   ]);
-  const { groups, ...report } = await withParts(deps, whole, { by, parts });
-  const { total } = report;
-  const texts = markTexts(span);
+  const report = shownReport(await withParts(deps, whole, { by, parts }));
+  const { total, groups } = report;
+  const texts = markTexts(report.span);
   const { currency } = deps.catalog.prices;
   const isMonthly = keyId === null && /\/usage$/.test(base);
   return (
@@ -147,7 +151,7 @@ async function readReport(
     span: UsageSpan;
     by: Grouping | null;
   },
-): Promise<UsageReport & { groups: UsageGroup[] }> {
+): Promise<GroupedReport> {
   return by === "model" || by === "endpoint"
     ? await usage.readBy(scope, span, { by })
     : { ...await usage.read(scope, span), groups: [] };
@@ -156,9 +160,9 @@ async function readReport(
 /** The same with keys or accounts, if bars are stacked by these. */
 async function withParts(
   { usage }: ViewDeps,
-  report: UsageReport & { groups: UsageGroup[] },
+  report: GroupedReport,
   { by, parts }: { by: Grouping | null; parts: Parts | null },
-): Promise<UsageReport & { groups: UsageGroup[] }> {
+): Promise<GroupedReport> {
   if (parts === null || (by !== "key" && by !== "account")) return report;
   const groups = await usage.groupsOf(report, partsFor(by, parts));
   return { ...report, groups };
@@ -188,16 +192,18 @@ const NAME_CHARS_MAX = 40;
 const shortened = (name: string): string =>
   name.length > NAME_CHARS_MAX ? `${name.slice(0, NAME_CHARS_MAX)}…` : name;
 
+/** The head of the column of what the bars are. */
+const HEADS = { hour: "Hour from", day: "Day", week: "Week" } as const;
+
 /** The tables below the charts. */
 function UsageTables({ report, texts, currency, listed, ofParts }: {
-  report: UsageReport;
+  report: ShownReport;
   texts: MarkTexts;
   currency: string;
   listed: string;
   ofParts: Child;
 }) {
   const { span, total, models, endpoints, buckets } = report;
-  const isHourly = span.unit === "hour";
   const named = buckets.map((counts, at): Row => [texts.full[at], counts]);
   return (
     <>
@@ -221,7 +227,7 @@ function UsageTables({ report, texts, currency, listed, ofParts }: {
           caption={`Usage per ${span.unit}, newest first, in ${span.zone}`}
           rows={named.toReversed()}
           columns={countColumns(
-            isHourly ? "Hour from" : "Day",
+            HEADS[span.unit],
             total,
             currency,
           )}
