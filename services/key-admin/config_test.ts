@@ -44,7 +44,8 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
   assert.deepEqual(configFrom({}, noFile).defaultLimits, none);
   const names = "REQUESTS_PER_MINUTE TOKENS_PER_MINUTE TOKENS_PER_DAY " +
     "CONCURRENCY IMAGES_PER_DAY CHARACTERS_PER_DAY AUDIO_SECONDS_PER_DAY " +
-    "VIDEO_SECONDS_PER_DAY VIDEO_JOBS QUEUE_WEIGHT BUDGET_DAY BUDGET_MONTH BUDGET_TOTAL";
+    "VIDEO_SECONDS_PER_DAY VIDEO_JOBS QUEUE_WEIGHT " +
+    "BUDGET_DAY BUDGET_MONTH BUDGET_TOTAL";
   const variables = names.split(" ").map((name, at) => [name, `${at + 1}`]);
   const most = "1000000000000";
   const { defaultLimits: { key, owner } } = configFrom({
@@ -53,10 +54,10 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
     OWNER_TOKENS_PER_DAY: "0",
   }, noFile);
   const billion = 1_000_000_000;
-  const budgets = [10 * billion, 11 * billion, 12 * billion];
+  const budgets = [11 * billion, 12 * billion, 13 * billion];
   assert.deepEqual(
     Object.values(key),
-    [1, 2, 3, 4, 5, 6, 7, 8, 9, ...budgets],
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...budgets],
   );
   assert.deepEqual(owner, { ...UNLIMITED, tokensPerMinute: Number(most) });
 });
