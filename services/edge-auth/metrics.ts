@@ -165,12 +165,12 @@ export const EDGE_METRICS = {
   }),
   queueWaiting: gauge("gateway_queue_waiting", {
     help:
-      "Requests that wait at this edge for a worker of a `model`; uploads together, as `chat uploads` or `media uploads`.",
-    labels: ["model"],
+      "Requests that wait at this edge for a worker of a `model`, of `chat` or of `media`; uploads together, as `chat uploads` or `media uploads`.",
+    labels: ["family", "model"],
   }),
   queueOldest: gauge("gateway_queue_oldest_seconds", {
     help: "How long the oldest of them has waited, in seconds.",
-    labels: ["model"],
+    labels: ["family", "model"],
   }),
   leases: gauge("gateway_leases", {
     help: "Requests of this edge that hold a slot of their key in Redis.",
@@ -332,16 +332,22 @@ export function observeEdge(
     [["running"], dispatcher.running - dispatcher.queue.length],
   ]);
   const { queue } = dispatcher;
+  const waiting = () =>
+    WORKER_FAMILIES.flatMap((family) =>
+      [...queue.lanes(family)].map(([lane, waits]) =>
+        [[family, lane], waits] as const
+      )
+    );
   registry.gauge(
     EDGE_METRICS.queueWaiting,
-    () => [...queue.lanes()].map(([lane, { requests }]) => [[lane], requests]),
+    () => waiting().map(([labels, { requests }]) => [labels, requests]),
   );
   registry.gauge(
     EDGE_METRICS.queueOldest,
     () =>
-      [...queue.lanes()].map((
-        [lane, { oldestMs }],
-      ) => [[lane], oldestMs / MS_PER_SECOND]),
+      waiting().map((
+        [labels, { oldestMs }],
+      ) => [labels, oldestMs / MS_PER_SECOND]),
   );
   registry.gauge(EDGE_METRICS.leases, () => leases.running);
   registry.gauge(EDGE_METRICS.unsettled, () => leases.unsettled);

@@ -222,16 +222,14 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
       running: 5,
       queue: {
         length: 2,
-        lanes: () =>
-          new Map([
-            ["m", { requests: 1, tokens: 9, weight: 1, oldestMs: 1_500 }],
-            ["media uploads", {
-              requests: 1,
-              tokens: 1,
-              weight: 1,
-              oldestMs: 0,
-            }],
-          ]),
+        lanes: (family) => {
+          const waits = { requests: 1, tokens: 9, weight: 1 };
+          return new Map([
+            family === "chat"
+              ? ["m", { ...waits, oldestMs: 1_500 }]
+              : ["media uploads", { ...waits, oldestMs: 0 }],
+          ]);
+        },
       },
       // Beats are older than what was sent since.
       workers: {
@@ -246,9 +244,9 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
   assert.deepEqual(t.samples(), [
     'chats{state="waiting"} 2',
     'chats{state="running"} 3',
-    'queue_waiting{model="m"} 1',
-    'queue_waiting{model="media uploads"} 1',
-    'queue_oldest_seconds{model="m"} 1.5',
+    'queue_waiting{family="chat",model="m"} 1',
+    'queue_waiting{family="media",model="media uploads"} 1',
+    'queue_oldest_seconds{family="chat",model="m"} 1.5',
     "leases 5",
     "unsettled 1",
     'known_workers{family="chat"} 2',

@@ -30,6 +30,7 @@ import type {
 } from "./domain/running/running_requests.ts";
 import { createStores } from "./domain/stores.ts";
 import { createAskApi } from "./domain/try/edge.ts";
+import { WaitingRequests } from "./domain/models/waiting_requests.ts";
 import { PASSWORD, signIn } from "./forms_fixture.ts";
 import { startRedis, type TestRedis } from "./redis_fixture.ts";
 import { readAssets } from "./web/assets.ts";
@@ -183,6 +184,13 @@ export class TestConsole implements AsyncDisposable {
   }
 }
 
+/** Two workers that have told nothing of their servers yet. */
+const workersAt = (now: () => number) => ({
+  backends: new BackendReports(now),
+  follower: { workers: 2 },
+  waiting: new WaitingRequests(now),
+});
+
 /** Starts a Redis server, a simulator in place of the API, and a console on both. */
 export async function startConsole(
   options: ConsoleOptions = {},
@@ -236,10 +244,7 @@ export async function startConsole(
       return Promise.resolve(true);
     },
     running: runningIn(recorded.running),
-    workers: {
-      backends: new BackendReports(now),
-      follower: { workers: 2 },
-    },
+    workers: workersAt(now),
     ...replaced,
   };
   return new TestConsole({ deps, server, administrator, api, clock, recorded });

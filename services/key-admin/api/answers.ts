@@ -202,6 +202,10 @@ export const MODELS = z.object({
     id: z.string(),
     kind: z.string().nullable(),
     scope: z.string().nullable(),
+    waiting: z.object({ requests: count, oldest_ms: count }).meta({
+      description:
+        "What waits at all edges for a slot, and for how long the oldest has",
+    }),
     servers: z.array(server),
   })),
   overrides: z.array(z.object({

@@ -25,7 +25,7 @@ async function list(
   { deps }: Pick<AdminCall<unknown, unknown>, "deps">,
 ): Promise<AdminAnswer> {
   await using workers = await deps.askWorkers();
-  const views = modelViews(deps.catalog, workers.backends.read());
+  const views = modelViews(deps.catalog, workers);
   const overrides = await deps.overrides.list();
   return {
     json: {
@@ -48,7 +48,7 @@ function checkTarget(
   workers: ConnectedWorkers,
   { model, backend }: { model: string; backend: string },
 ) {
-  const views = modelViews(catalog, workers.backends.read());
+  const views = modelViews(catalog, workers);
   const view = views.find(({ id }) => id === model);
   if (view === undefined) {
     throw new AdminRefused("not_found", "There is no model of this id");

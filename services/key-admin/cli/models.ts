@@ -5,7 +5,11 @@
 import { overrideSchema } from "@gateway/shared/backends/overrides";
 import type { z } from "zod";
 import { MODELS as LIST, OVERRIDE } from "../api/answers.ts";
-import { shortRate, shortTime } from "../domain/models/model_views.ts";
+import {
+  shortRate,
+  shortTime,
+  waitingText,
+} from "../domain/models/model_views.ts";
 import { describe } from "../domain/models/override_store.ts";
 import {
   type Area,
@@ -50,6 +54,10 @@ function output(found: ModelList): Output {
         : `Figures of the last hour, from ${workers} worker${
           workers === 1 ? "" : "s"
         }.`,
+      ...models.filter(({ waiting }) => waiting.requests > 0).map(
+        ({ id, waiting: { requests, oldest_ms: oldestMs } }) =>
+          `${id}: ${waitingText({ requests, oldestMs })}`,
+      ),
       ...mistakes.map((mistake) =>
         `The list of models has a mistake, so workers use an older one: ${mistake}`
       ),

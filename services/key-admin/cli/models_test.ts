@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
-import { tell } from "../reports_fixture.ts";
+import { tell, tellWaiting } from "../reports_fixture.ts";
 import type { Output } from "./command_line.ts";
 import {
   type CommandChanges,
@@ -126,6 +126,14 @@ Deno.test("models --watch shows it again and again", async () => {
   });
   await assert.rejects(watching, enough);
   assert.equal(shown.length, 3);
+});
+
+Deno.test("models says what waits for which model", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  tellWaiting(site, "e1", { model: "qwen", requests: 12, oldestMs: 34_000 });
+  const { text, json } = await run(site, []);
+  assert.match(text, /qwen: 12 requests wait, the oldest for 3[45] s/);
+  assert.match(JSON.stringify(json), /"waiting":{"requests":12,"oldest_ms":3/);
 });
 
 Deno.test("models without a worker says so", async () => {

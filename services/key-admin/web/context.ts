@@ -50,7 +50,7 @@ export interface ConsoleDeps extends Stores {
    */
   tellOverrides: () => Promise<boolean>;
   /** The reports of workers on their model servers. */
-  workers: Pick<FollowedWorkers, "backends" | "follower">;
+  workers: Pick<FollowedWorkers, "backends" | "follower" | "waiting">;
   /** The running requests, as edges and workers report them. */
   running: Pick<RunningRequests, "list" | "stop">;
   /** Who may create projects: everyone, or only operators. */

@@ -249,7 +249,7 @@ spec:
         # Running requests, and those that wait at edges for a slot.
         query: >-
           sum(gateway_worker_in_flight{namespace="{{ .root.Release.Namespace }}",pod=~"{{ $name }}-{{ .service }}-.*"})
-          {{- if eq .service "chat-worker" }} + sum(gateway_chats{namespace="{{ .root.Release.Namespace }}",state="waiting"}){{ end }}
+          + (sum(gateway_queue_waiting{namespace="{{ .root.Release.Namespace }}",family="{{ trimSuffix "-worker" .service }}"}) or vector(0))
         threshold: {{ $target | quote }}
 {{- else if eq $auto.kind "hpa" -}}
 apiVersion: autoscaling/v2

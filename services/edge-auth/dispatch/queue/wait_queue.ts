@@ -100,11 +100,12 @@ export class WaitQueue {
     }
   }
 
-  /** What waits, by lanes. */
-  lanes(): EdgeWaiting {
+  /** What waits, by lanes; of one family of workers, if one is named. */
+  lanes(family?: WorkerFamily): EdgeWaiting {
     const nowMs = this.#now();
     const lanes = new Map<string, LaneWaiting>();
-    for (const queue of this.#families.values()) {
+    for (const [of, queue] of this.#families) {
+      if (family !== undefined && of !== family) continue;
       for (const { lane, sinceMs } of queue.items()) {
         const waits = lanes.get(lane) ?? amountOf(queue, lane);
         waits.oldestMs = Math.max(waits.oldestMs, nowMs - sinceMs);

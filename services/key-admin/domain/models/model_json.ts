@@ -13,6 +13,10 @@ export const modelJson = (model: ModelView, nowMs: number) => ({
   id: model.id,
   kind: model.kind,
   scope: scopeForModel(model),
+  waiting: {
+    requests: model.waiting?.requests ?? 0,
+    oldest_ms: Math.round(model.waiting?.oldestMs ?? 0),
+  },
   servers: model.servers.map((server) => ({
     name: server.backend,
     address: server.address,

@@ -3,6 +3,7 @@ import type { Override } from "@gateway/shared/backends/overrides";
 import type { BackendView } from "@gateway/shared/backends/reports";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelKind } from "@gateway/shared/models/kinds";
+import type { WaitingOfModel, WaitingRequests } from "./waiting_requests.ts";
 
 /** One server of a model. */
 export interface ServerView extends BackendView {
@@ -17,6 +18,14 @@ export interface ModelView {
   /** Null: the list that is known here does not have it. */
   kind: ModelKind | null;
   servers: readonly ServerView[];
+  /** What waits for it at edges; null: nothing. */
+  waiting: WaitingOfModel | null;
+}
+
+/** What is told of models: by workers of their servers, by edges of what waits. */
+export interface ToldOfModels {
+  readonly backends: { read(): readonly BackendView[] };
+  readonly waiting: Pick<WaitingRequests, "read">;
 }
 
 /**
@@ -25,19 +34,21 @@ export interface ModelView {
  */
 export function modelViews(
   catalog: Pick<Catalog, "values"> | undefined,
-  reports: readonly BackendView[],
+  { backends, waiting }: ToldOfModels,
 ): ModelView[] {
-  const rowsByModel = Map.groupBy(reports, ({ model }) => model);
+  const rowsByModel = Map.groupBy(backends.read(), ({ model }) => model);
+  const waits = waiting.read();
   const models = [...catalog?.values() ?? []].map((model) => {
     const rows = rowsByModel.get(model.id) ?? [];
     rowsByModel.delete(model.id);
-    return viewOf(model, rows);
+    return { ...viewOf(model, rows), waiting: waits.get(model.id) ?? null };
   });
   const others = [...rowsByModel].map(([id, rows]): ModelView => ({
     id,
     aliases: [],
     kind: null,
     servers: rows.map(unknownServer).sort(byPreference),
+    waiting: waits.get(id) ?? null,
   }));
   return [...models, ...others];
 }
@@ -45,7 +56,7 @@ export function modelViews(
 function viewOf(
   { id, aliases, kind, backends }: ModelConfig,
   rows: readonly BackendView[],
-): ModelView {
+): Omit<ModelView, "waiting"> {
   const left = new Map(rows.map((row) => [row.backend, row]));
   const fromCatalog = backends.map(
     ({ name, preference, weight, base_url: url }) => {
@@ -213,6 +224,12 @@ export function ageText(ms: number): string {
     ? `${minutes} min ${seconds % SECONDS_PER_MINUTE} s`
     : `${hours} h ${minutes % SECONDS_PER_MINUTE} min`;
 }
+
+/** `12 requests wait, the oldest for 34 s` */
+export const waitingText = ({ requests, oldestMs }: WaitingOfModel): string =>
+  `${requests.toLocaleString("en")} request${
+    requests === 1 ? " waits" : "s wait"
+  }, the oldest for ${shortTime(oldestMs)}`;
 
 /** `48`, `3.2`: a rate to compare with others. */
 export const shortRate = (rate: number): string =>

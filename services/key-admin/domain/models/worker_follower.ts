@@ -1,6 +1,6 @@
 /**
  * Follows the messages of workers: beats, with the models that their servers list, and
- * reports of what they have seen of their backends.
+ * reports of what they have seen of their backends; and what waits at edges.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { decodeReport } from "@gateway/shared/backends/report";
@@ -23,6 +23,7 @@ import {
   type BusAccess,
   INBOX_PREFIXES,
 } from "@gateway/shared/process/service_variables";
+import { WaitingRequests } from "./waiting_requests.ts";
 
 /** More often than a steady clock needs. */
 const TICK_MS = 100;
@@ -113,6 +114,7 @@ export class WorkerFollower {
 export interface FollowedWorkers {
   readonly backends: BackendReports;
   readonly follower: Pick<WorkerFollower, "workers">;
+  readonly waiting: WaitingRequests;
   /** Why workers have not taken the present list of models, each reason once. */
   mistakes(): readonly string[];
   readonly bus: BusLink;
@@ -186,9 +188,14 @@ export function followWorkers(
   bus.subscribe(subjects.allBackends, ({ subject, data }) => {
     follower.onBackendsMessage(subject, data);
   });
+  const waiting = new WaitingRequests(monotonicNow);
+  bus.subscribe(subjects.edgeBeats, ({ subject, data }) => {
+    waiting.onBeat(lastToken(subject), data);
+  });
   const timer = setInterval(() => follower.tick(), TICK_MS);
   return {
     backends,
+    waiting,
     follower,
     mistakes: () => follower.mistakes,
     bus,

@@ -60,7 +60,7 @@ async function find(c: ConsoleContext) {
     c.req.query("model"),
     c.req.query("backend"),
   ];
-  const views = modelViews(catalog, workers.backends.read());
+  const views = modelViews(catalog, workers);
   const view = views.find(({ id }) => id === model);
   const server = view?.servers.find((each) => each.backend === backend);
   if (view === undefined || (backend !== "" && server === undefined)) {
@@ -273,7 +273,7 @@ const change: Handler = async (c) => {
       back,
     });
   }
-  const views = modelViews(catalog, workers.backends.read());
+  const views = modelViews(catalog, workers);
   const note = { by: "", atMs: 0, reason: "" };
   if (!isKnown({ ...result.data, ...note }, views)) {
     throw new Refused(404, NO_SERVER, { back: "/models" });

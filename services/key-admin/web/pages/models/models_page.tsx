@@ -12,6 +12,7 @@ import {
   shortRate,
   shortTime,
   stateOf,
+  waitingText,
 } from "../../../domain/models/model_views.ts";
 import type { ConsoleContext, Handler, Routes } from "../../context.ts";
 import { Page } from "../../view/layout.tsx";
@@ -47,7 +48,7 @@ const LEAD =
 const showModels: Handler = async (c) => {
   const { catalog, workers, overrides, now } = c.var.deps;
   const words = cleanSearch(c.req.query("search") ?? "");
-  const all = modelViews(catalog, workers.backends.read());
+  const all = modelViews(catalog, workers);
   const text = c.req.query("sort") ?? "";
   const sort = isSort(text, SERVER_SORTS) ? text : "";
   const found = searchModels(all, words);
@@ -136,7 +137,9 @@ function ModelTable({ c, model, isDisabled }: {
           <h2>
             <bdi>{namesText(model)}</bdi>{" "}
             {isDisabled && <span class="badge warn">Disabled</span>}{" "}
-            <a class="button small" href={changeAddress(model.id)}>Change</a>
+            {model.waiting && (
+              <span class="badge warn">{waitingText(model.waiting)}</span>
+            )} <a class="button small" href={changeAddress(model.id)}>Change</a>
           </h2>
         </Noted>
       }

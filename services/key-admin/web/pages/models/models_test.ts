@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { threadMs } from "../../../../../tests/support/wait_for.ts";
 import { startConsole, type TestConsole } from "../../../console_fixture.ts";
-import { tell } from "../../../reports_fixture.ts";
+import { tell, tellWaiting } from "../../../reports_fixture.ts";
 
 const OPERATOR = "op@example.org";
 /** How long an operator waits without noticing. */
@@ -77,6 +77,18 @@ Deno.test("the page shows what workers tell of a server, added up", async () => 
   assert.match(ofServer, /1,234 3,001 30 \(1%\)/);
   assert.match(ofServer, /1\d\d ms \/ 1\d\d ms 5\d \/ 6\d/);
   assert.match(ofServer, /CUDA out of memory/);
+});
+
+Deno.test("the page shows what waits for a model at all edges, and for how long", async () => {
+  await using site = await startConsole({ catalog: CATALOG });
+  const browser = await operatorAt(site);
+  assert.doesNotMatch((await browser.get("/models")).text, /wait/);
+  tellWaiting(site, "e1", { model: "qwen", requests: 1_200, oldestMs: 3_000 });
+  tellWaiting(site, "e2", { model: "qwen", requests: 34, oldestMs: 65_000 });
+  tellWaiting(site, "e3", { model: "voice", requests: 1, oldestMs: 200 });
+  const text = textOf((await browser.get("/models")).text);
+  assert.match(text, /qwen.*1,234 requests wait, the oldest for 6[5-7] s/);
+  assert.match(text, /voice.*1 request waits, the oldest for /);
 });
 
 const STATES = [
