@@ -4,7 +4,7 @@
 // whose certificate that authority has not signed. Without TLS:
 // tests/deploy/rotation_long_test.ts and deploy/compose_test.
 import assert from "node:assert/strict";
-import { callApi } from "../support/chat_request.ts";
+import { callApi, postChat } from "../support/chat_request.ts";
 import {
   deployedEnv,
   makeSecrets,
@@ -65,6 +65,25 @@ async function films(send: Send): Promise<void> {
   }
 }
 
+async function keeps(baseUrl: string, key: string): Promise<void> {
+  const ask = async () => {
+    const answer = await postChat(baseUrl, key, {
+      body: { stream: true, max_tokens: 3 },
+      headers: { "idempotency-key": "deployed" },
+    });
+    const text = await answer.text();
+    assert.equal(answer.status, 200, text);
+    return { text, id: answer.headers.get("x-gateway-answer") };
+  };
+  const { text, id } = await ask();
+  assert.match(text, /^id: 1$/m);
+  assert.equal((await ask()).text, text);
+  for (const [method, status] of [["DELETE", 200], ["GET", 404]] as const) {
+    const reply = await callApi(`${baseUrl}/answers/${id}`, key, { method });
+    assert.equal(reply.status, status, await reply.text());
+  }
+}
+
 async function trustsNoOther(
   another: TestAuthority,
   adminEnv: ServiceEnv,
@@ -112,6 +131,10 @@ Deno.test("the services work as deployed", async (t) => {
     () => speaksAndHears(send),
   );
   await t.step("a video is begun, listed and deleted", () => films(send));
+  await t.step(
+    "an answer is kept, read again and deleted",
+    () => keeps(`${url}/v1`, key),
+  );
   await t.step("Redis keeps the key over a kill", async () => {
     // Redis loads its file as the user `default` and skips commands that this user
     // may not run. The user therefore may run all, and no client may sign in as it.
