@@ -1,0 +1,154 @@
+/**
+ * A gateway of processes that keeps answers: three NATS servers, two edges, two
+ * workers, and a model server that counts how often it was asked what.
+ */
+import assert from "node:assert/strict";
+import {
+  type RedisWorld,
+  startRedisWorld,
+} from "../../support/limits/admission_fixture.ts";
+import {
+  type CreatedKey,
+  makeKey,
+} from "../../support/gateway/key_commands.ts";
+import { startGateway } from "../../support/gateway/gateway.ts";
+import type {
+  RunningService,
+  ServicesGateway,
+} from "../../support/gateway/services.ts";
+import {
+  chatReply,
+  jsonResponse,
+} from "../../support/model_servers/model_answers.ts";
+import {
+  startScriptedServer,
+  type Step,
+} from "../../support/model_servers/scripted_server.ts";
+import { freePort } from "../../support/servers/local_server.ts";
+import {
+  type NatsServer,
+  startNatsServer,
+} from "../../support/servers/nats_server.ts";
+import { waitFor } from "../../support/wait_for.ts";
+import { askChaos } from "./chaos_client.ts";
+
+const SERVERS = 3;
+const TOKENS = 40;
+const TOKEN_MS = 40;
+const START_MS = 60_000;
+
+/** The words that answer a prompt. */
+export const wordsFor = (prompt: string): string[] =>
+  Array.from({ length: TOKENS }, (_, index) => `${prompt}.${index} `);
+
+/** What may be killed. */
+export type Victim = "edge" | "worker" | "nats";
+
+/** A gateway whose parts are killed and started again. */
+export interface ChaosRig extends AsyncDisposable {
+  readonly key: CreatedKey;
+  readonly world: RedisWorld;
+  /** How often the model server was asked each prompt. */
+  readonly asked: ReadonlyMap<string, number>;
+  /** What services have written about faults of theirs, also those killed since. */
+  faults(): string[];
+  /** The base URLs of the edges that run now. */
+  edges(): string[];
+  /** Kills one of these with SIGKILL, and starts another one in its place. */
+  kill(victim: Victim, index: number): Promise<void>;
+}
+
+async function startCluster(stack: AsyncDisposableStack) {
+  const ports = Array.from({ length: SERVERS }, () => freePort());
+  const routes = ports.map((port) => `"nats://127.0.0.1:${port}"`).join(",");
+  const servers: NatsServer[] = [];
+  for (const port of ports) {
+    const config = `cluster { name: c, listen: "127.0.0.1:${port}",
+      routes: [${routes}] }`;
+    servers.push(stack.use(await startNatsServer({ config, jetStream: true })));
+  }
+  return servers;
+}
+
+function startModelServer(asked: Map<string, number>) {
+  return startScriptedServer({
+    reply: async function* (request): AsyncIterable<Step> {
+      if (request.body === "") {
+        return yield* jsonResponse({
+          object: "list",
+          data: [{ id: "theirs" }],
+        });
+      }
+      const { messages } = Object(request.json());
+      const prompt: string = messages[0].content;
+      asked.set(prompt, (asked.get(prompt) ?? 0) + 1);
+      const words = wordsFor(prompt);
+      for (const step of chatReply({ words })(request)) {
+        yield step;
+        yield { pauseMs: TOKEN_MS };
+      }
+    },
+  });
+}
+
+/** Starts it, and waits until answers can be kept. */
+export async function startChaosRig(): Promise<ChaosRig> {
+  await using stack = new AsyncDisposableStack();
+  const servers = await startCluster(stack);
+  const world = stack.use(await startRedisWorld());
+  const asked = new Map<string, number>();
+  const model = stack.use(startModelServer(asked));
+  const env = {
+    NATS_URL: servers.map(({ server }) => `nats://${server}`).join(","),
+    REDIS_URL: world.redis.url,
+    UPSTREAM_BASE_URL: model.baseUrl,
+    UPSTREAM_MODEL: "theirs",
+    LOG_LEVEL: "warn",
+  };
+  const gateway = stack.use(await startGateway("services", { env }));
+  const parts: Record<"edge" | "worker", RunningService[]> = {
+    worker: await startTwo(gateway, "chat-worker"),
+    edge: await startTwo(gateway, "edge-auth"),
+  };
+  const key = await makeKey(env);
+  const all = [...parts.worker, ...parts.edge];
+  const faults = () =>
+    all.flatMap(({ process }) => process.output().split("\n"))
+      .filter((line) => /_fault"|"level":"error"/.test(line));
+  const edges = () => parts.edge.map(({ url }) => `${url}/v1`);
+  await waitFor(async () => {
+    const answer = await askChaos(edges()[0] ?? "", key.key, "first");
+    await answer.body?.cancel();
+    return answer.status === 200;
+  }, { what: "answers to be kept", timeoutMs: START_MS, intervalMs: 500 });
+  const running = stack.move();
+  return {
+    key,
+    world,
+    asked,
+    edges,
+    faults,
+    async kill(victim, index) {
+      if (victim === "nats") {
+        await servers[index % SERVERS]?.restart();
+        return;
+      }
+      const at = index % parts[victim].length;
+      await parts[victim][at]?.process.kill();
+      const name = victim === "edge" ? "edge-auth" : "chat-worker";
+      const started = await gateway.start(name);
+      parts[victim][at] = started;
+      all.push(started);
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+async function startTwo(
+  gateway: ServicesGateway,
+  name: "edge-auth" | "chat-worker",
+): Promise<RunningService[]> {
+  const both = [await gateway.start(name), await gateway.start(name)];
+  assert.equal(both.length, 2);
+  return both;
+}
