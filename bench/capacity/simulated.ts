@@ -253,7 +253,7 @@ export class SimulatedWorker {
         saturatedMs: () => bus.isAtLimit() ? SATURATED_MS : 0,
       },
     });
-    this.turns.onJob(edge.id, message.queuedTokens);
+    this.turns.onJob(edge.id, message.queuedTokens, refusal === null);
     const offerNumber = message.attempt;
     if (refusal === null) return this.#answer(edge, requestId, offerNumber);
     bus.onSentBack(requestId);

@@ -119,13 +119,17 @@ export class Turns {
 
   /**
    * A job of an edge has come, and uses the slot that was kept for it, if any.
-   * `tokens`: what it asks for if it has waited.
+   * `tokens`: what it asks for if it has waited. One that is rejected has had no turn.
    */
-  onJob(edgeId: string, tokens?: number): void {
+  onJob(edgeId: string, tokens?: number, isTaken = true): void {
     if (this.#kept === 0 && this.#waiting === 0) return;
     const edge = this.#edges.get(edgeId);
     if (edge === undefined) return;
     this.#release(edge, Math.min(1, edge.kept));
+    if (!isTaken) {
+      edge.tag -= edge.estimates.shift() ?? 0;
+      return;
+    }
     const weight = this.#sumOf(edge).weight;
     if (tokens === undefined || weight === 0) return;
     edge.tag += tokens / weight - (edge.estimates.shift() ?? 0);

@@ -142,6 +142,21 @@ Deno.test("what a request asks for counts, whatever those ask for that wait with
   assert.ok(Math.abs(a - b) <= 100, `${a}, ${b}`);
 });
 
+Deno.test("a job that is rejected has had no turn", () => {
+  const t = new Stage();
+  t.told("a", { requests: 1_000 });
+  t.told("b", { requests: 1_000 });
+  let served = "";
+  for (let n = 0; n < 12; n += 1) {
+    const next = t.free("a") === "" ? "a" : "b";
+    served += next;
+    t.turns.onJob(next, 10);
+    // One that came without a turn, to a worker that is full.
+    t.turns.onJob("b", 10, false);
+  }
+  assert.match(served, /^(ab){6}$|^(ba){6}$/);
+});
+
 Deno.test("the first request at an edge is delayed by one turn of another, and an edge saves up none", () => {
   const t = new Stage();
   t.told("a", { requests: 1_000 });

@@ -253,7 +253,8 @@ export class Worker implements JobHost {
     }
     const { edgeId, requestId } = target;
     const refusal = this.#refusal(message, edgeId);
-    this.#edges.turns.onJob(edgeId, message.queuedTokens);
+    const { queuedTokens } = message;
+    this.#edges.turns.onJob(edgeId, queuedTokens, refusal === null);
     if (refusal !== null) return this.#reject(target, message.attempt, refusal);
     // May throw, so it comes before anything is counted.
     const job = new Job({ edgeId, requestId, message }, {

@@ -3,7 +3,7 @@ import type { Page } from "playwright-core";
 import { codeOf } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { PASSWORD } from "../forms_fixture.ts";
-import { tell } from "../reports_fixture.ts";
+import { tell, tellWaiting } from "../reports_fixture.ts";
 import { EMAIL, OPERATOR_EMAIL, type Stage } from "./stage_fixture.ts";
 
 /** A page, or a state of one. */
@@ -224,6 +224,7 @@ async function tellOfModels({ site }: Stage): Promise<void> {
   const text =
     "The model server failed: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 79.15 GiB total capacity; 77.90 GiB already allocated)";
   const model = "neutral-3.7-plus";
+  tellWaiting(site, "e1", { model, requests: 1_234, oldestMs: 83_000 });
   const probed = (ageMs: number, isFailed = false) => (
     { probe: { ageMs, isFailed } }
   );

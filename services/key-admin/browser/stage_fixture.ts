@@ -72,6 +72,7 @@ const KEY_LIMITS: Limits = {
   concurrency: 4,
   imagesPerDay: 250,
   videoJobs: 2,
+  queueWeight: 50,
 };
 const OWNER_LIMITS: Limits = {
   ...UNLIMITED,
@@ -79,6 +80,7 @@ const OWNER_LIMITS: Limits = {
   requestsPerMinute: 50,
   tokensPerMinute: 200_000,
   tokensPerDay: 5_000_000,
+  queueWeight: 200,
 };
 
 /** Fills the console with owners, keys and usage. */
@@ -145,6 +147,7 @@ async function makeKeys(
   const key = await make("Support assistant, production", {
     models: ["neutral-3.7-plus"],
     limits: KEY_LIMITS,
+    priority: "batch",
   });
   await make(LONG_DESCRIPTION, { expiresAtMs: Date.now() + DAY_MS });
   const disabled = await make("Staging");
