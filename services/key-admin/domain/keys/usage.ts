@@ -79,9 +79,16 @@ export interface UsageScope {
   keyId: string | null;
 }
 
+const NAMES: ReadonlySet<string> = new Set(COUNTS);
+const isName = (name: string): name is CountName => NAMES.has(name);
+
+/** The names of the counts that are there: of forty that there may be, mostly few. */
+const namesIn = (counts: Counts): CountName[] =>
+  Object.keys(counts).filter(isName);
+
 /** Adds counts to a sum. */
 export function addCounts(sum: Counts, counts: Counts): void {
-  for (const name of COUNTS) {
+  for (const name of namesIn(counts)) {
     const count = counts[name];
     if (count) sum[name] = (sum[name] ?? 0) + count;
   }
@@ -90,7 +97,7 @@ export function addCounts(sum: Counts, counts: Counts): void {
 /** Returns the rest of a sum without these counts, not below 0. */
 export function withoutCounts(sum: Counts, counts: Counts): Counts {
   const rest: Counts = {};
-  for (const name of COUNTS) {
+  for (const name of namesIn(sum)) {
     // More may have been counted since the sum was read.
     const left = Math.max(0, (sum[name] ?? 0) - (counts[name] ?? 0));
     if (left > 0) rest[name] = left;
@@ -100,7 +107,7 @@ export function withoutCounts(sum: Counts, counts: Counts): Counts {
 
 /** Whether anything was counted. */
 export const isUsed = (counts: Counts): boolean =>
-  COUNTS.some((name) => counts[name]);
+  Object.values(counts).some((count) => count !== 0);
 
 /** The sum of this name, which may be new. */
 export function sumOf<Name>(sums: Map<Name, Counts>, name: Name): Counts {
