@@ -114,6 +114,7 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
       "tests/kubernetes/release.ts",
     ],
     [...IN_CLUSTER, "tests/kubernetes/api_server.ts"],
+    [...IN_CLUSTER, "tests/kubernetes/real_node.ts"],
   ],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
 };

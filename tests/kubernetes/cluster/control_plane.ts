@@ -32,8 +32,10 @@ export interface ControlPlane extends AsyncDisposable {
   readonly kubeconfig: string;
   /** For files that go with the cluster. */
   readonly folder: string;
-  /** Starts another program of the cluster, which ends with it. */
+  /** Starts another program that was installed for clusters, which ends with this one. */
   start(program: string, args: readonly string[]): RunningProcess;
+  /** The same with a program of this machine. */
+  startOther(command: string, args: readonly string[]): RunningProcess;
 }
 
 /** Starts a control plane in the network namespace of this process. */
@@ -47,12 +49,10 @@ export async function startControlPlane(): Promise<ControlPlane> {
   await runProcess("ip", ["address", "add", SERVER_ADDRESS, "dev", "lo"]);
   const kubeconfig = await writeKubeconfig(folder, authority.caFile);
   const programs = parts.use(new AsyncDisposableStack());
+  const startOther: ControlPlane["startOther"] = (command, args) =>
+    programs.use(startProcess({ command, args: [...args], cwd: folder }));
   const start: ControlPlane["start"] = (program, args) =>
-    programs.use(startProcess({
-      command: `${PROGRAMS}/${program}`,
-      args: [...args],
-      cwd: folder,
-    }));
+    startOther(`${PROGRAMS}/${program}`, args);
 
   start("etcd", [...ETCD_ARGS, "--data-dir", `${folder}/etcd`]);
   const tokens = `${folder}/tokens.csv`;
@@ -84,7 +84,7 @@ export async function startControlPlane(): Promise<ControlPlane> {
     "--secure-port=0",
     `--kubeconfig=${kubeconfig}`,
   ]);
-  return owning(parts, { commands, kubeconfig, folder, start });
+  return owning(parts, { commands, kubeconfig, folder, start, startOther });
 }
 
 const ETCD_ARGS = [
@@ -99,6 +99,8 @@ const SERVER_ARGS = [
   `--bind-address=${SERVER_ADDRESS}`,
   `--advertise-address=${SERVER_ADDRESS}`,
   "--secure-port=6443",
+  // Nothing here knows the names of nodes.
+  "--kubelet-preferred-address-types=InternalIP",
   "--authorization-mode=RBAC",
   `--service-cluster-ip-range=${SERVICE_NETWORK}`,
   `--service-account-issuer=${SERVER}`,

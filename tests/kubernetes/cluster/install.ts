@@ -6,6 +6,8 @@ const cwd = `${CACHE}/chat-gateway-kubernetes`;
 export const PROGRAMS = `${cwd}/bin`;
 /** Definitions of the objects of operators, which the chart may make. */
 export const DEFINITIONS = `${cwd}/definitions`;
+/** What connects pods, called by the container runtime. */
+export const NETWORK_PLUGINS = `${cwd}/network`;
 /** What kwok does with nodes and pods. */
 export const STAGES = `${cwd}/stages`;
 
@@ -67,6 +69,21 @@ crds=example/prometheus-operator-crd
 take $operator $crds/monitoring.coreos.com_podmonitors.yaml
 take $operator $crds/monitoring.coreos.com_prometheusrules.yaml
 chmod u+w definitions/*`;
+
+const NODE = `${MODULE}
+build k8s.io/kubernetes/cmd/kubelet k8s.io/kubernetes/cmd/kube-proxy`;
+
+const NETWORK = `mkdir -p network
+for plugin in main/ptp main/loopback ipam/host-local; do
+  GOBIN=$PWD/network go install \
+    "github.com/containernetworking/plugins/plugins/$plugin@v1.10.0"
+done`;
+
+/** Installs what a node needs besides containerd and the images. */
+export async function installNode(): Promise<void> {
+  await installOnce("node", NODE, { cwd });
+  await installOnce("network", NETWORK, { cwd });
+}
 
 /** Installs a control plane, the simulator of nodes and what operators define. */
 export async function installControlPlane(): Promise<void> {

@@ -6,9 +6,15 @@
  *
  * Where the programs cannot be had, prints why the tests are left out.
  */
-import { canRun, print } from "../../support/process.ts";
+import {
+  canRun,
+  makeTempDir,
+  print,
+  runProcess,
+} from "../../support/process.ts";
 import { installTools } from "../rendering/rendered_chart.ts";
-import { installControlPlane } from "./install.ts";
+import { buildImages } from "./images.ts";
+import { installControlPlane, installNode } from "./install.ts";
 
 const NAMESPACES = [
   "--net",
@@ -18,12 +24,28 @@ const NAMESPACES = [
   "--kill-child",
   "--mount-proc",
 ];
+/** A program and arguments with which it does nothing. */
+const NEEDED = [["go", "version"], ["openssl", "version"]] as const;
+/** The file that needs a node with the images of this commit, and what that needs. */
+const ON_NODE = "tests/kubernetes/real_node.ts";
+const NEEDED_ON_NODE = [
+  ["docker", "--version"],
+  ["containerd", "--version"],
+  ["iptables", "--version"],
+  ["debootstrap", "--version"],
+] as const;
+
+/** Those that have processes stay, since they are others'. */
+const REMOVE_GROUPS = "find /sys/fs/cgroup -depth -type d -path '*/k8s.io*' " +
+  "-exec rmdir {} + 2>/dev/null || true";
 
 Deno.exit(await main(Deno.args));
 
 async function main([file = "", ...options]: readonly string[]) {
-  const reason = await whyNot() ?? await install();
-  if (reason === undefined) return await runAlone(file, options);
+  await using folder = await makeTempDir();
+  const images = `${folder.path}/images.tar`;
+  const reason = await whyNot(file) ?? await prepare(file, images);
+  if (reason === undefined) return await runAlone([file, ...options], images);
   const line = `Left out: ${file}: ${reason}`;
   // CI itself must have every program.
   if (Deno.env.has("CI")) throw new Error(line);
@@ -32,32 +54,39 @@ async function main([file = "", ...options]: readonly string[]) {
 }
 
 /** Why a cluster cannot run here, if it cannot. */
-async function whyNot(): Promise<string | undefined> {
+async function whyNot(file: string): Promise<string | undefined> {
   if (
     !await canRun("unshare", ...NAMESPACES, "ip", "link", "set", "lo", "up")
   ) {
     return "namespaces cannot be made here: that needs Linux and root";
   }
-  for (const program of ["go", "openssl"]) {
-    if (!await canRun(program, "version")) return `${program} is missing`;
+  const more = file === ON_NODE ? NEEDED_ON_NODE : [];
+  for (const [program, argument] of [...NEEDED, ...more]) {
+    if (!await canRun(program, argument)) return `${program} is missing`;
   }
 }
 
 /** Builds what is missing; returns why that failed, if it did. */
-async function install(): Promise<string | undefined> {
+async function prepare(file: string, images: string) {
   try {
     await installTools();
     await installControlPlane();
+    if (file !== ON_NODE) return;
+    await installNode();
+    await buildImages(images);
   } catch (error) {
-    return `its programs cannot be built: ${error}`;
+    return `what it needs cannot be built: ${error}`;
   }
 }
 
-async function runAlone(file: string, options: readonly string[]) {
-  const test = [Deno.execPath(), "test", "--no-check", "-P", file];
+async function runAlone(args: readonly string[], images: string) {
+  const test = [Deno.execPath(), "test", "--no-check", "-P", ...args];
   const { code } = await new Deno.Command("unshare", {
-    args: [...NAMESPACES, ...test, ...options],
+    args: [...NAMESPACES, ...test],
+    env: { CLUSTER_IMAGES: images },
     stdin: "null",
   }).spawn().status;
+  // Control groups are in no namespace: those of containers that were killed remain.
+  await runProcess("sh", ["-c", REMOVE_GROUPS]);
   return code;
 }

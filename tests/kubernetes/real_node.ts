@@ -1,0 +1,208 @@
+// Promise: on a real node, with the images of this commit, the trial serves a stream
+// through its Service as NOTES.txt says, is replaced under load without losing a
+// request, and outlives its stores. Run by `deno task test:kubernetes`.
+import assert from "node:assert/strict";
+import { print } from "../support/process.ts";
+import {
+  type ControlPlane,
+  startControlPlane,
+} from "./cluster/control_plane.ts";
+import { chat, isWhole, Load, type Target } from "./cluster/load.ts";
+import { createNamespace, Namespace, RELEASE } from "./cluster/namespace.ts";
+import { serveNames } from "./cluster/names.ts";
+import { addNode } from "./cluster/node.ts";
+
+const REQUESTS = 2_000;
+const TURNS = 12;
+/** Of these requests, on a machine that also starts pods. */
+const LATE_MAX = 100;
+const SERVICES = [
+  "edge-auth",
+  "chat-worker",
+  "media-worker",
+  "key-admin",
+  "model-simulator",
+  "nats",
+  "redis",
+];
+/** Images of this commit, two of what is replaced, and all of it on a small machine. */
+const SETTINGS = [
+  "image.registry=gateway",
+  "image.tag=local",
+  "nats.image=gateway-local/nats:local",
+  "redis.image=gateway-local/redis:local",
+  "edge.replicas=2",
+  "chatWorker.replicas=2",
+  ...[
+    "edge",
+    "chatWorker",
+    "mediaWorker",
+    "keyAdmin",
+    "simulator",
+    "nats",
+    "redis",
+  ]
+    .map((service) => `${service}.resources.requests.cpu=100m`),
+];
+const TRIAL = { example: "trial", set: SETTINGS };
+
+/** What the steps work with; the first ones fill it. */
+interface Subject {
+  readonly cluster: ControlPlane;
+  readonly namespace: Namespace;
+  target: Target;
+}
+
+/** The upgrade with more settings. */
+const upgrade = (namespace: Namespace, ...set: string[]) =>
+  namespace.deploy("upgrade", { ...TRIAL, set: [...SETTINGS, ...set] });
+
+/** How often containers of a release were started again. */
+async function restarts(namespace: Namespace): Promise<number> {
+  const pods = await Promise.all(SERVICES.map((each) => namespace.pods(each)));
+  return pods.flat().flatMap(({ status }) => status.containerStatuses)
+    .reduce((sum, { restartCount }) => sum + restartCount, 0);
+}
+
+async function install(subject: Subject): Promise<void> {
+  const { namespace } = subject;
+  await namespace.deploy("install", TRIAL);
+  assert.equal(await restarts(namespace), 0);
+  const service = `service/${RELEASE}-edge-auth`;
+  const address = await namespace.field(service, "{.spec.clusterIP}");
+  const deployment = `deployment/${RELEASE}-key-admin`;
+  const json = await namespace.kubectl(
+    "exec",
+    deployment,
+    "--",
+    "gateway",
+    "keys",
+    "create",
+    "--description",
+    "first key",
+    "--json",
+  );
+  const { key } = JSON.parse(json);
+  assert.match(key, /^sk-/);
+  subject.target = { url: `http://${address}/v1`, key };
+  const log = await namespace.kubectl("logs", deployment);
+  assert.match(log, /setup_link/);
+}
+
+/** Waits for an answer that is whole: meanwhile, only refusals to be tried again. */
+async function waitForAnswer({ namespace, target }: Subject): Promise<void> {
+  await namespace.wait("a whole answer", async () => {
+    const answer = await chat(target, { stream: true });
+    const { status, text, retryAfter } = answer;
+    if (isWhole(answer)) return true;
+    assert.ok(status === 503 && retryAfter !== null, `${status} ${text}`);
+    return false;
+  });
+}
+
+async function stream(subject: Subject): Promise<void> {
+  await waitForAnswer(subject);
+  const { target } = subject;
+  const refused = await chat({ ...target, key: "sk-none" }, { stream: true });
+  assert.equal(refused.status, 401);
+}
+
+async function helmTest({ namespace, target }: Subject): Promise<void> {
+  const name = `${RELEASE}-test`;
+  const literal = `--from-literal=key=${target.key}`;
+  await namespace.kubectl("create", "secret", "generic", name, literal);
+  await upgrade(namespace, `tests.existingSecret=${name}`);
+  const said = await namespace.helm("test", "gateway");
+  assert.match(said, /Phase:\s+Succeeded/);
+}
+
+async function replace({ namespace, target }: Subject): Promise<void> {
+  const replaced = ["edge-auth", "chat-worker"];
+  const podsOf = async () =>
+    (await Promise.all(replaced.map((each) => namespace.podNames(each))))
+      .flat();
+  const before = await podsOf();
+  const load = new Load(target, TURNS);
+  try {
+    await load.reach(TURNS);
+    const louder = ["edge", "chatWorker"].map((each) =>
+      `${each}.env.LOG_LEVEL=debug`
+    );
+    await upgrade(namespace, ...louder);
+    await namespace.wait("new pods only", async () => {
+      const after = await podsOf();
+      return after.every((name) => !before.includes(name));
+    });
+    await load.reach(REQUESTS);
+  } finally {
+    await load.stop();
+  }
+  const { whole, late, lost } = load;
+  print(`    ${whole} answers, ${late} sent again, ${lost.length} lost`);
+  assert.deepEqual(lost, []);
+  assert.ok(late <= LATE_MAX, `${late} of ${whole} were refused first`);
+}
+
+async function failUpgrade(subject: Subject): Promise<void> {
+  const { namespace } = subject;
+  const before = await namespace.podNames("edge-auth");
+  const set = [...SETTINGS, "image.tag=none", "image.pullPolicy=Never"];
+  const seconds = ["--timeout", "10s"];
+  await assert.rejects(namespace.deploy("upgrade", { ...TRIAL, set }, seconds));
+  const now = await namespace.podNames("edge-auth");
+  assert.ok(before.every((name) => now.includes(name)), `${now}`);
+  await waitForAnswer(subject);
+  const revisions = await namespace.history();
+  await namespace.rollback(revisions.length - 1);
+  assert.equal((await namespace.history()).at(-1), "deployed");
+}
+
+async function loseRedis(subject: Subject): Promise<void> {
+  const { namespace, target } = subject;
+  const before = await restarts(namespace);
+  const pod = `${RELEASE}-redis-0`;
+  await namespace.kubectl("delete", "pod", pod, "--wait=false");
+  await namespace.wait("a refusal", async () => {
+    const { status, retryAfter } = await chat(target, { stream: false });
+    return status === 503 && retryAfter !== null;
+  });
+  await waitForAnswer(subject);
+  assert.equal(await namespace.available("edge-auth"), 2);
+  assert.equal(await restarts(namespace), before);
+}
+
+async function remove({ namespace }: Subject): Promise<void> {
+  await namespace.helm("uninstall", "gateway", "--wait");
+  await namespace.wait(
+    "no pod",
+    async () => await namespace.kubectl("get", "pods", "-o", "name") === "",
+  );
+}
+
+/** In this order: each needs what the ones before have left. */
+const STEPS = {
+  "installs, and gives the first key and the link to the console": install,
+  "serves a stream through its Service": stream,
+  "passes `helm test`": helmTest,
+  "goes on serving when an upgrade has no image": failUpgrade,
+  "answers 503 without Redis, and knows its keys when that is back": loseRedis,
+  "loses no request while edges and workers are replaced": replace,
+  "goes away in the time that its pods have": remove,
+} as const;
+
+Deno.test("the trial on a real node", async (t) => {
+  const images = Deno.env.get("CLUSTER_IMAGES");
+  assert.ok(
+    images,
+    "CLUSTER_IMAGES: an archive with the images of this commit",
+  );
+  await using cluster = await startControlPlane();
+  await addNode(cluster, images);
+  await using _names = await serveNames(cluster);
+  const namespace = await createNamespace(cluster, "trial");
+  const subject = { cluster, namespace, target: { url: "", key: "" } };
+  for (const [title, step] of Object.entries(STEPS)) {
+    const isDone = await t.step(`it ${title}`, () => step(subject));
+    if (!isDone) return;
+  }
+});
