@@ -4,8 +4,6 @@ import type { Party } from "./fairness.ts";
 /** A contest between keys at four edges. */
 export interface NamedContest {
   readonly name: string;
-  /** It is simulated for a day, not for an hour. */
-  readonly isLong?: true;
   readonly parties: readonly Party[];
 }
 
@@ -37,7 +35,6 @@ export const CONTESTS: readonly NamedContest[] = [
   },
   {
     name: "weights of 1, 2 and 4, at all edges",
-    isLong: true,
     parties: [
       party("A", [12, 12, 12, 12], { weight: 1 }),
       party("B", [12, 12, 12, 12], { weight: 2 }),
@@ -74,3 +71,13 @@ export const CONTESTS: readonly NamedContest[] = [
     ],
   },
 ];
+
+/** A contest for a day, of few clients with long answers. */
+export const DAY: NamedContest = {
+  name: "a day: weights of 1, 2 and 4, at all edges",
+  parties: [
+    party("A", [4, 4, 4, 4], { weight: 1 }),
+    party("B", [4, 4, 4, 4], { weight: 2 }),
+    party("C", [6, 6, 6, 6], { weight: 4 }),
+  ],
+};
