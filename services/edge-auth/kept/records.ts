@@ -28,14 +28,23 @@ import claimLua from "./lua/claim.lua" with { type: "text" };
 import closeLua from "./lua/close.lua" with { type: "text" };
 import dueLua from "./lua/due.lua" with { type: "text" };
 import openLua from "./lua/open.lua" with { type: "text" };
+import reserveLua from "./lua/reserve.lua" with { type: "text" };
 
 const OPEN = defineScript("open_kept", openLua);
 const CLOSE = defineScript("close_kept", closeLua);
 const CLAIM = defineScript("claim_kept", claimLua);
 const DUE = defineScript("due_kept", dueLua);
 
+const RESERVE = defineScript("reserve_kept", reserveLua);
+
 /** What an edge loads for kept answers, beside `EDGE_SCRIPTS`. */
-export const KEPT_SCRIPTS: readonly RedisScript[] = [OPEN, CLOSE, CLAIM, DUE];
+export const KEPT_SCRIPTS: readonly RedisScript[] = [
+  OPEN,
+  RESERVE,
+  CLOSE,
+  CLAIM,
+  DUE,
+];
 
 const PATIENT = { deadlineMs: 1_000 };
 
@@ -190,8 +199,7 @@ export class KeptRecords {
   ): Promise<void> {
     // Only the fields of the schema: an admission has more.
     const text = JSON.stringify(termsSchema.parse(terms));
-    const name = keptAnswerKey(ownerId, requestId);
-    await this.#command("HSET", name, "terms", text);
+    await this.#run(RESERVE, [keptAnswerKey(ownerId, requestId)], [text]);
   }
 
   /** The record of an answer; null: it is unknown to the account, or no longer kept. */

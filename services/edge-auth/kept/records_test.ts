@@ -97,6 +97,33 @@ Deno.test("a record says how its answer is read and how it ended; a second end i
   assert.equal((await t.records.open(again)).type, "known");
 });
 
+Deno.test("what a request reserves is not written to a record that was removed", async () => {
+  await using t = await startRecords();
+  const one = opening();
+  const name = nameOf(one);
+  await t.records.open(one);
+  const terms = {
+    reservation: {
+      id: "l",
+      principal: PRINCIPAL,
+      model: "m",
+      atMs: 1,
+      reservedTokens: 2,
+      reservedUnits: null,
+    },
+    estimate: {
+      promptTokens: 1,
+      totalTokens: 2,
+      bounds: { promptTokensMax: 1, completionTokensMax: 1 },
+    },
+  };
+  await t.records.reserve(name, terms);
+  assert.deepEqual((await t.records.find(name))?.terms, terms);
+  await t.records.remove(name);
+  await t.records.reserve(name, terms);
+  assert.deepEqual(await t.all(), ["kept:due", "kept:{own_a}:bytes"]);
+});
+
 Deno.test("what is removed or forgotten leaves its idempotency key free, and nothing behind", async () => {
   await using t = await startRecords();
   const removed = opening({ idempotencyKey: "k" });
@@ -127,6 +154,18 @@ Deno.test("an account keeps no more than it may, until something of it has expir
   // The short one expires.
   await until(async () => (await t.records.open(opening())).type === "new");
   assert.equal((await t.records.open(opening())).type, "full");
+});
+
+Deno.test("an answer without a byte that has expired keeps nobody from opening others", async () => {
+  await using t = await startRecords();
+  const empty = opening();
+  await t.records.open(empty);
+  const closing = { ...CLOSING, bytes: 0, keepMs: 1, isForgotten: true };
+  await t.records.close(nameOf(empty), closing);
+  await until(async () => await t.records.find(nameOf(empty)) === null);
+  assert.equal((await t.records.open(opening())).type, "new");
+  const all = await t.world.command("HGET", "kept:{own_a}:bytes", "all");
+  assert.equal(all, String(KEPT_LIMITS.reservedBytes));
 });
 
 Deno.test("a new record is due at once to be looked after: its edge may be killed", async () => {

@@ -34,7 +34,8 @@ end
 for _, expired in ipairs(call('ZRANGEBYSCORE', INDEX, '-inf', now, 'LIMIT', 0,
   EXPIRED_MAX)) do
   local bytes = call('HGET', BYTES, expired)
-  if bytes then call('HINCRBY', BYTES, 'all', -tonumber(bytes)) end
+  -- Not negated: of 0, that would be -0, which Redis does not take for a number.
+  if bytes then call('HINCRBY', BYTES, 'all', 0 - bytes) end
   call('HDEL', BYTES, expired)
   call('ZREM', INDEX, expired)
 end
