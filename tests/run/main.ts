@@ -103,6 +103,7 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
     "tests/foreign/openid_provider.ts",
     "tests/foreign/log_shipper.ts",
     "tests/foreign/store_change.ts",
+    "tests/foreign/compose_programs.ts",
     "tests/foreign/command_lines.ts",
     "tests/foreign/frameworks.ts",
     "tests/foreign/model_servers.ts",
