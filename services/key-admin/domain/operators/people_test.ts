@@ -26,7 +26,7 @@ Deno.test("operators page through owners and all keys without gaps, and find the
     const ownerId = await owners.ensure(email);
     emails.unshift(email);
     for (let k = 0; k < count; k++) {
-      const description = `Key k${k} of ${n}`;
+      const description = `Key no-${k} of ${n}`;
       keys.push(await storedKey(site, ownerId, { description }));
     }
   }
@@ -42,13 +42,13 @@ Deno.test("operators page through owners and all keys without gaps, and find the
   }
   const [{ id, hint } = assert.fail()] = keys;
   const searches: { search: string; ownerCount: number; keyCount: number }[] = [
-    // Ids are random, and may contain any short word.
+    // Ids are random, and may contain any short word without a hyphen.
     { search: "odd.example", ownerCount: 3, keyCount: 3 },
     { search: "PERSON4 even.example", ownerCount: 1, keyCount: 60 },
     { search: id, ownerCount: 0, keyCount: 1 },
     { search: hint.slice(-4), ownerCount: 0, keyCount: 1 },
-    { search: "key k0", ownerCount: 0, keyCount: 4 },
-    { search: "person2 k1", ownerCount: 0, keyCount: 1 },
+    { search: "key no-0", ownerCount: 0, keyCount: 4 },
+    { search: "person2 no-1", ownerCount: 0, keyCount: 1 },
     { search: "nobody@example.org", ownerCount: 0, keyCount: 0 },
   ];
   for (const { search, ownerCount, keyCount } of searches) {
