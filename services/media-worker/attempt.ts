@@ -18,7 +18,7 @@ import type {
 } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
-import type { JobContext } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job_ports";
 import { EVENT_STREAM } from "./answer_body.ts";
 
 const encoder = new TextEncoder();

@@ -3,11 +3,11 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import * as media from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
-import {
-  corruptedRequest,
-  type JobContext,
-  type JobCost,
-} from "@gateway/shared/worker/jobs/job";
+import { corruptedRequest } from "@gateway/shared/worker/jobs/job_errors";
+import type {
+  JobContext,
+  JobCost,
+} from "@gateway/shared/worker/jobs/job_ports";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { AttemptAnswer, type MediaAttempt } from "./attempt.ts";

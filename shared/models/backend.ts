@@ -109,7 +109,7 @@ export const backendName = textOf(
 const FORWARD_PATH = /^(?=.{1,100}$)(\/[A-Za-z0-9_][A-Za-z0-9._-]*){1,6}$/;
 /** The paths of the API, and all below them. */
 const OWN_PATH =
-  /^\/(v1(\/(chat|messages|responses|completions|embeddings|rerank|audio|images|videos|models)(\/.*)?)?|healthz?|openapi\.json)$/i;
+  /^\/(v1(\/(chat|messages|responses|completions|embeddings|rerank|audio|images|videos|models|answers)(\/.*)?)?|healthz?|openapi\.json)$/i;
 
 const variableName = textOf(
   /^[A-Za-z_][A-Za-z0-9_]*$/,

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { FrameType } from "../bus/stream/frame.ts";
 import { parseReject } from "../bus/stream/payloads.ts";
 import { SaturatedError } from "../upstream/http/errors.ts";
-import type { JobContext, RunRequest } from "./jobs/job.ts";
+import type { JobContext, RunRequest } from "./jobs/job_ports.ts";
 import { REQUEST, turns, WorkerRig } from "./worker_fixture.ts";
 
 /** When its edge was told to come again, for each rejection. */

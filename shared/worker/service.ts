@@ -33,7 +33,7 @@ import {
   countAttempt,
 } from "./models/backend_reporter.ts";
 import type { WorkerConfig } from "./config.ts";
-import type { JobEnvironment, RunRequest } from "./jobs/job.ts";
+import type { JobEnvironment, RunRequest } from "./jobs/job_ports.ts";
 import {
   type AnswerMemory,
   type JobMemory,

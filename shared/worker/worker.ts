@@ -26,12 +26,8 @@ import { DISPATCH_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
 import { LiveMap } from "../process/maps.ts";
 import { settlesWithin } from "../process/lifecycle/serve.ts";
-import {
-  type FrameTarget,
-  Job,
-  type JobEnvironment,
-  type JobHost,
-} from "./jobs/job.ts";
+import { Job, type JobHost } from "./jobs/job.ts";
+import type { FrameTarget, JobEnvironment } from "./jobs/job_ports.ts";
 import { followKeptStops } from "./jobs/kept_stops.ts";
 import { tellRunningJobs } from "./jobs/running.ts";
 import type { WorkerLists } from "./models/discovery.ts";

@@ -20,7 +20,7 @@ import { subjects } from "../bus/subjects.ts";
 import { decodeTurn, encodeEdgeBeat, encodeReturn } from "../bus/waiting.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
-import type { JobContext, RunRequest } from "./jobs/job.ts";
+import type { JobContext, RunRequest } from "./jobs/job_ports.ts";
 import { WorkerMemory } from "./jobs/memory.ts";
 import { WorkerMetrics } from "./metrics.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";

@@ -22,7 +22,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { RunRequest } from "@gateway/shared/worker/jobs/job";
+import type { RunRequest } from "@gateway/shared/worker/jobs/job_ports";
 import {
   type AnswerMemory,
   WorkerMemory,

@@ -11,11 +11,11 @@ import {
   type ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import { SseParser } from "@gateway/shared/upstream/http/sse_parser";
-import {
-  corruptedRequest,
-  type JobContext,
-  type JobCost,
-} from "@gateway/shared/worker/jobs/job";
+import { corruptedRequest } from "@gateway/shared/worker/jobs/job_errors";
+import type {
+  JobContext,
+  JobCost,
+} from "@gateway/shared/worker/jobs/job_ports";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";

@@ -2,7 +2,7 @@
 import type { ForwardRequest } from "@gateway/shared/forward/request";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
-import type { JobContext } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job_ports";
 import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 
 /** The headers of an answer that say what was taken out of its request. */

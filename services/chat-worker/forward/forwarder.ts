@@ -13,7 +13,10 @@ import type {
   ModelServer,
   RequestEncoder,
 } from "@gateway/shared/upstream/model_server";
-import type { JobContext, JobCost } from "@gateway/shared/worker/jobs/job";
+import type {
+  JobContext,
+  JobCost,
+} from "@gateway/shared/worker/jobs/job_ports";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import type { ForwardAttempt } from "./attempt.ts";

@@ -21,7 +21,7 @@ import type {
   ModelServer,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
-import type { JobContext } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job_ports";
 import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 import { dropHeaders, type ForwardAttempt } from "./attempt.ts";
 import { failureOf } from "./events.ts";

@@ -15,7 +15,10 @@ import {
   STORE_KEY,
 } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
-import type { JobContext, RunRequest } from "@gateway/shared/worker/jobs/job";
+import type {
+  JobContext,
+  RunRequest,
+} from "@gateway/shared/worker/jobs/job_ports";
 import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import { amountOf } from "../../../tests/support/amount.ts";
 import { callApi } from "../../../tests/support/chat_request.ts";

@@ -26,16 +26,6 @@ import type { FrameTarget, JobEnvironment, JobOptions } from "./job_ports.ts";
 import { KeptWriter } from "./kept_writer.ts";
 import type { JobMemory } from "./memory.ts";
 
-export { corruptedRequest } from "./job_errors.ts";
-export type {
-  FrameTarget,
-  JobContext,
-  JobCost,
-  JobEnvironment,
-  JobOptions,
-  RunRequest,
-} from "./job_ports.ts";
-
 /** What a job asks of the worker that gave it a slot, and reports to it. */
 export interface JobHost {
   /** Sends a frame to the edge of a job. */

@@ -26,7 +26,7 @@ import {
   WorkerMemory,
 } from "@gateway/shared/worker/jobs/memory";
 import { WorkerMetrics } from "@gateway/shared/worker/metrics";
-import type { RunRequest } from "@gateway/shared/worker/jobs/job";
+import type { RunRequest } from "@gateway/shared/worker/jobs/job_ports";
 import type { Pool } from "@gateway/shared/worker/service";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { poolOf } from "../model_servers/recorded_context.ts";

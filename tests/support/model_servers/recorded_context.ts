@@ -1,7 +1,7 @@
 /** Calls of jobs without a worker. */
 import { Buffer } from "node:buffer";
 import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
-import type { JobContext } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job_ports";
 
 /** The call of a job, and what was passed on of its answer. */
 export interface RecordedContext extends JobContext {

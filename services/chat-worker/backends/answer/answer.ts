@@ -13,7 +13,7 @@ import {
 import type { AttemptProgress } from "@gateway/shared/upstream/attempt";
 import type { HeldBytes } from "@gateway/shared/worker/jobs/memory";
 import { TOKENS_MAX } from "@gateway/shared/forward/usage";
-import type { JobContext } from "@gateway/shared/worker/jobs/job";
+import type { JobContext } from "@gateway/shared/worker/jobs/job_ports";
 import { ChoiceEnding } from "./choice_ending.ts";
 import type { Surroundings } from "./chunk_template.ts";
 import { type ToolCallFragment, ToolCallFragments } from "./tool_calls.ts";

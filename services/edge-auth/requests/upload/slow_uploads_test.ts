@@ -10,7 +10,7 @@ import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { randomBytes } from "@gateway/shared/process/ids";
-import type { RunRequest } from "@gateway/shared/worker/jobs/job";
+import type { RunRequest } from "@gateway/shared/worker/jobs/job_ports";
 import { WorkerMemory } from "@gateway/shared/worker/jobs/memory";
 import { amountOf } from "../../../../tests/support/amount.ts";
 import { callApi } from "../../../../tests/support/chat_request.ts";
