@@ -107,9 +107,18 @@ export async function startFamily(
   const link = await connectTo(options.servers, `worker ${id}`);
   const soon = new Timers();
   const killed = new AbortController();
+  const isKilled = Promise.withResolvers<void>();
+  // The timers of a killed worker are gone, and nobody tells it that there is room.
+  const orKilled = (wait: Promise<void> | undefined) =>
+    wait && Promise.race([wait, isKilled.promise]);
   const untilKilled = (run: Runner): Runner => (request, call, memory) => {
     const signal = AbortSignal.any([call.signal, killed.signal]);
-    return run(request, { ...call, signal }, memory);
+    return run(request, {
+      ...call,
+      signal,
+      pause: () => orKilled(call.pause()),
+      write: (part, tokens) => orKilled(call.write(part, tokens)),
+    }, memory);
   };
   const worker = new Worker({
     bus: link,
@@ -136,6 +145,7 @@ export async function startFamily(
     await link.close();
     soon.close();
     killed.abort(new Error("Killed"));
+    isKilled.resolve();
     close();
   };
   return {
