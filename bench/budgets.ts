@@ -1,6 +1,6 @@
 /** What budgets of money cost: keys with them beside one without, of one gateway. */
 import { type Contender, KEY_LIMITS, type OurGateway } from "./contenders.ts";
-import { compareCosts } from "./figures.ts";
+import { costNotes } from "./figures.ts";
 import { CHAT, type Lane, PRICED_MODEL } from "./lanes.ts";
 import {
   CONNECTIONS,
@@ -14,7 +14,7 @@ import {
   warmUp,
 } from "./measure.ts";
 import type { Options } from "./options.ts";
-import { OURS, type Row, type Table } from "./report.ts";
+import { OURS, type Table } from "./report.ts";
 
 /** What a request with budgets may cost more, as a share. */
 const TOLERANCE = 0.03;
@@ -49,7 +49,10 @@ export async function* budgetCosts(
     title: `Budgets, whole, ${CONNECTIONS} connections`,
     columns: LOOP_COLUMNS,
     rows: whole,
-    notes: beside(whole, LOOP_COLUMNS.indexOf("CPU s per 1,000")),
+    notes: costNotes(whole, {
+      column: LOOP_COLUMNS.indexOf("CPU s per 1,000"),
+      tolerance: TOLERANCE,
+    }),
   };
   const rows = await inTurn(
     keys,
@@ -60,7 +63,10 @@ export async function* budgetCosts(
     title: streamTitle("budgets"),
     columns: STREAM_COLUMNS,
     rows,
-    notes: beside(rows, STREAM_COLUMNS.indexOf("CPU us per token")),
+    notes: costNotes(rows, {
+      column: STREAM_COLUMNS.indexOf("CPU us per token"),
+      tolerance: TOLERANCE,
+    }),
   };
 }
 
@@ -86,22 +92,4 @@ async function keysOf(ours: OurGateway): Promise<Contender[]> {
     lane: PRICED,
     headers: { authorization: `Bearer ${key}` },
   }));
-}
-
-/** How each row compares with the first one, by the rounds. */
-function beside(rows: readonly Row[], column: number): string[] {
-  const costs = rows.map(({ name, rounds }) => ({
-    name,
-    costs: rounds.map((round) => round[column] ?? NaN),
-  }));
-  const [first, ...others] = costs;
-  return others.map(({ name, costs }) => {
-    const { ratio, isWorse } = compareCosts(
-      first?.costs ?? [],
-      costs,
-      TOLERANCE,
-    );
-    const verdict = isWorse ? "too much" : "ok";
-    return `${name}: ${ratio.toFixed(3)} times that without, ${verdict}`;
-  });
 }

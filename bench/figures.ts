@@ -39,3 +39,23 @@ export function compareCosts(
   const ratio = median(after.map((cost, i) => cost / (before[i] ?? NaN)));
   return { ratio, isWorse: !(ratio <= 1 + tolerance) };
 }
+
+/** Says how each row but the first compares with it in a cost, round by round. */
+export function costNotes(
+  rows: readonly { name: string; rounds: readonly (readonly number[])[] }[],
+  { column, tolerance }: { column: number; tolerance: number },
+): string[] {
+  const costsOf = (rounds: readonly (readonly number[])[]) =>
+    rounds.map((round) => round[column] ?? NaN);
+  const [first, ...others] = rows;
+  const without = costsOf(first?.rounds ?? []);
+  return others.map(({ name, rounds }) => {
+    const { ratio, isWorse } = compareCosts(
+      without,
+      costsOf(rounds),
+      tolerance,
+    );
+    const verdict = isWorse ? "too much" : "ok";
+    return `${name}: ${ratio.toFixed(3)} times that without, ${verdict}`;
+  });
+}

@@ -1,6 +1,6 @@
 /** What keeping answers costs: requests that ask for it beside those that do not. */
 import type { Contender, OurGateway } from "./contenders.ts";
-import { compareCosts } from "./figures.ts";
+import { costNotes } from "./figures.ts";
 import {
   CONNECTIONS,
   inTurn,
@@ -13,7 +13,7 @@ import {
   warmUp,
 } from "./measure.ts";
 import type { Options } from "./options.ts";
-import { OURS, type Row, type Table } from "./report.ts";
+import { OURS, type Table } from "./report.ts";
 
 /** What a token of a kept stream may cost more, as a share. */
 const TOLERANCE = 0.5;
@@ -49,7 +49,10 @@ export async function* keptCosts(
     title: streamTitle("kept answers"),
     columns: STREAM_COLUMNS,
     rows: streams,
-    notes: [beside(streams, STREAM_COLUMNS.indexOf("CPU us per token"))],
+    notes: costNotes(streams, {
+      column: STREAM_COLUMNS.indexOf("CPU us per token"),
+      tolerance: TOLERANCE,
+    }),
   };
   const whole = await inTurn(
     both,
@@ -60,16 +63,9 @@ export async function* keptCosts(
     title: `Kept answers, whole, ${CONNECTIONS} connections`,
     columns: LOOP_COLUMNS,
     rows: whole,
-    notes: [beside(whole, LOOP_COLUMNS.indexOf("CPU s per 1,000"))],
+    notes: costNotes(whole, {
+      column: LOOP_COLUMNS.indexOf("CPU s per 1,000"),
+      tolerance: TOLERANCE,
+    }),
   };
-}
-
-/** How the second row compares with the first one, by the rounds. */
-function beside(rows: readonly Row[], column: number): string {
-  const [without = [], kept = []] = rows.map(({ rounds }) =>
-    rounds.map((round) => round[column] ?? NaN)
-  );
-  const { ratio, isWorse } = compareCosts(without, kept, TOLERANCE);
-  const verdict = isWorse ? "too much" : "ok";
-  return `kept: ${ratio.toFixed(3)} times that without, ${verdict}`;
 }

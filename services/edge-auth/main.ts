@@ -116,7 +116,9 @@ async function connect(config: EdgeConfig, log: Log): Promise<Connections> {
   const redis = createRedisLink({
     ...processTools(log),
     address: config.redis,
-    scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS, ...KEPT_SCRIPTS],
+    scripts: [
+      ...new Set([...EDGE_SCRIPTS, ...VIDEO_SCRIPTS, ...KEPT_SCRIPTS]),
+    ],
     probe: LIMITER_PROBE,
   });
   const bus = await connectBus({

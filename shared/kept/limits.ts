@@ -8,7 +8,7 @@ const MIB = 1024 * KIB;
 
 /** Kept answers, their log and those who read it. */
 export const KEPT_LIMITS = {
-  /** The header `X-Gateway-Keep`, and `keep_seconds` of a key. Beyond: 400. */
+  /** The header `X-Gateway-Keep`. Beyond: 400. */
   secondsMax: 3_600,
   /** For how long an answer is kept whose request has only an `Idempotency-Key`. */
   secondsDefault: 600,

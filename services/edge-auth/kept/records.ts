@@ -22,9 +22,8 @@ import {
   type RedisScript,
 } from "@gateway/shared/redis/link";
 import * as z from "zod";
-import { redisFailure } from "../limits/refusal.ts";
 import { reservationSchema } from "../limits/settlement.ts";
-import claimLua from "./lua/claim.lua" with { type: "text" };
+import { CLAIM_DUE, Registry } from "../store/registry.ts";
 import closeLua from "./lua/close.lua" with { type: "text" };
 import dueLua from "./lua/due.lua" with { type: "text" };
 import openLua from "./lua/open.lua" with { type: "text" };
@@ -32,9 +31,7 @@ import reserveLua from "./lua/reserve.lua" with { type: "text" };
 
 const OPEN = defineScript("open_kept", openLua);
 const CLOSE = defineScript("close_kept", closeLua);
-const CLAIM = defineScript("claim_kept", claimLua);
 const DUE = defineScript("due_kept", dueLua);
-
 const RESERVE = defineScript("reserve_kept", reserveLua);
 
 /** What an edge loads for kept answers, beside `EDGE_SCRIPTS`. */
@@ -42,11 +39,9 @@ export const KEPT_SCRIPTS: readonly RedisScript[] = [
   OPEN,
   RESERVE,
   CLOSE,
-  CLAIM,
+  CLAIM_DUE,
   DUE,
 ];
-
-const PATIENT = { deadlineMs: 1_000 };
 
 /** How an answer is read, whichever edge sends it. */
 const factsSchema = z.object({
@@ -157,10 +152,12 @@ export interface KeptRecordsOptions {
 
 /** The records; methods reject with `service_unavailable` without Redis. */
 export class KeptRecords {
-  readonly #options: KeptRecordsOptions;
+  readonly #registry: Registry;
+  readonly #accountBytesMax: number;
 
-  constructor(options: KeptRecordsOptions) {
-    this.#options = options;
+  constructor({ redis, accountBytesMax }: KeptRecordsOptions) {
+    this.#registry = new Registry(redis);
+    this.#accountBytesMax = accountBytesMax;
   }
 
   /** Opens a record, or finds the answer that the key has got before. */
@@ -168,7 +165,7 @@ export class KeptRecords {
     const { principal, requestId, key, bodyDigest, facts, lastsMs } = opening;
     const { ownerId } = principal;
     const once = opening.idempotencyKey;
-    const reply = await this.#run(OPEN, [
+    const reply = await this.#registry.run(OPEN, [
       ...keysOf({ ownerId, requestId }),
       DUE_ANSWERS_KEY,
       ...once === null ? [] : [idempotencyKey(principal, digestOf(once))],
@@ -177,7 +174,7 @@ export class KeptRecords {
       bodyDigest,
       String(lastsMs),
       String(KEPT_LIMITS.reservedBytes),
-      String(this.#options.accountBytesMax),
+      String(this.#accountBytesMax),
       keptAnswerKey(ownerId, ""),
       `${ownerId}:${requestId}`,
       String(KEPT_LIMITS.orphanMs),
@@ -199,7 +196,9 @@ export class KeptRecords {
   ): Promise<void> {
     // Only the fields of the schema: an admission has more.
     const text = JSON.stringify(termsSchema.parse(terms));
-    await this.#run(RESERVE, [keptAnswerKey(ownerId, requestId)], [text]);
+    await this.#registry.run(RESERVE, [keptAnswerKey(ownerId, requestId)], [
+      text,
+    ]);
   }
 
   /** The record of an answer; null: it is unknown to the account, or no longer kept. */
@@ -207,7 +206,7 @@ export class KeptRecords {
     const { ownerId, requestId } = name;
     const fields = ["state", "key", "facts", "terms", "end"];
     const key = keptAnswerKey(ownerId, requestId);
-    const reply = await this.#command("HMGET", key, ...fields);
+    const reply = await this.#registry.command("HMGET", key, ...fields);
     const values = z.array(z.string().nullable()).parse(reply);
     const [state, secret, facts, terms, end] = values;
     if (!state || !secret || !facts) return null;
@@ -225,7 +224,7 @@ export class KeptRecords {
   /** Ends the record of an answer that runs. False if it had ended before. */
   async close(name: AnswerName, closing: Closing): Promise<boolean> {
     const { state, end, bytes, keepMs, isForgotten } = closing;
-    const reply = await this.#run(CLOSE, keysOf(name), [
+    const reply = await this.#registry.run(CLOSE, keysOf(name), [
       name.requestId,
       String(keepMs),
       String(bytes),
@@ -241,13 +240,13 @@ export class KeptRecords {
   /** Removes a record, in any state. False if there was none. */
   async remove(name: AnswerName): Promise<boolean> {
     const args = [name.requestId, "0", "0", "1"];
-    return await this.#run(CLOSE, keysOf(name), args) === 1;
+    return await this.#registry.run(CLOSE, keysOf(name), args) === 1;
   }
 
   /** Answers are to be looked after this long from now, unless it is said again. */
   async dueIn(ms: number, names: readonly AnswerName[]): Promise<void> {
     if (names.length === 0) return;
-    await this.#run(DUE, [DUE_ANSWERS_KEY], [
+    await this.#registry.run(DUE, [DUE_ANSWERS_KEY], [
       String(ms),
       ...names.map(({ ownerId, requestId }) => `${ownerId}:${requestId}`),
     ]);
@@ -255,40 +254,23 @@ export class KeptRecords {
 
   /** Takes answers that are due; other edges do not get them for a while. */
   async claim(): Promise<AnswerName[]> {
-    const due = await this.#run(CLAIM, [DUE_ANSWERS_KEY], [
-      String(KEPT_LIMITS.sweptMax),
-      String(KEPT_LIMITS.orphanMs),
-    ]);
-    return (Array.isArray(due) ? due : []).map((each) => {
-      const [ownerId = "", requestId = ""] = String(each).split(":");
+    const due = await this.#registry.claimDue(DUE_ANSWERS_KEY, {
+      countMax: KEPT_LIMITS.sweptMax,
+      againMs: KEPT_LIMITS.orphanMs,
+    });
+    return due.map((each) => {
+      const [ownerId = "", requestId = ""] = each.split(":");
       return { ownerId, requestId };
     });
   }
 
   /** Nobody has to look after an answer any more. */
   async release({ ownerId, requestId }: AnswerName): Promise<void> {
-    await this.#command("ZREM", DUE_ANSWERS_KEY, `${ownerId}:${requestId}`);
-  }
-
-  async #command(...line: string[]): Promise<unknown> {
-    try {
-      return await this.#options.redis.command(line, PATIENT);
-    } catch (cause) {
-      throw redisFailure(cause);
-    }
-  }
-
-  async #run(
-    script: RedisScript,
-    keys: string[],
-    args: string[],
-  ): Promise<unknown> {
-    const { redis } = this.#options;
-    try {
-      return await redis.evalScript(script, { keys, args }, PATIENT);
-    } catch (cause) {
-      throw redisFailure(cause);
-    }
+    await this.#registry.command(
+      "ZREM",
+      DUE_ANSWERS_KEY,
+      `${ownerId}:${requestId}`,
+    );
   }
 }
 

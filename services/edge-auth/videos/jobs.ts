@@ -13,8 +13,7 @@ import {
 } from "@gateway/shared/redis/link";
 import * as z from "zod";
 import { reservationSchema } from "../limits/settlement.ts";
-import { redisFailure } from "../limits/refusal.ts";
-import claimJobsLua from "./claim_jobs.lua" with { type: "text" };
+import { CLAIM_DUE, Registry } from "../store/registry.ts";
 import writeJobLua from "./write_job.lua" with { type: "text" };
 
 /**
@@ -51,13 +50,11 @@ export const ownerOf = ({ reservation }: VideoJob): string =>
 const MS_PER_SECOND = 1_000;
 /** How many jobs one read of a list takes. */
 const BATCH = 100;
-const PATIENT = { deadlineMs: 1_000 };
 
 const WRITE = defineScript("write_job", writeJobLua);
-const CLAIM = defineScript("claim_jobs", claimJobsLua);
 
 /** What an edge loads for the registry, beside `EDGE_SCRIPTS`. */
-export const VIDEO_SCRIPTS: readonly RedisScript[] = [WRITE, CLAIM];
+export const VIDEO_SCRIPTS: readonly RedisScript[] = [WRITE, CLAIM_DUE];
 
 /** The query of `GET /v1/videos`: 20 videos, the newest first, by default. */
 export const listQuery = z.object({
@@ -87,17 +84,21 @@ export interface VideoJobsOptions {
  * The registry in a Redis. Its methods reject with `service_unavailable` without it.
  */
 export class VideoJobs {
-  readonly #redis: VideoJobsOptions["redis"];
+  readonly #registry: Registry;
   readonly #sweepMs: number;
 
   constructor({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: VideoJobsOptions) {
-    this.#redis = redis;
+    this.#registry = new Registry(redis);
     this.#sweepMs = sweepMs;
   }
 
   /** A job of an owner; null if there is none with this id, or no longer. */
   async find(ownerId: string, id: string): Promise<VideoJob | null> {
-    const text = await this.#command("HGET", jobKey(ownerId, id), "job");
+    const text = await this.#registry.command(
+      "HGET",
+      jobKey(ownerId, id),
+      "job",
+    );
     return text === null ? null : jobSchema.parse(JSON.parse(String(text)));
   }
 
@@ -107,8 +108,13 @@ export class VideoJobs {
     const ownerId = ownerOf(job);
     // The due time is written first, so that every registered job is checked.
     const dueMs = String(createdAtMs + this.#sweepMs);
-    await this.#command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
-    await this.#run(WRITE, [jobKey(ownerId, id), jobsKey(ownerId)], [
+    await this.#registry.command(
+      "ZADD",
+      DUE_JOBS_KEY,
+      dueMs,
+      `${ownerId}:${id}`,
+    );
+    await this.#registry.run(WRITE, [jobKey(ownerId, id), jobsKey(ownerId)], [
       ...scriptArgs(job),
       id,
       String(createdAtMs),
@@ -122,13 +128,13 @@ export class VideoJobs {
    */
   async update(job: VideoJob): Promise<boolean> {
     const keys = [jobKey(ownerOf(job), job.id)];
-    return await this.#run(WRITE, keys, scriptArgs(job)) === 1;
+    return await this.#registry.run(WRITE, keys, scriptArgs(job)) === 1;
   }
 
   /** Forgets a job, as if it had never been. */
   async remove(job: VideoJob): Promise<void> {
-    await this.#command("DEL", jobKey(ownerOf(job), job.id));
-    await this.#command("ZREM", jobsKey(ownerOf(job)), job.id);
+    await this.#registry.command("DEL", jobKey(ownerOf(job), job.id));
+    await this.#registry.command("ZREM", jobsKey(ownerOf(job)), job.id);
   }
 
   /** The jobs of an owner for which `isShown`; null if `after` is not one of them. */
@@ -141,12 +147,12 @@ export class VideoJobs {
     const key = jobsKey(ownerId);
     const last = after === undefined
       ? -1
-      : await this.#command(`${prefix}RANK`, key, after);
+      : await this.#registry.command(`${prefix}RANK`, key, after);
     if (last === null) return null;
     const jobs: VideoJob[] = [];
     for (let at = Number(last) + 1;; at += BATCH) {
       const range = [`${at}`, `${at + BATCH - 1}`];
-      const ids = await this.#command(`${prefix}RANGE`, key, ...range);
+      const ids = await this.#registry.command(`${prefix}RANGE`, key, ...range);
       if (!Array.isArray(ids) || ids.length === 0) break;
       const found = await Promise.all(
         ids.map((id) => this.find(ownerId, String(id))),
@@ -160,34 +166,15 @@ export class VideoJobs {
 
   /** Takes jobs that are due, as `<owner>:<id>`. */
   async claim(): Promise<string[]> {
-    const terms = [String(VIDEO_LIMITS.sweptMax), String(this.#sweepMs)];
-    const due = await this.#run(CLAIM, [DUE_JOBS_KEY], terms);
-    return (Array.isArray(due) ? due : []).map(String);
+    return await this.#registry.claimDue(DUE_JOBS_KEY, {
+      countMax: VIDEO_LIMITS.sweptMax,
+      againMs: this.#sweepMs,
+    });
   }
 
   /** Takes a job, named as by {@link claim}, off the list of those to check. */
   async release(due: string): Promise<void> {
-    await this.#command("ZREM", DUE_JOBS_KEY, due);
-  }
-
-  async #command(...line: string[]): Promise<unknown> {
-    try {
-      return await this.#redis.command(line, PATIENT);
-    } catch (cause) {
-      throw redisFailure(cause);
-    }
-  }
-
-  async #run(
-    script: RedisScript,
-    keys: string[],
-    args: string[],
-  ): Promise<unknown> {
-    try {
-      return await this.#redis.evalScript(script, { keys, args }, PATIENT);
-    } catch (cause) {
-      throw redisFailure(cause);
-    }
+    await this.#registry.command("ZREM", DUE_JOBS_KEY, due);
   }
 }
 
