@@ -6,6 +6,7 @@
  *     deno run --allow-all --v8-flags=--expose-gc bench/capacity.ts waiting
  *     deno run --allow-all bench/capacity.ts beats       # on a real NATS
  *     deno run --allow-all bench/capacity.ts admissions  # of a real Redis
+ *     deno run --allow-all bench/capacity.ts scripts     # for docs/evidence/limits.md
  *     deno run --allow-all bench/capacity.ts processes   # requests, tokens, memory
  *
  * All but the first three want a machine that does nothing else.
@@ -16,6 +17,7 @@ import { measureBeats } from "./capacity/beats.ts";
 import { measureDispatch } from "./capacity/dispatch.ts";
 import { measureProcesses } from "./capacity/processes.ts";
 import { measureQueue } from "./capacity/queue.ts";
+import { measureScripts } from "./capacity/scripts.ts";
 import { measureWaiting } from "./capacity/waiting.ts";
 
 const PARTS: ReadonlyMap<string, () => Promise<void>> = new Map([
@@ -24,6 +26,7 @@ const PARTS: ReadonlyMap<string, () => Promise<void>> = new Map([
   ["waiting", () => Promise.resolve(measureWaiting())],
   ["beats", measureBeats],
   ["admissions", measureAdmissions],
+  ["scripts", measureScripts],
   ["processes", measureProcesses],
 ]);
 

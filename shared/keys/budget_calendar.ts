@@ -103,9 +103,10 @@ function firstMs(
   return first;
 }
 
-/** The calendar as the admission script takes it. */
+/**
+ * The calendar as the admission script takes it: `d20261128:<starts>:<ends>` of the day
+ * and `m202611:<ends>` of its month, which has begun when the day has.
+ */
 export function calendarText({ day, month }: BudgetCalendar): string {
-  return [day, month]
-    .flatMap(({ name, startMs, endMs }) => [name.slice(1), startMs, endMs])
-    .join(":");
+  return [day.name, day.startMs, day.endMs, month.name, month.endMs].join(":");
 }

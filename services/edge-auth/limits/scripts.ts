@@ -26,7 +26,7 @@ import endUserLua from "./lua/end_user.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };
 import recordFailedLua from "./lua/record_failed.lua" with { type: "text" };
 import raiseHoldLua from "./lua/raise_hold.lua" with { type: "text" };
-import replyLua from "./lua/reply.lua" with { type: "text" };
+import replyLua from "./lua/admit/reply.lua" with { type: "text" };
 import renewLua from "./lua/renew.lua" with { type: "text" };
 import spendingLua from "./lua/settle/spending.lua" with { type: "text" };
 import settleLua from "./lua/settle.lua" with { type: "text" };
@@ -80,8 +80,8 @@ export const FIND = defineScript("find", findLua, { STORE_KEY });
 /** Decides on requests of one key: its rights, and its limits and its owner's. */
 export const ADMIT = defineScript(
   "admit",
-  SHARED + recordLua + replyLua + moneyLua +
-    callLua + loadLua + decideLua + commitLua + admitLua,
+  SHARED + recordLua + callLua + replyLua + moneyLua +
+    loadLua + decideLua + commitLua + admitLua,
   {
     ...SHARED_CONSTANTS,
     STORE_KEY,

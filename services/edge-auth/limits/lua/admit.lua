@@ -58,7 +58,8 @@
 -- back with it, also by refusals: a key that is only refused must recover. If it has
 -- jumped forward, leases count that had not expired by the clock of the edge.
 --
--- The parts are in `admit`, and stand before this: load, decide, commit.
+-- The parts are in `admit`, and stand before this: load, decide, commit. Most tables
+-- are made with all their fields, since a table that grows is made anew.
 --
 -- Constants: CALL LOAD DECIDE COMMIT REPLY
 
@@ -69,13 +70,13 @@ local function reply_to(request)
   local verdict = DECIDE.limits(sides, request)
   local is_admitted = not verdict.refused_by and request.lease ~= ''
   if is_admitted then COMMIT.take(sides, request.lease, verdict) end
-  return REPLY.of(verdict, request.tokens, CALL.now_unix, LOAD.queue)
+  return REPLY.of(verdict, request, LOAD.queue)
 end
 
 local refusal = LOAD.records()
 local replies = {}
 for _, request in ipairs(CALL.requests()) do
-  table.insert(replies, refusal or reply_to(request))
+  replies[#replies + 1] = refusal or reply_to(request)
 end
 COMMIT.write()
 return replies

@@ -23,26 +23,31 @@
 --
 -- Constants: DAY_SPEND_TTL_S USER_SPEND_TTL_S MONTH_SPEND_TTL_S
 
-local BUDGET = {}
-
 local function after_kind(limiter_key) return string.sub(limiter_key, #'lim' + 1) end
 
-function BUDGET.spend_key(limiter_key, window)
+local function spend_key(limiter_key, window)
   return 'spend' .. after_kind(limiter_key) .. ':' .. window
 end
 
-function BUDGET.hold_key(limiter_key) return 'hold' .. after_kind(limiter_key) end
+local function hold_key(limiter_key) return 'hold' .. after_kind(limiter_key) end
 
 -- Splits the text of a hold into the amount and the budgets that it names.
-function BUDGET.parts(text)
+local function parts(text)
   local amount, budgets = string.match(text, '^(%d+)(.*)$')
   return tonumber(amount), budgets
 end
 
 -- Keeps what was counted for as long as its kind of window is kept.
-function BUDGET.keep(key, window, who)
+local function keep(key, window, who)
   local kind = string.sub(window, 1, 1)
   local day_ttl_s = who == 'user' and USER_SPEND_TTL_S or DAY_SPEND_TTL_S
   if kind == 'd' then redis.call('EXPIRE', key, day_ttl_s) end
   if kind == 'm' then redis.call('EXPIRE', key, MONTH_SPEND_TTL_S) end
 end
+
+local BUDGET = {
+  spend_key = spend_key,
+  hold_key = hold_key,
+  parts = parts,
+  keep = keep,
+}

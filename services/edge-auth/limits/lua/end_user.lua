@@ -9,23 +9,23 @@
 --
 -- Constants: END_USERS_MAX END_USER_TTL_MS BUDGET
 
-local END_USER = { TTL_MS = END_USER_TTL_MS }
+local NO_END_USERS = { from = '', budget_day = 0 }
 
 -- The id in a lease; nil for one without.
-function END_USER.id_in(lease) return string.match(lease, '^[^.~]+%.[^.~]+%.(%x+)~') end
+local function id_in(lease) return string.match(lease, '^[^.~]+%.[^.~]+%.(%x+)~') end
 
-function END_USER.state_key(limiter_key, id) return limiter_key .. ':' .. id end
+local function state_key(limiter_key, id) return limiter_key .. ':' .. id end
 
 -- Where budgets of a lease count, by whose they are.
-function END_USER.limiter_keys(key, owner, lease)
-  local id = END_USER.id_in(lease)
-  return { key = key, owner = owner, user = id and END_USER.state_key(key, id) }
+local function limiter_keys(key, owner, lease)
+  local id = id_in(lease)
+  return { key = key, owner = owner, user = id and state_key(key, id) }
 end
 
 -- Reads what a record has: by what end users are told apart, the requests and tokens
 -- per minute and the budget of a day of each.
-function END_USER.read(text)
-  if not text or text == '' then return { from = '', budget_day = 0 } end
+local function read(text)
+  if text == '' then return NO_END_USERS end
   local from, requests, tokens, budget = string.match(text, '^(%S+) (%d+) (%d+) (%d+)$')
   if not from then error('corrupt end users in the record of a key') end
   return {
@@ -42,19 +42,35 @@ function END_USER.read(text)
   }
 end
 
--- Notes that these were admitted. Beyond the bound, forgets the least recently used.
--- `window` is the present one of their budgets; nil if they have none.
-function END_USER.touch(limiter_key, ids, now, window)
-  local index = 'users' .. string.sub(limiter_key, #'lim' + 1)
-  for id in pairs(ids) do redis.call('ZADD', index, now, id) end
-  redis.call('PEXPIRE', index, END_USER_TTL_MS)
+-- Forgets the least recently used beyond the bound.
+local function forget_oldest(limiter_key, index, window)
   local excess = redis.call('ZCARD', index) - END_USERS_MAX
   if excess <= 0 then return end
   local gone = redis.call('ZRANGEBYSCORE', index, '-inf', '+inf', 'LIMIT', 0, excess)
   for _, id in ipairs(gone) do
     redis.call('ZREM', index, id)
-    local state_key = END_USER.state_key(limiter_key, id)
-    redis.call('PEXPIRE', state_key, 0)
-    if window then redis.call('EXPIRE', BUDGET.spend_key(state_key, window), 0) end
+    local user_key = state_key(limiter_key, id)
+    redis.call('PEXPIRE', user_key, 0)
+    if window then redis.call('EXPIRE', BUDGET.spend_key(user_key, window), 0) end
   end
 end
+
+-- Notes that an end user was admitted. `window` is the present one of its budget; nil
+-- if it has none.
+local function touch(limiter_key, user, window)
+  local index = 'users' .. string.sub(limiter_key, #'lim' + 1)
+  local is_new = redis.call('ZADD', index, user.now, user.id) == 1
+  if is_new or user.is_new_minute then
+    redis.call('PEXPIRE', index, END_USER_TTL_MS)
+  end
+  if is_new then forget_oldest(limiter_key, index, window) end
+end
+
+local END_USER = {
+  TTL_MS = END_USER_TTL_MS,
+  id_in = id_in,
+  state_key = state_key,
+  limiter_keys = limiter_keys,
+  read = read,
+  touch = touch,
+}

@@ -1,10 +1,8 @@
 -- The records of keys and owners, for the script that admits: it stands before it.
 
-local RECORD = {}
-
 local INTEGER_MAX = 9007199254740991
 
-function RECORD.whole_number(text)
+local function whole_number(text)
   if not text then return 0 end
   local value = tonumber(text)
   if not (value and value >= 0 and value <= INTEGER_MAX and value % 1 == 0) then
@@ -13,13 +11,65 @@ function RECORD.whole_number(text)
   return value
 end
 
-function RECORD.list_has(list, item)
+-- The limits from the values of a record, the first of which is at an index; 0: none.
+local function limits_in(values, at)
+  return {
+    requests_per_minute = whole_number(values[at]),
+    tokens_per_minute = whole_number(values[at + 1]),
+    tokens_per_day = whole_number(values[at + 2]),
+    concurrency = whole_number(values[at + 3]),
+    video_jobs = whole_number(values[at + 4]),
+    units_per_day = whole_number(values[at + 5]),
+    budget_day = whole_number(values[at + 6]),
+    budget_month = whole_number(values[at + 7]),
+    budget_total = whole_number(values[at + 8]),
+  }
+end
+
+-- The record of a key, whose limits include that of a unit. What it does not have is
+-- false, or 0 if it is a number.
+local function read_key(record_key, unit)
+  local values = redis.call('HMGET', record_key, 'state', 'expires_at', 'scopes',
+    'models', 'networks', 'end_user', 'queue_weight', 'priority', 'rpm', 'tpm', 'tpd',
+    'conc', 'video_jobs', unit, 'budget_day', 'budget_month', 'budget_total')
+  return {
+    state = values[1],
+    expires_at = whole_number(values[2]),
+    scopes = values[3] or '',
+    models = values[4] or '',
+    networks = values[5] or '',
+    end_user = values[6] or '',
+    queue_weight = whole_number(values[7]),
+    priority = values[8],
+    limits = limits_in(values, 9),
+  }
+end
+
+-- The record of an owner, in the same way.
+local function read_owner(owner_key, unit)
+  local values = redis.call('HMGET', owner_key, 'state', 'queue_weight', 'rpm', 'tpm',
+    'tpd', 'conc', 'video_jobs', unit, 'budget_day', 'budget_month', 'budget_total')
+  return {
+    state = values[1],
+    queue_weight = whole_number(values[2]),
+    limits = limits_in(values, 3),
+  }
+end
+
+local function has_limit(limits)
+  for _, limit in pairs(limits) do
+    if limit > 0 then return true end
+  end
+  return false
+end
+
+local function list_has(list, item)
   return string.find(',' .. list .. ',', ',' .. item .. ',', 1, true)
 end
 
 -- Whether an address is in one of the networks: both are 32 hexadecimal digits, of
 -- which networks name how many bits count, `<digits>/<bits>`.
-function RECORD.is_within(networks, address)
+local function is_within(networks, address)
   if #address ~= 32 then return false end
   for first, bits in string.gmatch(networks, '(%x+)/(%d+)') do
     local whole, rest = math.floor(bits / 4), bits % 4
@@ -34,36 +84,10 @@ function RECORD.is_within(networks, address)
   return false
 end
 
--- Reads the limits, the budgets, the state and more fields of a record, by their names;
--- false where it has none.
-function RECORD.read(key, unit, ...)
-  local names = { 'state', 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit,
-    'budget_day', 'budget_month', 'budget_total', ... }
-  local values = redis.call('HMGET', key, unpack(names))
-  local record = {}
-  for nth, name in ipairs(names) do record[name] = values[nth] end
-  return record
-end
-
--- The limits in a record, with that of a unit; 0: none.
-function RECORD.limits(record, unit)
-  local function limit(name) return RECORD.whole_number(record[name]) end
-  return {
-    requests_per_minute = limit('rpm'),
-    tokens_per_minute = limit('tpm'),
-    tokens_per_day = limit('tpd'),
-    concurrency = limit('conc'),
-    video_jobs = limit('video_jobs'),
-    units_per_day = limit(unit),
-    budget_day = limit('budget_day'),
-    budget_month = limit('budget_month'),
-    budget_total = limit('budget_total'),
-  }
-end
-
-function RECORD.has_limit(limits)
-  for _, limit in pairs(limits) do
-    if limit > 0 then return true end
-  end
-  return false
-end
+local RECORD = {
+  read_key = read_key,
+  read_owner = read_owner,
+  has_limit = has_limit,
+  list_has = list_has,
+  is_within = is_within,
+}

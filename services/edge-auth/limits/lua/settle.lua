@@ -58,8 +58,11 @@ local ARGS_PER_REQUEST = 16
 local admitted_on, hour, suffix = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local unit_counter, unit_limit, video_has_begun = ARGV[4], ARGV[5], ARGV[6] == '1'
 
-local time = call('TIME')
-local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
+-- The time in whole ms since LIMITER_EPOCH_MS.
+local function now()
+  local time = call('TIME')
+  return time[1] * 1000 - LIMITER_EPOCH_MS + floor(time[2] / 1000)
+end
 
 -- What the requests of this call add to the counters.
 local sum = {
@@ -109,7 +112,7 @@ local function settle_hold(request, hold)
     if request.is_lost then cost = held end
     change_budgets(request, budgets, { held = -held, spent = cost })
     table.insert(ended_holds, lease)
-    if request.is_lost then SPENDING.mark_lost(hold_key, lease, hold, floor(now)) end
+    if request.is_lost then SPENDING.mark_lost(hold_key, lease, hold, now()) end
     return cost
   end
   local charged = not request.is_lost and call('HGET', hold_key, mark_of(lease))
@@ -201,7 +204,7 @@ local function add_amounts(request, hold)
   sum.cost = sum.cost + cost
   if not request.is_lost then return cost end
   sum.lost, sum.lost_cost = sum.lost + 1, sum.lost_cost + cost
-  call('ZADD', KEYS[2], floor(now) - LEASE_MS, mark_of(request.lease))
+  call('ZADD', KEYS[2], now() - LEASE_MS, mark_of(request.lease))
   call('PEXPIRE', KEYS[2], LEASES_TTL_MS)
   return cost
 end
@@ -213,9 +216,9 @@ local function remove_leases()
   for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
     local request = request_at(at)
     local reply = remove_lease(request)
-    table.insert(replies, reply)
+    replies[#replies + 1] = reply
     if reply > 0 then
-      table.insert(settled, request)
+      settled[#settled + 1] = request
       if request.is_lost then request.place = #replies end
     end
   end
@@ -227,7 +230,7 @@ end
 local function add_up(settled, replies)
   local leases, holding = {}, {}
   for _, request in ipairs(settled) do
-    table.insert(leases, request.lease)
+    leases[#leases + 1] = request.lease
     if ends_hold(request) then table.insert(holding, request.lease) end
   end
   local holds = SPENDING.holds_of(KEYS[1], holding)
@@ -244,7 +247,7 @@ end
 local function settle_video(video_key, leases)
   for _, lease in ipairs(leases) do
     if video_has_begun then
-      call('ZADD', video_key, 'XX', floor(now) + VIDEO_JOB_MS, lease)
+      call('ZADD', video_key, 'XX', now() + VIDEO_JOB_MS, lease)
     else
       call('ZREM', video_key, lease)
     end
@@ -273,26 +276,40 @@ local function correct_units(state_key)
   local state = STATE.read_unit(state_key, unit_limit)
   if not state then return end
   if admitted_on and admitted_on ~= state.day then return end
-  local used = max(0, state.used + sum.units_over)
-  STATE.write_unit(state_key, unit_limit, state.day, used)
+  state.used = max(0, state.used + sum.units_over)
+  STATE.write_unit(state_key, unit_limit, state)
 end
 
-local function count_usage(usage_key)
-  local function count(counter, amount)
-    return call('HINCRBY', usage_key, hour .. ':' .. counter .. suffix, amount)
+-- What is counted: field, amount, field, amount. The requests are the first.
+local counted = {}
+
+local function count(counter, amount)
+  if amount == 0 and counter ~= REQUESTS then return end
+  counted[#counted + 1] = hour .. ':' .. counter .. suffix
+  counted[#counted + 1] = string.format('%d', amount)
+end
+
+local function count_all()
+  count(REQUESTS, sum.requests)
+  count(PROMPT_TOKENS, sum.prompt_tokens)
+  count(COMPLETION_TOKENS, sum.completion_tokens)
+  count(CACHED_TOKENS, sum.cached)
+  count(CACHE_WRITE_TOKENS, sum.cache_written)
+  count(ERRORS, sum.errors)
+  count(unit_counter, sum.units)
+  count(COST, sum.cost)
+  count(UNPRICED, sum.unpriced)
+  count(LOST_REQUESTS, sum.lost)
+  count(LOST_COST, sum.lost_cost)
+end
+
+local function write_usage(usage_key)
+  for at = 1, #counted, 2 do
+    local total = call('HINCRBY', usage_key, counted[at], counted[at + 1])
+    if at == 1 and total <= max(1, sum.requests) then
+      call('EXPIRE', usage_key, USAGE_TTL_S)
+    end
   end
-  local total = count(REQUESTS, sum.requests)
-  if total <= max(1, sum.requests) then call('EXPIRE', usage_key, USAGE_TTL_S) end
-  if sum.prompt_tokens ~= 0 then count(PROMPT_TOKENS, sum.prompt_tokens) end
-  if sum.completion_tokens ~= 0 then count(COMPLETION_TOKENS, sum.completion_tokens) end
-  if sum.cached ~= 0 then count(CACHED_TOKENS, sum.cached) end
-  if sum.cache_written ~= 0 then count(CACHE_WRITE_TOKENS, sum.cache_written) end
-  if sum.errors ~= 0 then count(ERRORS, sum.errors) end
-  if sum.units ~= 0 then count(unit_counter, sum.units) end
-  if sum.cost ~= 0 then count(COST, sum.cost) end
-  if sum.unpriced ~= 0 then count(UNPRICED, sum.unpriced) end
-  if sum.lost ~= 0 then count(LOST_REQUESTS, sum.lost) end
-  if sum.lost_cost ~= 0 then count(LOST_COST, sum.lost_cost) end
 end
 
 local replies, settled = remove_leases()
@@ -308,7 +325,8 @@ for id, over in pairs(users) do
   correct_state(END_USER.state_key(KEYS[1], id), over)
 end
 if hour ~= '' then
-  count_usage(KEYS[5])
-  count_usage(KEYS[6])
+  count_all()
+  write_usage(KEYS[5])
+  write_usage(KEYS[6])
 end
 return replies

@@ -7,6 +7,27 @@ local DAY_MS = 86400000
 local FIRST_REQUEST = 8
 local ARGS_PER_REQUEST = 6
 
+-- Returns the requests, by the names of their arguments.
+local function requests()
+  local list = {}
+  for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
+    list[#list + 1] = {
+      model = ARGV[at],
+      tokens = tonumber(ARGV[at + 1]),
+      units = tonumber(ARGV[at + 2]),
+      lease = ARGV[at + 3],
+      nanos = tonumber(ARGV[at + 4]),
+      address = ARGV[at + 5],
+    }
+  end
+  return list
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
+local expected_unix = tonumber(ARGV[5])
+local expected = expected_unix and expected_unix - LIMITER_EPOCH_MS or now
+
 local CALL = {
   record_key = ARGV[1],
   owner_key = ARGV[2],
@@ -15,36 +36,12 @@ local CALL = {
   calendar = ARGV[6],
   -- By what the edge tells end users apart.
   end_user_source = ARGV[7],
-}
-
--- Sets the times: `now` and those below it in ms since LIMITER_EPOCH_MS.
-local function read_clock()
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
-  local expected_unix = tonumber(ARGV[5])
-  local expected = expected_unix and expected_unix - LIMITER_EPOCH_MS or now
-  CALL.now = now
-  CALL.now_unix = math.floor(now) + LIMITER_EPOCH_MS
-  CALL.today = math.floor(now / DAY_MS)
-  CALL.lease_ends = math.floor(now) + LEASE_MS
+  requests = requests,
+  -- Times are in ms since LIMITER_EPOCH_MS, but for `now_unix`.
+  now = now,
+  now_unix = math.floor(now) + LIMITER_EPOCH_MS,
+  today = math.floor(now / DAY_MS),
+  lease_ends = math.floor(now) + LEASE_MS,
   -- Leases that end later than this are alive.
-  CALL.alive_from = math.min(now, expected)
-end
-
-read_clock()
-
--- Returns the requests, by the names of their arguments.
-function CALL.requests()
-  local requests = {}
-  for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
-    table.insert(requests, {
-      model = ARGV[at],
-      tokens = tonumber(ARGV[at + 1]),
-      units = tonumber(ARGV[at + 2]),
-      lease = ARGV[at + 3],
-      nanos = tonumber(ARGV[at + 4]),
-      address = ARGV[at + 5],
-    })
-  end
-  return requests
-end
+  alive_from = math.min(now, expected),
+}

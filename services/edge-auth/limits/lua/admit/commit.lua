@@ -4,52 +4,48 @@
 -- Constants: CALL LOAD LEASES_TTL_MS DEAD_LEASE_MS STATE_TTL_MS VIDEO_START_MS
 -- VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS MONEY END_USER STATE
 
-local COMMIT = {}
-
 local call, floor = redis.call, math.floor
 
 local MINUTE_MS = 60000
+-- As text, which Redis would make of the number for each key.
+local LEASE_ENDS = string.format('%.0f', CALL.lease_ends)
 local FIRST_VIDEO_KEY = 5
 
--- The leases of the requests that are admitted.
-local admitted = {}
+-- The leases of the requests that are admitted: end, lease, end, lease.
+local ends_and_leases = {}
 -- What they hold of budgets: lease, text, lease, text.
 local holds = {}
 
-local function take_day(count)
-  count.day, count.used = count.next_day, count.next_used
+local function take_day(meter)
+  meter.day, meter.used = meter.next_day, meter.next_used
 end
 
 -- Takes what was checked last.
-local function take(side, lease)
+local function take_side(side)
   side.requests.full_at = side.requests.next_full_at
   side.tokens.full_at = side.tokens.next_full_at
   take_day(side.tokens_today)
-  if CALL.unit ~= '' then take_day(side.units_today) end
-  table.insert(side.leases_taken, lease)
+  if side.units_today then take_day(side.units_today) end
+  side.taken = side.taken + 1
 end
 
 local function take_money(sides, lease, nanos)
   local text = string.format('%.0f', nanos)
   for _, side in ipairs(sides) do text = text .. MONEY.take(side.budgets, nanos) end
-  table.insert(holds, lease)
-  table.insert(holds, text)
+  holds[#holds + 1] = lease
+  holds[#holds + 1] = text
 end
 
 -- Admits a request, in memory.
-function COMMIT.take(sides, lease, verdict)
-  table.insert(admitted, lease)
-  for _, side in ipairs(sides) do take(side, lease) end
+local function take(sides, lease, verdict)
+  ends_and_leases[#ends_and_leases + 1] = LEASE_ENDS
+  ends_and_leases[#ends_and_leases + 1] = lease
+  for _, side in ipairs(sides) do take_side(side) end
   if verdict.hold then take_money(sides, lease, verdict.hold) end
 end
 
 local function write_leases(side, is_new_minute)
   local lease_key = side.lease_key
-  local ends_and_leases = {}
-  for _, lease in ipairs(side.leases_taken) do
-    table.insert(ends_and_leases, CALL.lease_ends)
-    table.insert(ends_and_leases, lease)
-  end
   call('ZADD', lease_key, unpack(ends_and_leases))
   if is_new_minute or side.leases_stored == 0 then
     call('PEXPIRE', lease_key, LEASES_TTL_MS)
@@ -59,42 +55,54 @@ local function write_leases(side, is_new_minute)
   end
 end
 
+-- Returns whether the side was not admitted in this minute before.
 local function write_side(side)
-  if #side.leases_taken == 0 then return end
+  if side.taken == 0 then return false end
   local is_user = side.who == 'user'
   LOAD.save_state(side)
   MONEY.commit(side.budgets)
-  if CALL.unit ~= '' and not is_user then
-    local today = side.units_today
-    STATE.write_unit(side.state_key, CALL.unit, today.day, today.used)
+  if side.units_today and not is_user then
+    STATE.write_unit(side.state_key, CALL.unit, side.units_today)
   end
   local is_new_minute =
     floor(CALL.now / MINUTE_MS) ~= floor(side.admitted_at / MINUTE_MS)
   if side.lease_key then write_leases(side, is_new_minute) end
-  if not is_new_minute then return end
+  if not is_new_minute then return false end
   -- The rest is needed only once a minute.
   if not is_user then call('HSET', side.state_key, 'lu', CALL.now_unix) end
   call('PEXPIRE', side.state_key, is_user and END_USER.TTL_MS or STATE_TTL_MS)
+  return true
+end
+
+local function write_user(id, side)
+  if side.taken == 0 then return end
+  local is_new_minute = write_side(side)
+  END_USER.touch(KEYS[1], {
+    id = id,
+    now = CALL.now,
+    is_new_minute = is_new_minute,
+  }, MONEY.day_window())
 end
 
 -- The slots of videos, which outlast their requests.
 local function write_videos(video_key)
   call('ZREMRANGEBYSCORE', video_key, '-inf', CALL.now - DEAD_VIDEO_MS)
-  for _, lease in ipairs(admitted) do
-    call('ZADD', video_key, floor(CALL.now) + VIDEO_START_MS, lease)
+  for at = 2, #ends_and_leases, 2 do
+    call('ZADD', video_key, floor(CALL.now) + VIDEO_START_MS, ends_and_leases[at])
   end
   call('PEXPIRE', video_key, VIDEO_LEASES_TTL_MS)
 end
 
 -- Writes what was taken.
-function COMMIT.write()
-  if #admitted == 0 then return end
+local function write()
+  if #ends_and_leases == 0 then return end
   for _, side in ipairs(LOAD.sides) do write_side(side) end
-  for _, side in pairs(LOAD.users) do write_side(side) end
-  if LOAD.end_user.from ~= '' then
-    local calendar = LOAD.calendar
-    END_USER.touch(KEYS[1], LOAD.users, CALL.now, calendar and calendar[1].window)
-  end
+  for id, side in pairs(LOAD.users) do write_user(id, side) end
   for at = FIRST_VIDEO_KEY, #KEYS do write_videos(KEYS[at]) end
   MONEY.keep_holds(KEYS[1], holds)
 end
+
+local COMMIT = {
+  take = take,
+  write = write,
+}

@@ -2,8 +2,6 @@
 --
 -- Constants: CALL LOAD CONCURRENCY_WAIT_MS VIDEO_WAIT_MS MONEY RECORD
 
-local DECIDE = {}
-
 local call, floor = redis.call, math.floor
 local max, min = math.max, math.min
 
@@ -13,8 +11,8 @@ local DAY_MS = 86400000
 local TOLERANCE = 0.01
 
 -- What the key refuses, whatever was used, or all that was asked; nil: limits decide.
-function DECIDE.rights(request)
-  local networks, models = LOAD.key.networks or '', LOAD.key.models or ''
+local function decide_rights(request)
+  local networks, models = LOAD.key.networks, LOAD.key.models
   if networks ~= '' and not RECORD.is_within(networks, request.address) then
     return { 'address' }
   end
@@ -30,47 +28,45 @@ function DECIDE.rights(request)
 end
 
 -- Notes that a limit refuses the request. The longest wait is the one to report.
-local function refuse(verdict, side, limit, wait, budget)
+local function refuse(verdict, limit, wait)
   if wait > verdict.wait then
-    verdict.wait, verdict.refused_by = wait, side.who .. ':' .. limit
-    verdict.budget = budget
+    verdict.wait, verdict.refused_by = wait, limit
   end
 end
 
--- Checks what is counted by minute, `requests` or `tokens`.
-local function check_rate(verdict, side, name, cost)
-  local bucket = side[name]
-  bucket.next_full_at = bucket.full_at
-  if bucket.limit == 0 or cost == 0 then return end
-  local interval = MINUTE_MS / bucket.limit
-  local base = max(CALL.now, bucket.full_at)
-  local wait = base + min(cost, bucket.limit) * interval - CALL.now - MINUTE_MS
-  if wait > interval * TOLERANCE then refuse(verdict, side, name, wait) end
-  bucket.next_full_at = base + cost * interval
+-- Checks what is counted by minute.
+local function check_rate(verdict, meter, cost)
+  meter.next_full_at = meter.full_at
+  if meter.limit == 0 or cost == 0 then return end
+  local interval = MINUTE_MS / meter.limit
+  local base = max(CALL.now, meter.full_at)
+  local wait = base + min(cost, meter.limit) * interval - CALL.now - MINUTE_MS
+  if wait > interval * TOLERANCE then refuse(verdict, meter, wait) end
+  meter.next_full_at = base + cost * interval
+  meter.remaining = floor((CALL.now + MINUTE_MS - base) / interval + TOLERANCE)
+  meter.reset = base - CALL.now
 
-  local rate = verdict[name]
-  local remaining = floor((CALL.now + MINUTE_MS - base) / interval + TOLERANCE)
-  if rate.limit == 0 or remaining < rate.remaining then
-    rate.limit, rate.remaining, rate.reset = bucket.limit, remaining, base - CALL.now
+  local tightest = verdict[meter.name]
+  if not tightest or meter.remaining < tightest.remaining then
+    verdict[meter.name] = meter
   end
 end
 
--- Checks what is counted by day. `limit` has its name, what is used of it, how much may
--- be used in a day (0: any amount), and the cost of the request.
-local function check_day(verdict, side, limit)
-  local count, per_day, cost = limit.count, limit.per_day, limit.cost
-  local day, used = count.day, count.used
+-- Checks what is counted by day.
+local function check_day(verdict, meter, cost)
+  local day, used, per_day = meter.day, meter.used, meter.per_day
   -- A count of tomorrow was begun before the clock was set back over midnight.
   if day ~= CALL.today and day ~= CALL.today + 1 then day, used = CALL.today, 0 end
-  if per_day > 0 and (used >= per_day or used + min(cost, per_day) > per_day) then
-    refuse(verdict, side, limit.name, (day + 1) * DAY_MS - CALL.now)
+  local is_limited = per_day > 0 and (cost > 0 or meter.is_zero_unknown)
+  if is_limited and (used >= per_day or used + min(cost, per_day) > per_day) then
+    refuse(verdict, meter, (day + 1) * DAY_MS - CALL.now)
   end
-  count.next_day, count.next_used = day, used + cost
+  meter.next_day, meter.next_used = day, used + cost
 end
 
 -- Leases are counted only where those that are stored, expired or not, reach the limit.
 local function is_full(side)
-  local taken, allowed = #side.leases_taken, side.limits.concurrency
+  local taken, allowed = side.taken, side.limits.concurrency
   if side.leases_stored + taken < allowed and side.admitted_at <= CALL.now then
     return false
   end
@@ -89,9 +85,9 @@ end
 -- Checks the budgets, and lowers what the request may hold to what they have left.
 local function check_money(verdict, side, nanos)
   for _, budget in ipairs(side.budgets) do
-    local limit, amount = MONEY.check(budget, nanos, CALL.now_unix)
+    local limit, amount = MONEY.check(budget, nanos)
     if limit then
-      refuse(verdict, side, limit, amount, budget)
+      refuse(verdict, { who = side.who, name = limit, budget = budget }, amount)
     else
       verdict.hold = min(verdict.hold or nanos, amount)
     end
@@ -99,43 +95,37 @@ local function check_money(verdict, side, nanos)
 end
 
 local function check_side(verdict, side, request)
-  local limits, tokens, unit = side.limits, request.tokens, CALL.unit
-  check_rate(verdict, side, 'requests', 1)
-  check_rate(verdict, side, 'tokens', tokens)
-  check_day(verdict, side, {
-    name = 'day',
-    count = side.tokens_today,
-    per_day = tokens > 0 and limits.tokens_per_day or 0,
-    cost = tokens,
-  })
-  if unit ~= '' then
-    check_day(verdict, side, {
-      name = unit,
-      count = side.units_today,
-      per_day = limits.units_per_day,
-      cost = request.units,
-    })
-  end
+  local limits = side.limits
+  check_rate(verdict, side.requests, 1)
+  check_rate(verdict, side.tokens, request.tokens)
+  check_day(verdict, side.tokens_today, request.tokens)
+  if side.units_today then check_day(verdict, side.units_today, request.units) end
   if KEYS[5] and limits.video_jobs > 0
-    and side.videos_running + #side.leases_taken >= limits.video_jobs then
-    refuse(verdict, side, 'video_jobs', VIDEO_WAIT_MS)
+    and side.videos_running + side.taken >= limits.video_jobs then
+    refuse(verdict, { who = side.who, name = 'video_jobs' }, VIDEO_WAIT_MS)
   end
   if limits.concurrency > 0 and is_full(side) then
-    refuse(verdict, side, 'concurrency', CONCURRENCY_WAIT_MS)
+    refuse(verdict, { who = side.who, name = 'concurrency' }, CONCURRENCY_WAIT_MS)
   end
+  check_money(verdict, side, request.nanos or 0)
 end
 
--- Checks the limits of all sides.
-function DECIDE.limits(sides, request)
+-- Checks the limits of all sides. Returns the longest wait and the limit that has it,
+-- the tightest meters of requests and of tokens, and what is to be held of budgets;
+-- nil: none.
+local function decide_limits(sides, request)
   local verdict = {
     wait = 0,
     refused_by = nil,
-    requests = { limit = 0, remaining = 0, reset = 0 },
-    tokens = { limit = 0, remaining = 0, reset = 0 },
+    requests = nil,
+    tokens = nil,
+    hold = nil,
   }
-  for _, side in ipairs(sides) do
-    check_side(verdict, side, request)
-    check_money(verdict, side, request.nanos or 0)
-  end
+  for _, side in ipairs(sides) do check_side(verdict, side, request) end
   return verdict
 end
+
+local DECIDE = {
+  rights = decide_rights,
+  limits = decide_limits,
+}

@@ -1,85 +1,125 @@
 -- The first part of the script that admits: reads the records of a key and its owner,
 -- and what has been used of their limits.
 --
--- A side is whose limits a request must keep: the key, its owner, its end user.
+-- A side is whose limits a request must keep: the key, its owner, its end user. It has
+-- a meter for each limit, with what the last request that was checked would make of it.
 --
 -- Constants: CALL STORE_KEY LIMITER_EPOCH_MS MONEY END_USER STATE RECORD
 
-local LOAD = {}
-
-local UNUSED = {
-  admitted_at = 0,
-  requests_full_at = 0,
-  tokens_full_at = 0,
-  day = CALL.today,
-  tokens_today = 0,
+local LOAD = {
+  -- The records, and what the key has for its end users.
+  key = nil,
+  owner = nil,
+  end_user = nil,
+  -- How the requests wait; nil: like all others.
+  queue = nil,
+  has_budget = false,
+  -- The key, and the owner if it has limits; nil before the first request needs them.
+  sides = nil,
+  -- The end users whose requests came, by their ids.
+  users = {},
+  records = nil,
+  sides_of = nil,
+  save_state = nil,
 }
 
 -- How the requests wait: the weights of the account and of the key in percent (0: not
 -- set), and 1 if they stand back; nil: like all others.
 local function queue_of(key, owner)
-  local account_weight = RECORD.whole_number(owner.queue_weight)
-  local key_weight = RECORD.whole_number(key.queue_weight)
   local is_batch = key.priority == 'batch'
-  if account_weight == 0 and key_weight == 0 and not is_batch then return nil end
-  return { account_weight, key_weight, is_batch and 1 or 0 }
+  if owner.queue_weight == 0 and key.queue_weight == 0 and not is_batch then
+    return nil
+  end
+  return { owner.queue_weight, key.queue_weight, is_batch and 1 or 0 }
 end
 
 -- Reads the records. Returns the reply that refuses every request; nil: none does.
 function LOAD.records()
-  local key = RECORD.read(CALL.record_key, CALL.unit, 'expires_at', 'scopes', 'models',
-    'networks', 'end_user', 'queue_weight', 'priority')
+  local key = RECORD.read_key(CALL.record_key, CALL.unit)
   if not key.state then
     return { redis.call('GET', STORE_KEY) and 'unknown' or 'empty' }
   end
-  local expires_at = RECORD.whole_number(key.expires_at)
-  if expires_at > 0 and expires_at - LIMITER_EPOCH_MS <= CALL.now then
+  if key.expires_at > 0 and key.expires_at - LIMITER_EPOCH_MS <= CALL.now then
     return { 'expired' }
   end
-  local owner = RECORD.read(CALL.owner_key, CALL.unit, 'queue_weight')
+  local owner = RECORD.read_owner(CALL.owner_key, CALL.unit)
   if key.state ~= 'enabled' or owner.state == 'disabled' then return { 'disabled' } end
-  if CALL.scope ~= '' and not RECORD.list_has(key.scopes or '', CALL.scope) then
+  if CALL.scope ~= '' and not RECORD.list_has(key.scopes, CALL.scope) then
     return { 'scope' }
   end
   LOAD.key, LOAD.owner, LOAD.end_user = key, owner, END_USER.read(key.end_user)
   LOAD.queue = queue_of(key, owner)
-  LOAD.has_budget = LOAD.end_user.budget_day > 0 or MONEY.is_in(key)
-    or MONEY.is_in(owner)
+  LOAD.has_budget = LOAD.end_user.budget_day > 0 or MONEY.is_in(key.limits)
+    or MONEY.is_in(owner.limits)
   if not LOAD.has_budget then return nil end
-  LOAD.calendar = MONEY.calendar(CALL.calendar, CALL.now_unix)
-  if not LOAD.calendar then return { 'calendar', CALL.now_unix } end
+  if not MONEY.read_calendar() then return { 'calendar', CALL.now_unix } end
 end
 
 -- Reads what has been used. `who` is "key", "owner" or "user".
 local function read_side(who, limits, keys)
-  local state = STATE.read(keys.state) or UNUSED
-  local unit_state = CALL.unit ~= '' and STATE.read_unit(keys.state, CALL.unit)
-  local calendar = LOAD.calendar
-  local side = {
+  local state = STATE.read(keys.state) or STATE.unused(CALL.today)
+  local has_leases = who == 'key' or limits.concurrency > 0
+  return {
     who = who,
     limits = limits,
     state_key = keys.state,
     -- An owner without a limit is not worth a write for every request; the leases of
     -- long requests are there all the same, once they are renewed.
-    lease_key = (who == 'key' or limits.concurrency > 0) and keys.leases or nil,
+    lease_key = has_leases and keys.leases or nil,
     admitted_at = state.admitted_at,
+    -- What is counted by minute, and is full again at a time.
     requests = {
+      who = who,
+      name = 'requests',
       limit = limits.requests_per_minute,
       full_at = state.requests_full_at,
+      next_full_at = 0,
+      remaining = 0,
+      reset = 0,
     },
-    tokens = { limit = limits.tokens_per_minute, full_at = state.tokens_full_at },
-    tokens_today = { day = state.day, used = state.tokens_today },
-    units_today = unit_state or { day = CALL.today, used = 0 },
-    leases_taken = {},
-    leases_stored = 0,
+    tokens = {
+      who = who,
+      name = 'tokens',
+      limit = limits.tokens_per_minute,
+      full_at = state.tokens_full_at,
+      next_full_at = 0,
+      remaining = 0,
+      reset = 0,
+    },
+    -- What is counted by day.
+    tokens_today = {
+      who = who,
+      name = 'day',
+      per_day = limits.tokens_per_day,
+      -- Whether a cost of 0 is not known yet, and not none.
+      is_zero_unknown = false,
+      day = state.day,
+      used = state.tokens_today,
+      next_day = 0,
+      next_used = 0,
+    },
+    units_today = nil,
+    leases_stored = has_leases and keys.leases and redis.call('ZCARD', keys.leases) or 0,
+    leases_alive = nil,
     videos_running = 0,
-    budgets = calendar and MONEY.load(keys.state, limits, calendar, who) or {},
+    budgets = MONEY.load(who, limits, keys.state),
+    -- How many requests were admitted.
+    taken = 0,
   }
-  if side.lease_key then side.leases_stored = redis.call('ZCARD', side.lease_key) end
-  if keys.videos and limits.video_jobs > 0 then
-    side.videos_running = redis.call('ZCOUNT', keys.videos, CALL.now, '+inf')
-  end
-  return side
+end
+
+local function read_units(side)
+  local used = STATE.read_unit(side.state_key, CALL.unit)
+  return {
+    who = side.who,
+    name = CALL.unit,
+    per_day = side.limits.units_per_day,
+    is_zero_unknown = true,
+    day = used and used.day or CALL.today,
+    used = used and used.used or 0,
+    next_day = 0,
+    next_used = 0,
+  }
 end
 
 -- Writes what has been used of requests and tokens.
@@ -98,6 +138,10 @@ end
 -- Reads a side, and follows a clock that was set back since its last admission.
 local function load_side(who, limits, keys)
   local side = read_side(who, limits, keys)
+  if CALL.unit ~= '' then side.units_today = read_units(side) end
+  if keys.videos and limits.video_jobs > 0 then
+    side.videos_running = redis.call('ZCOUNT', keys.videos, CALL.now, '+inf')
+  end
   local ahead = side.admitted_at - CALL.now
   if ahead <= 0 then return side end
   side.requests.full_at = side.requests.full_at - ahead
@@ -106,16 +150,10 @@ local function load_side(who, limits, keys)
   return side
 end
 
--- The key, and the owner if it has limits; nil before the first request needs them.
-LOAD.sides = nil
--- The end users whose requests came, by their ids.
-LOAD.users = {}
-
 local function load_sides()
-  local key_limits = RECORD.limits(LOAD.key, CALL.unit)
   local key_keys = { state = KEYS[1], leases = KEYS[2], videos = KEYS[5] }
-  LOAD.sides = { load_side('key', key_limits, key_keys) }
-  local owner_limits = RECORD.limits(LOAD.owner, CALL.unit)
+  LOAD.sides = { load_side('key', LOAD.key.limits, key_keys) }
+  local owner_limits = LOAD.owner.limits
   if not RECORD.has_limit(owner_limits) then return end
   local owner_keys = { state = KEYS[3], leases = KEYS[4], videos = KEYS[6] }
   LOAD.sides[2] = load_side('owner', owner_limits, owner_keys)

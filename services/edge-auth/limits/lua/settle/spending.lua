@@ -3,15 +3,14 @@
 --
 -- Constants: BUDGET LOST_HOLD_MS
 
-local SPENDING = {}
-
 -- As in `shared/keys/record.ts`.
 local DUE_NOTICES = 'notices:due'
 -- Percent of a budget at which somebody is told, the highest first.
 local TOLD_PERCENTS = { 100, 80, 50 }
+local LOWEST_PERCENT = TOLD_PERCENTS[#TOLD_PERCENTS]
 
 -- What requests hold, by their leases.
-function SPENDING.holds_of(limiter_key, leases)
+local function holds_of(limiter_key, leases)
   local holds = {}
   if #leases == 0 then return holds end
   local texts = redis.call('HMGET', BUDGET.hold_key(limiter_key), unpack(leases))
@@ -20,14 +19,14 @@ function SPENDING.holds_of(limiter_key, leases)
 end
 
 -- Forgets what requests held that are settled.
-function SPENDING.drop_holds(limiter_key, leases)
+local function drop_holds(limiter_key, leases)
   if #leases == 0 then return end
   redis.call('HDEL', BUDGET.hold_key(limiter_key), unpack(leases))
 end
 
 -- Keeps what a request was charged as lost until its edge may have settled it, and
 -- drops what is older. Requests are lost so seldom that it may read all that is held.
-function SPENDING.mark_lost(hold_key, lease, hold, now)
+local function mark_lost(hold_key, lease, hold, now)
   local holds = redis.call('HGETALL', hold_key)
   for at = 1, #holds, 2 do
     local charged_at = string.match(holds[at + 1], ' @(%d+)$')
@@ -41,6 +40,7 @@ end
 -- Leaves a notice if what is spent has just reached a threshold: the highest one. A
 -- user of Redis who may not write it must still be able to settle requests.
 local function tell(limiter_key, window, limit, before, spent)
+  if spent < limit * LOWEST_PERCENT / 100 then return end
   for _, percent in ipairs(TOLD_PERCENTS) do
     local threshold = limit * percent / 100
     if spent >= threshold then
@@ -54,7 +54,7 @@ local function tell(limiter_key, window, limit, before, spent)
 end
 
 -- Changes what is spent and held in the windows of the budgets that a hold names.
-function SPENDING.change(limiter_keys, text, amounts)
+local function change(limiter_keys, text, amounts)
   for who, window, limit in string.gmatch(text, ' (%a+):(%w+):(%d+)') do
     local key = BUDGET.spend_key(limiter_keys[who], window)
     -- An end user who was forgotten meanwhile begins anew.
@@ -72,3 +72,10 @@ function SPENDING.change(limiter_keys, text, amounts)
     end
   end
 end
+
+local SPENDING = {
+  holds_of = holds_of,
+  drop_holds = drop_holds,
+  mark_lost = mark_lost,
+  change = change,
+}
