@@ -24,10 +24,10 @@ export const STALL_MS = 10 * PACE.paceMs;
 export const SMALL_BYTES = 200;
 
 /** Measures all in turn, `rounds` times. */
-export async function inTurn(
-  contenders: readonly Contender[],
+export async function inTurn<Of extends Contender>(
+  contenders: readonly Of[],
   { rounds, stopping }: Options,
-  measure: (contender: Contender) => Promise<number[]>,
+  measure: (contender: Of) => Promise<number[]>,
 ): Promise<Row[]> {
   const rows = contenders.map(({ name }): Row => ({ name, rounds: [] }));
   for (let round = 0; round < rounds; round += 1) {
