@@ -118,6 +118,12 @@ export const SERVER_LIMITS = {
    */
   lingerMs: 2_000,
   /**
+   * How long a server that stops waits for the next request on a connection whose last
+   * answer did not say that it would close: clients that reuse one do so within a round
+   * trip.
+   */
+  lastMs: 1_000,
+  /**
    * How long a client may take to read the rest of a finished answer, in addition to
    * its bytes at 16 KB/s.
    */

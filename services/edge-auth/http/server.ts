@@ -101,6 +101,9 @@ export async function startServer(
     stopping: stopping.signal,
     async stop({ graceMs, abortMs }) {
       const closed = once(server.close(), "close");
+      // Deno (2.9.6) destroys a connection at the end of an answer if this is false,
+      // and with it the next request; `connections` lets that be answered.
+      Object.defineProperty(server, "listening", { value: true });
       connections.close();
       if (await settlesWithin(closed, graceMs)) return;
       stopping.abort(new Error("The server is shutting down"));
@@ -148,11 +151,27 @@ class Connections {
     const pending: Pending = { response, onClose: [] };
     connection.pending.add(pending);
     connection.checksLeft = null;
+    if (this.#isClosing) response.shouldKeepAlive = false;
     response.once("close", () => {
       this.#end(connection, pending);
-      if (this.#isClosing && connection.pending.size === 0) hangUp(socket);
+      if (this.#isClosing && connection.pending.size === 0) {
+        this.#awaitLast(socket, connection);
+      }
     });
     return pending;
+  }
+
+  /**
+   * Closes a connection whose answer began before the server stopped, so that its head
+   * promised more: a client may be sending its next request, which would be lost. One
+   * that comes in time is answered, as the last.
+   */
+  #awaitLast(socket: Socket, { pending }: Connection): void {
+    if (socket.destroyed) return;
+    const timer = setTimeout(() => {
+      if (pending.size === 0) hangUp(socket);
+    }, this.#bounds.lastMs);
+    socket.once("close", () => clearTimeout(timer));
   }
 
   /**
@@ -180,6 +199,9 @@ class Connections {
   close(): void {
     this.#isClosing = true;
     for (const [socket, { pending }] of this.#connections) {
+      for (const { response } of pending) {
+        if (!response.headersSent) response.shouldKeepAlive = false;
+      }
       if (pending.size === 0) hangUp(socket);
     }
   }

@@ -208,6 +208,43 @@ Deno.test("stop() lets a running answer end, and waits for no idle connection", 
   idle.destroy();
 });
 
+Deno.test("stop() answers the request that follows one whose answer had promised more", async () => {
+  await using calls = await startCalls();
+  const { server, next } = calls;
+  const socket = await openSocket(server.port);
+  const closed = once(socket, "close");
+  const received = readText(socket);
+  const request = requestOf(10).join("");
+  socket.write(request);
+  const first = await next();
+  first.response.sendHead(200, { "content-length": "5" }).flushHeaders();
+  await until(() => received.text.includes("keep-alive"));
+  const stopped = server.stop({ graceMs: 5_000, abortMs: 100 });
+  first.response.end("first");
+  await until(() => received.text.endsWith("first"));
+  socket.write(request);
+  const second = await next();
+  second.response.sendHead(200, { "content-length": "6" }).end("second");
+  await until(() => received.text.endsWith("second"));
+  assert.match(received.text.split("first")[1] ?? "", /connection: close/i);
+  await Promise.all([stopped, closed]);
+});
+
+Deno.test("stop() waits for no request that does not come", async () => {
+  await using calls = await startCalls();
+  const { server, next } = calls;
+  const socket = await openSocket(server.port);
+  const closed = once(socket, "close");
+  socket.resume().write(requestOf(10).join(""));
+  const { response } = await next();
+  response.sendHead(200, { "content-length": "5" }).flushHeaders();
+  const stopped = server.stop({ graceMs: 60_000, abortMs: 100 });
+  using watch = startStopwatch();
+  response.end("first");
+  await Promise.all([stopped, closed]);
+  assert.ok(watch.ms < 30_000, `${watch.ms} ms`);
+});
+
 Deno.test("stop() cuts responses that ignore the end of the grace period", async () => {
   await using calls = await startCalls();
   const { server, next } = calls;
