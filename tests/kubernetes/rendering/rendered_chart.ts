@@ -58,8 +58,8 @@ export async function render(rendering: Rendering): Promise<string> {
   return await helm("template", "gateway", ...values, ...where);
 }
 
-/** The objects of a rendered chart. */
-export async function objectsIn(yaml: string): Promise<KubernetesObject[]> {
+/** The documents of a YAML text. */
+export async function readYaml(yaml: string): Promise<unknown[]> {
   const script = "import sys, json, yaml\n" +
     "documents = yaml.safe_load_all(open(sys.argv[1]))\n" +
     "print(json.dumps([each for each in documents if each]))";
@@ -67,7 +67,12 @@ export async function objectsIn(yaml: string): Promise<KubernetesObject[]> {
     yaml,
     (file) => runProcess(PYTHON, ["-c", script, file]),
   );
-  return z.array(objectSchema).parse(JSON.parse(json));
+  return z.array(z.unknown()).parse(JSON.parse(json));
+}
+
+/** The objects of a rendered chart. */
+export async function objectsIn(yaml: string): Promise<KubernetesObject[]> {
+  return z.array(objectSchema).parse(await readYaml(yaml));
 }
 
 /** Validates objects of Kubernetes itself; throws with the first fault. */

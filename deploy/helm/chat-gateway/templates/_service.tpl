@@ -221,11 +221,16 @@ spec:
 {{- end -}}
 {{- end -}}
 
-{{/* Scales workers by the share of their slots that is in use. */}}
+{{/*
+Scales workers by the share of their slots that running requests use, with those that
+wait at edges for one. Both are one sum: of two metrics, an autoscaler takes the one that
+wants more pods, and what waits would add nothing to workers that are full.
+*/}}
 {{- define "gateway.workerScaling" -}}
 {{- $auto := .settings.autoscaling -}}
 {{- $name := include "gateway.name" .root -}}
 {{- $target := div (mul .settings.slots $auto.slotsPercent) 100 -}}
+{{- $family := trimSuffix "-worker" .service -}}
 {{- if eq $auto.kind "keda" -}}
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
@@ -249,7 +254,7 @@ spec:
         # Running requests, and those that wait at edges for a slot.
         query: >-
           sum(gateway_worker_in_flight{namespace="{{ .root.Release.Namespace }}",pod=~"{{ $name }}-{{ .service }}-.*"})
-          + (sum(gateway_queue_waiting{namespace="{{ .root.Release.Namespace }}",family="{{ trimSuffix "-worker" .service }}"}) or vector(0))
+          + (sum(gateway_queue_waiting{namespace="{{ .root.Release.Namespace }}",family="{{ $family }}"}) or vector(0))
         threshold: {{ $target | quote }}
 {{- else if eq $auto.kind "hpa" -}}
 apiVersion: autoscaling/v2
@@ -263,9 +268,10 @@ spec:
   behavior:
     {{- include "gateway.scaleDown" . | nindent 4 }}
   metrics:
-    - type: Pods
-      pods:
-        metric: { name: gateway_worker_in_flight }
+    # The same sum, as an adapter serves it: examples/prometheus-adapter.yaml.
+    - type: External
+      external:
+        metric: { name: gateway_{{ $family }}_load }
         target: { type: AverageValue, averageValue: {{ $target | quote }} }
 {{- else if $auto.kind -}}
 {{- fail (printf "%s: autoscaling.kind is %q, expected keda, hpa or nothing" .service $auto.kind) -}}
