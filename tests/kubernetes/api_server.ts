@@ -3,6 +3,7 @@
 // removed without ever having fewer pods than it should. Nodes are simulated. Run by
 // `deno task test:kubernetes`.
 import assert from "node:assert/strict";
+import { readSource } from "../support/repository/source_files.ts";
 import {
   type ControlPlane,
   startControlPlane,
@@ -111,6 +112,17 @@ async function takeEachObject({ drafts }: Subject): Promise<void> {
     assert.match(out, /deployment\.apps\/gateway-\S+ created/);
     assert.equal(error, "", example);
   }
+}
+
+/** The policies name routes as the chart does. */
+async function takePolicies({ drafts, production }: Subject): Promise<void> {
+  const policies = readSource("deploy/helm/examples/envoy-gateway.yaml");
+  const { out, error } = await drafts.send(policies, "create", ...STRICT);
+  assert.match(out, /^backendtrafficpolicy\.gateway\.envoyproxy\.io\/gateway /);
+  assert.equal(error, "");
+  const routes = await production.kubectl("get", "httproutes", "-o", "name");
+  const names = routes.matchAll(/\/(\S+)/g).map(([, name]) => name);
+  for (const name of names) assert.ok(policies.includes(`name: ${name}\n`));
 }
 
 async function refuseWhatIsOpen({ drafts }: Subject): Promise<void> {
@@ -277,6 +289,8 @@ const STEPS = {
   "a pod that may be root is not taken": refuseWhatIsOpen,
   "a field that does not exist is not taken": refuseMistakes,
   "an installation waits until all is ready": install,
+  "what Envoy Gateway needs besides is taken, and names the routes":
+    takePolicies,
   "an upgrade replaces every edge, and never has fewer": upgrade,
   "an upgrade that the chart refuses changes nothing": refuseUpgrade,
   "one that the server refuses leaves the edges as they are": failUpgrade,

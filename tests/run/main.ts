@@ -112,6 +112,8 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
     [
       ...DENO_TEST,
       "tests/kubernetes/chart.ts",
+      "tests/kubernetes/scaling.ts",
+      "tests/kubernetes/store_charts.ts",
       "tests/kubernetes/release.ts",
     ],
     [...IN_CLUSTER, "tests/kubernetes/api_server.ts"],

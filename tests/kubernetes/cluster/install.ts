@@ -64,6 +64,9 @@ take sigs.k8s.io/gateway-api@v1.6.3 \\
   config/crd/standard/gateway.networking.k8s.io_httproutes.yaml
 take github.com/kedacore/keda/v2@v2.21.0 \\
   config/crd/bases/keda.sh_scaledobjects.yaml
+envoy=github.com/envoyproxy/gateway@v1.9.1
+crds=charts/gateway-helm/charts/crds/crds/generated
+take $envoy $crds/gateway.envoyproxy.io_backendtrafficpolicies.yaml
 operator=github.com/prometheus-operator/prometheus-operator@v0.85.0
 crds=example/prometheus-operator-crd
 take $operator $crds/monitoring.coreos.com_podmonitors.yaml
