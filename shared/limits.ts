@@ -117,11 +117,7 @@ export const SERVER_LIMITS = {
    * How long a client may continue to send after a response with `Connection: close`.
    */
   lingerMs: 2_000,
-  /**
-   * How long a server that stops waits for the next request on a connection whose last
-   * answer did not say that it would close: clients that reuse one do so within a round
-   * trip.
-   */
+  /** How long a stopping server waits for the next request on a kept connection. */
   lastMs: 1_000,
   /**
    * How long a client may take to read the rest of a finished answer, in addition to
