@@ -338,6 +338,7 @@ export async function storedKey(
       networks: [],
       endUsers: null,
       priority: "normal",
+      keepSeconds: 0,
       limits: UNLIMITED,
       expiresAtMs: null,
       ...settings,

@@ -37,6 +37,7 @@ export const keyForm = (description: string, more: Form = {}): Form => ({
   allowedCidrs: "",
   endUsers: "",
   priority: "normal",
+  keepSeconds: "",
   ...limitsOf(() => ""),
   ...more,
 });

@@ -24,6 +24,7 @@ export const SETTINGS: KeySettings = {
   networks: [],
   endUsers: null,
   priority: "normal",
+  keepSeconds: 0,
   limits: { ...UNLIMITED, requestsPerMinute: 60 },
   expiresAtMs: null,
 };

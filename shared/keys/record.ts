@@ -135,6 +135,11 @@ export interface KeyRecord {
   /** What each of its end users may use; null: they are not told apart. */
   endUsers: EndUsers | null;
   priority: KeyPriority;
+  /**
+   * For how long its answers are kept after their end, where a request does not say it;
+   * 0: they are not.
+   */
+  keepSeconds: number;
   createdAtMs: number;
   expiresAtMs: number | null;
   /**
@@ -163,6 +168,7 @@ export const KEY_FIELDS = {
   networks: "networks",
   endUsers: "end_user",
   priority: "priority",
+  keepSeconds: "keep_seconds",
   createdAtMs: "created_at",
   expiresAtMs: "expires_at",
   createdBy: "created_by",

@@ -13,6 +13,7 @@ import { KeptReading } from "../../services/edge-auth/kept/reading.ts";
 import type { KeptRecord } from "../../services/edge-auth/kept/records.ts";
 import { ApiError } from "@gateway/shared/openai/error";
 import { amountOf } from "../support/amount.ts";
+import { print } from "../support/process.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { KeptWorld, SimulatedLog } from "./kept_world.ts";
 
@@ -192,4 +193,5 @@ Deno.test(`every reader gets one kept answer whole in ${seeds.length} simulated 
     }
   }
   if (seeds.length > 1) assert.ok(kept > seeds.length / 2, `${kept} kept`);
+  print(`${kept} of ${seeds.length} answers were kept whole`);
 });

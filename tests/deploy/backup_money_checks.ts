@@ -72,6 +72,7 @@ export async function spendInProject(world: RedisWorld): Promise<MoneyBefore> {
       models: [],
       networks: [],
       priority: "normal",
+      keepSeconds: 0,
       endUsers: {
         from: "user",
         requestsPerMinute: 0,

@@ -2,8 +2,6 @@
  * Runs requests whose answers are kept: once, whoever of their clients asks, and on
  * until they have ended.
  */
-import { KEPT_KEY_BYTES } from "@gateway/shared/kept/entry";
-import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
 import { scopeOf } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { WallNow } from "@gateway/shared/process/clock";
@@ -20,14 +18,19 @@ import {
   RUNNING,
 } from "../requests/call.ts";
 import { EventNumbers } from "../requests/event_numbers.ts";
-import type { AnswerKeeper, KeepableRequest } from "../requests/keeper.ts";
+import type {
+  AnswerKeeper,
+  KeepableRequest,
+  LeasedRequest,
+} from "../requests/keeper.ts";
 import {
   recordRun,
   type RunDependencies,
   startTracedRun,
 } from "../requests/run_record.ts";
 import { KeptSink } from "./kept_sink.ts";
-import { endpointOf, keptHeaders } from "./kept_answer.ts";
+import { keptHeaders } from "./kept_answer.ts";
+import { type AnswerOpening, keepMsOf, openingOf } from "./opening.ts";
 import type { AnswerName, KeptRecords } from "./records.ts";
 import type { Replays } from "./replays.ts";
 import { closingOf } from "./settling.ts";
@@ -50,10 +53,6 @@ export interface KeeperOptions
   /** Whether the log can be used now. */
   readonly isLogReady: () => boolean;
 }
-
-const MS_PER_SECOND = 1_000;
-/** A record outlives the longest run by this, so that it does not end before. */
-const SLACK_MS = 60_000;
 
 /** The requests of this edge whose answers are kept. */
 export class Keeper implements AnswerKeeper {
@@ -84,15 +83,73 @@ export class Keeper implements AnswerKeeper {
     call: AuthenticatedCall,
     request: KeepableRequest,
   ): Promise<CallEnd> {
-    const { records, replays } = this.#options;
-    const key = this.#options.randomBytes(KEPT_KEY_BYTES);
-    const opening = this.#openingOf(call, request, key);
-    const opened = await records.open(opening);
-    const { metrics } = this.#options;
+    const { idempotencyKey = null } = call.keep ?? {};
+    if (idempotencyKey !== null) {
+      return await this.#runOnce(call, request, idempotencyKey);
+    }
+    const lease = await this.#admit(call, request);
+    if (lease === null) return this.#leave(call, request);
+    const end = await this.#keep(call, { ...request, lease });
+    if (end !== null) return end;
+    lease.undo();
+    throw accountFull();
+  }
+
+  async keep(
+    call: AuthenticatedCall,
+    request: LeasedRequest,
+  ): Promise<CallEnd | null> {
+    if (!this.#options.isLogReady()) return null;
+    return await this.#keep(call, request);
+  }
+
+  /**
+   * Opens the record of an admitted request, and starts it. Null, with its lease, if
+   * its account keeps as much as it may.
+   */
+  async #keep(
+    call: AuthenticatedCall,
+    request: LeasedRequest,
+  ): Promise<CallEnd | null> {
+    const { records, metrics } = this.#options;
+    const { lease, estimate } = request;
+    const opening = openingOf(call, request, {
+      ...this.#options,
+      keepMs: keepMsOf(call.keep, lease),
+    });
+    const terms = { reservation: lease.reservation, estimate };
+    try {
+      const opened = await records.open({ ...opening, terms });
+      if (opened.type !== "new") {
+        metrics.keeping("full");
+        return null;
+      }
+      metrics.keeping("new");
+      this.#requireUnstopped(call);
+    } catch (error) {
+      lease.undo();
+      await this.#forget(opening);
+      throw error;
+    }
+    return await this.#start(call, request, opening);
+  }
+
+  /** Runs a request, unless its key has sent the same with this idempotency key. */
+  async #runOnce(
+    call: AuthenticatedCall,
+    request: KeepableRequest,
+    idempotencyKey: string,
+  ): Promise<CallEnd> {
+    const { records, replays, metrics } = this.#options;
+    const opening = openingOf(call, request, {
+      ...this.#options,
+      keepMs: keepMsOf(call.keep),
+    });
+    const opened = await records.open({ ...opening, idempotencyKey });
     switch (opened.type) {
       case "new":
         metrics.keeping("new");
-        return await this.#start(call, request, opening);
+        return await this.#startFirst(call, request, opening);
       case "known": {
         metrics.keeping("replayed");
         const { requestId } = opened;
@@ -112,86 +169,84 @@ export class Keeper implements AnswerKeeper {
     }
   }
 
-  #openingOf(
-    { requestId, principal, keep, endsByMs, exchange }: AuthenticatedCall,
-    { kind, model, stream, bodyDigest }: KeepableRequest,
-    key: Uint8Array,
-  ) {
-    const { wallNow, now, requestTimeoutMs } = this.#options;
-    const { idempotencyKey = null, seconds = KEPT_LIMITS.secondsDefault } =
-      keep ?? {};
-    const runMs = Math.min(requestTimeoutMs, endsByMs - now());
-    const keepMs = seconds * MS_PER_SECOND;
-    const createdAtMs = wallNow();
-    return {
-      requestId,
-      principal,
-      key,
-      idempotencyKey,
-      bodyDigest,
-      lastsMs: Math.ceil(runMs + keepMs + SLACK_MS),
-      facts: {
-        keyId: principal.keyId,
-        model,
-        kind,
-        stream,
-        endpoint: endpointOf(exchange.path),
-        createdAtMs,
-        keepMs,
-        endsByMs: createdAtMs + runMs,
-      },
-    };
-  }
-
-  /** Admits and starts a request. Forgets it, if it is refused or its client has left. */
-  async #start(
+  /** Admits and starts a request whose record is open; if it is refused, forgets it. */
+  async #startFirst(
     call: AuthenticatedCall,
     request: KeepableRequest,
-    { key, facts: { keepMs } }: { key: Uint8Array; facts: { keepMs: number } },
+    opening: AnswerOpening,
   ): Promise<CallEnd> {
     const { records } = this.#options;
-    const { requestId, principal: { ownerId } } = call;
-    const name = { ownerId, requestId };
-    const { kind, model, estimate, endUser } = request;
-    const { endpoint } = call;
-    const ask = { scope: scopeOf(kind), model, endpoint, estimate, endUser };
     let lease: RunLease | null = null;
+    let { facts } = opening;
     try {
-      lease = await admit(call, ask, this.#options);
+      lease = await this.#admit(call, request);
       if (lease !== null) {
+        facts = { ...facts, keepMs: keepMsOf(call.keep, lease) };
         const { reservation } = lease;
-        await records.reserve(name, { reservation, estimate });
-        const { dispatcher } = this.#options;
-        const { keyId } = call.principal;
-        if (dispatcher.isStoppedSince(keyId, call.startedAtMs)) {
-          throw keyRevoked();
-        }
+        const terms = { reservation, estimate: request.estimate };
+        await records.reserve(opening, terms, facts);
+        this.#requireUnstopped(call);
       }
     } catch (error) {
       lease?.undo();
-      await this.#forget(name);
+      await this.#forget(opening);
       throw error;
     }
-    if (lease === null || call.exchange.socket.destroyed) {
-      lease?.settle(null);
-      await this.#forget(name);
-      request.body.release();
-      abandon(call.exchange.response);
-      return ANSWERED;
+    if (lease === null) {
+      await this.#forget(opening);
+      return this.#leave(call, request);
     }
-    this.#running.set(requestId, name);
-    this.#launch(call, request, { key, lease, keepMs });
+    return await this.#start(call, { ...request, lease }, {
+      ...opening,
+      facts,
+    });
+  }
+
+  #admit(
+    call: AuthenticatedCall,
+    { kind, model, estimate, endUser }: KeepableRequest,
+  ): Promise<RunLease | null> {
+    const { endpoint } = call;
+    const ask = { scope: scopeOf(kind), model, endpoint, estimate, endUser };
+    return admit(call, ask, this.#options);
+  }
+
+  /** Throws if the key was stopped while its request was on the way to its run. */
+  #requireUnstopped({ principal, startedAtMs }: AuthenticatedCall): void {
+    const { dispatcher } = this.#options;
+    if (dispatcher.isStoppedSince(principal.keyId, startedAtMs)) {
+      throw keyRevoked();
+    }
+  }
+
+  /** Starts a request. Forgets it, if its client has left. */
+  async #start(
+    call: AuthenticatedCall,
+    request: LeasedRequest,
+    opening: AnswerOpening,
+  ): Promise<CallEnd> {
+    if (call.exchange.socket.destroyed) {
+      request.lease.settle(null);
+      await this.#forget(opening);
+      return this.#leave(call, request);
+    }
+    const { requestId, ownerId } = opening;
+    this.#running.set(requestId, { ownerId, requestId });
+    this.#launch(call, request, opening);
     return RUNNING;
+  }
+
+  /** The client has disconnected. */
+  #leave({ exchange }: AuthenticatedCall, { body }: KeepableRequest): CallEnd {
+    body.release();
+    abandon(exchange.response);
+    return ANSWERED;
   }
 
   #launch(
     call: AuthenticatedCall,
-    { createAnswer, estimate, session, body, ...facts }: KeepableRequest,
-    { key: keepKey, lease, keepMs }: {
-      key: Uint8Array;
-      lease: RunLease;
-      keepMs: number;
-    },
+    { createAnswer, estimate, session, body, lease, ...facts }: LeasedRequest,
+    { key: keepKey, facts: { keepMs } }: AnswerOpening,
   ): void {
     const { now, streamHeadMs } = this.#options;
     const { response: out } = call.exchange;
@@ -209,13 +264,14 @@ export class Keeper implements AnswerKeeper {
     const sink = new KeptSink(answer);
     const { kind, model, stream } = facts;
     const tokens = estimate.units === null ? estimate.totalTokens : undefined;
-    const { onTokens } = lease;
+    const { onTokens, queue } = lease;
     const run = startTracedRun(call, {
       kind,
       model,
       session,
       tokens,
       body,
+      queue,
       onTokens,
       keepKey,
       sink,

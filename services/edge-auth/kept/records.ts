@@ -121,6 +121,8 @@ export interface Opening extends KeptSubject {
   readonly facts: KeptFacts;
   /** How long the record lasts if nobody ends it. */
   readonly lastsMs: number;
+  /** What its request has reserved; null: it is not admitted yet. */
+  readonly terms: KeptTerms | null;
 }
 
 /**
@@ -162,7 +164,8 @@ export class KeptRecords {
 
   /** Opens a record, or finds the answer that the key has got before. */
   async open(opening: Opening): Promise<Opened> {
-    const { principal, requestId, key, bodyDigest, facts, lastsMs } = opening;
+    const { principal, requestId, key, bodyDigest, facts } = opening;
+    const { lastsMs, terms } = opening;
     const { ownerId } = principal;
     const once = opening.idempotencyKey;
     const reply = await this.#registry.run(OPEN, [
@@ -182,6 +185,7 @@ export class KeptRecords {
       Buffer.from(key).toString("base64"),
       "facts",
       JSON.stringify(facts),
+      ...terms === null ? [] : ["terms", textOf(terms)],
     ]);
     const [type, known] = Array.isArray(reply) ? reply : [];
     if (type === "known") return { type, requestId: String(known) };
@@ -189,15 +193,17 @@ export class KeptRecords {
     throw new Error(`A record of an answer was opened with: ${reply}`);
   }
 
-  /** Adds what its request has reserved. */
+  /** Adds what its request has reserved, and what is known of it by now. */
   async reserve(
     { ownerId, requestId }: AnswerName,
     terms: KeptTerms,
+    facts: KeptFacts,
   ): Promise<void> {
-    // Only the fields of the schema: an admission has more.
-    const text = JSON.stringify(termsSchema.parse(terms));
     await this.#registry.run(RESERVE, [keptAnswerKey(ownerId, requestId)], [
-      text,
+      "terms",
+      textOf(terms),
+      "facts",
+      JSON.stringify(facts),
     ]);
   }
 
@@ -279,6 +285,10 @@ const keysOf = ({ ownerId, requestId }: AnswerName): string[] => [
   keptAnswersKey(ownerId),
   keptBytesKey(ownerId),
 ];
+
+/** Only the fields of the schema: an admission has more. */
+const textOf = (terms: KeptTerms): string =>
+  JSON.stringify(termsSchema.parse(terms));
 
 const digestOf = (text: string): string =>
   createHash("sha256").update(text).digest("base64url");

@@ -24,6 +24,7 @@ function opening(more: Partial<Opening> = {}): Opening {
     idempotencyKey: null,
     bodyDigest: "d1",
     lastsMs: 60_000,
+    terms: null,
     facts: {
       keyId: PRINCIPAL.keyId,
       model: "m",
@@ -117,10 +118,10 @@ Deno.test("what a request reserves is not written to a record that was removed",
       bounds: { promptTokensMax: 1, completionTokensMax: 1 },
     },
   };
-  await t.records.reserve(name, terms);
+  await t.records.reserve(name, terms, one.facts);
   assert.deepEqual((await t.records.find(name))?.terms, terms);
   await t.records.remove(name);
-  await t.records.reserve(name, terms);
+  await t.records.reserve(name, terms, one.facts);
   assert.deepEqual(await t.all(), ["kept:due", "kept:{own_a}:bytes"]);
 });
 

@@ -39,6 +39,8 @@ export interface RunLease {
   readonly reservation: Reservation;
   /** How it waits for a slot; absent: like all others. */
   readonly queue?: QueueSettings | undefined;
+  /** For how long the key wants its answers to be kept; absent: not at all. */
+  readonly keepSeconds?: number | undefined;
   /**
    * Charges the cost of the run. Null: no worker ran the request, so everything is
    * returned but the request itself. Does not block or throw. Returns the charge; null:
@@ -194,6 +196,7 @@ export class LimitedAdmission implements Admission {
       headers: rateLimitHeaders(grant.rates),
       reservation: grant,
       queue: grant.queue,
+      keepSeconds: grant.keepSeconds,
       settle(outcome, { isShared } = EXCLUSIVE) {
         const cost = priced(costOf(outcome, estimate), unit, rate);
         // Without a model nothing ran: it is an upload that has just begun.

@@ -36,6 +36,8 @@ export interface Admitted {
   readonly heldNanos: number;
   /** How it waits for a slot; absent: like all others. */
   readonly queue?: QueueSettings;
+  /** For how long the key wants its answers to be kept; absent: not at all. */
+  readonly keepSeconds?: number;
 }
 
 /** A decision on limits. Throws where the reply is none. */
@@ -53,8 +55,12 @@ export function grantIn(
     const isHeld = word !== undefined && word !== null;
     const heldNanos = typeof word === "number" ? word : 0;
     const grant = { isAdmitted: true, atMs, rates, isHeld, heldNanos } as const;
-    const queue = fields[FIRST_WORD + 1];
-    return queue === undefined ? grant : { ...grant, queue: queueIn(queue) };
+    const [queue = null, keepSeconds] = fields.slice(FIRST_WORD + 1);
+    return {
+      ...grant,
+      ...queue !== null && { queue: queueIn(queue) },
+      ...typeof keepSeconds === "number" && { keepSeconds },
+    };
   }
   const [holder, limit] = String(word).split(":");
   const isKnown = refusal.isLimitName(limit) &&

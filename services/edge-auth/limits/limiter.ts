@@ -78,6 +78,8 @@ export interface Grant extends Reservation {
   readonly heldNanos?: number;
   /** How it waits for a slot; absent: like all others. */
   readonly queue?: QueueSettings;
+  /** For how long the key wants its answers to be kept; absent: not at all. */
+  readonly keepSeconds?: number;
 }
 
 /**

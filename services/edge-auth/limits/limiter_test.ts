@@ -218,6 +218,31 @@ Deno.test(
 );
 
 Deno.test(
+  "admit() says for how long an answer is kept if that is a default of the key, whatever else it says",
+  onStage(async (t) => {
+    const rows: { key: KeyOptions; keepSeconds: number | undefined }[] = [
+      // As a version has written it that does not know the default.
+      { key: {}, keepSeconds: undefined },
+      { key: { keepSeconds: 0 }, keepSeconds: undefined },
+      { key: { keepSeconds: 60 }, keepSeconds: 60 },
+      { key: { keepSeconds: 3_600, priority: "batch" }, keepSeconds: 3_600 },
+    ];
+    for (const { key, keepSeconds } of rows) {
+      for (const budgetDay of [0, 1_000_000]) {
+        const principal = await t.world.addKey({
+          ...key,
+          limits: { budgetDay },
+        });
+        const grant = await t.admitted(principal, { wantNanos: 5 });
+        assert.equal(grant.keepSeconds, keepSeconds);
+        assert.equal(grant.queue?.isBatch, key.priority && true);
+        assert.equal(grant.heldNanos, budgetDay > 0 ? 5 : 0);
+      }
+    }
+  }),
+);
+
+Deno.test(
   "admit() says how a request waits if its key or account waits unlike others, whatever it holds",
   onStage(async (t) => {
     const rows: { key: KeyOptions; queue: Grant["queue"] }[] = [

@@ -7,12 +7,12 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { clip } from "@gateway/shared/process/error_text";
 import type { Exchange } from "../http/exchange.ts";
 
-/** That an answer is to be kept. */
+/** What a client says about the keeping of its answer. */
 export interface KeepWish {
   /** The client's idempotency key; null: it has sent none. */
   readonly idempotencyKey: string | null;
-  /** For how long after its end, in seconds. */
-  readonly seconds: number;
+  /** For how long after its end, in seconds; 0: not at all; null: it does not say. */
+  readonly seconds: number | null;
 }
 
 const IDEMPOTENCY_KEY = "idempotency-key";
@@ -26,19 +26,31 @@ const EVENT_NUMBER = /^\d{1,15}$/;
 const SHOWN_CHARS_MAX = 50;
 
 /**
- * Whether, and for how long, an answer is to be kept; null: it is not. Throws the
- * `ApiError` `invalid_value` of a malformed header.
+ * Whether, and for how long, an answer is to be kept; null: the client does not say, so
+ * its key decides. Throws the `ApiError` `invalid_value` of a malformed header.
  */
 export function readKeep(headers: Exchange["headers"]): KeepWish | null {
   const key = headers[IDEMPOTENCY_KEY]?.toString();
   const keep = headers[KEEP]?.toString();
   if (key === undefined && keep === undefined) return null;
+  const seconds = keep === undefined ? null : readSeconds(keep);
+  if (key !== undefined && seconds === 0) throw contradiction();
   return {
     idempotencyKey: key === undefined ? null : readIdempotencyKey(key),
-    seconds: keep === undefined
-      ? KEPT_LIMITS.secondsDefault
-      : readSeconds(keep),
+    seconds,
   };
+}
+
+/** Whether a client asks that its answer is kept. */
+export const asksToKeep = (wish: KeepWish | null | undefined): boolean =>
+  wish !== null && wish !== undefined && wish.seconds !== 0;
+
+function contradiction(): ApiError {
+  return new ApiError(
+    "invalid_value",
+    "Invalid header 'X-Gateway-Keep': 0 means that the answer is not kept, but " +
+      "'Idempotency-Key' needs it to be: send one of them only.",
+  );
 }
 
 function readIdempotencyKey(text: string): string {
@@ -52,12 +64,12 @@ function readIdempotencyKey(text: string): string {
 }
 
 function readSeconds(text: string): number {
-  const seconds = SECONDS.test(text) ? Number(text) : 0;
-  if (seconds >= 1 && seconds <= KEPT_LIMITS.secondsMax) return seconds;
+  const seconds = SECONDS.test(text) ? Number(text) : Infinity;
+  if (seconds <= KEPT_LIMITS.secondsMax) return seconds;
   throw new ApiError(
     "invalid_value",
     "Invalid header 'X-Gateway-Keep': expected a whole number of seconds " +
-      `from 1 to ${KEPT_LIMITS.secondsMax}, but got ` +
+      `from 0 to ${KEPT_LIMITS.secondsMax}, but got ` +
       `'${clip(text, SHOWN_CHARS_MAX)}'.`,
   );
 }

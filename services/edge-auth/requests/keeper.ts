@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { WholeBody } from "../dispatch/request_body.ts";
 import type { EndUserNames } from "../limits/callers/end_users.ts";
+import type { RunLease } from "../limits/admission.ts";
 import type { Estimate } from "../limits/cost.ts";
 import type { AuthenticatedCall, CallEnd } from "./call.ts";
 import type { AnswerMaker } from "./endpoint.ts";
@@ -19,6 +20,11 @@ export interface KeepableRequest extends RunFacts {
   readonly bodyDigest: string;
 }
 
+/** A request that was admitted. */
+export interface LeasedRequest extends KeepableRequest {
+  readonly lease: RunLease;
+}
+
 /** Runs requests whose answers are kept. */
 export interface AnswerKeeper {
   /** Throws the `ApiError` `keep_unavailable` while nothing can be kept. */
@@ -28,6 +34,15 @@ export interface AnswerKeeper {
    * unless it throws the `ApiError` of a refusal.
    */
   run(call: AuthenticatedCall, request: KeepableRequest): Promise<CallEnd>;
+  /**
+   * Runs an admitted request, whose answer is kept for as long as its key wants. Null:
+   * none can be kept at the moment, and nothing has happened. What it throws has undone
+   * the lease.
+   */
+  keep(
+    call: AuthenticatedCall,
+    request: LeasedRequest,
+  ): Promise<CallEnd | null>;
 }
 
 /** What {@link keeperFor} needs. */
@@ -36,8 +51,8 @@ export interface KeeperDependencies {
   keeper?: AnswerKeeper | null;
 }
 
-/** Says that the headers of a request are ignored. */
-const IGNORED = { name: "x-gateway-keep", value: "off" };
+/** Says that an answer is not kept, whatever the request or its key asks for. */
+const OFF = { name: "x-gateway-keep", value: "off" };
 
 /**
  * Who keeps the answer of a call that asks for it; null: nobody, by the operator's
@@ -48,7 +63,7 @@ export function keeperFor(
   { keeper = null }: KeeperDependencies,
   keeps: boolean,
 ): AnswerKeeper | null {
-  if (keeper === null) response.fixedHeaders[IGNORED.name] = IGNORED.value;
+  if (keeper === null) response.fixedHeaders[OFF.name] = OFF.value;
   else if (!keeps) {
     throw new ApiError(
       "keep_unavailable",
@@ -57,6 +72,23 @@ export function keeperFor(
     );
   } else keeper.requireLog();
   return keeper;
+}
+
+/**
+ * Runs an admitted request whose key wants all answers to be kept, unless its client
+ * says otherwise. Null: it is not kept; if that is not what key and client want, a
+ * header tells. Who has not asked for it in the request gets no error for it.
+ */
+export async function keepByDefault(
+  call: AuthenticatedCall,
+  request: LeasedRequest,
+  { keeper = null }: KeeperDependencies,
+): Promise<CallEnd | null> {
+  const { keepSeconds = 0 } = request.lease;
+  if (keepSeconds === 0 || (call.keep ?? null) !== null) return null;
+  const end = await keeper?.keep(call, request) ?? null;
+  if (end === null) call.exchange.response.fixedHeaders[OFF.name] = OFF.value;
+  return end;
 }
 
 /** What distinguishes a request from others of the same key. */

@@ -27,6 +27,7 @@ import { admit } from "./admit.ts";
 import type { AnswerOptions } from "./answer.ts";
 import { endUserNames } from "./end_user.ts";
 import { conversationOf } from "./affinity.ts";
+import { asksToKeep } from "./keep_headers.ts";
 import { requireRights } from "./rights.ts";
 import {
   ANSWERED,
@@ -38,6 +39,7 @@ import {
 import type { AnswerMaker, Endpoint } from "./endpoint.ts";
 import {
   type AnswerKeeper,
+  keepByDefault,
   type KeeperDependencies,
   keeperFor,
   requestDigest,
@@ -75,7 +77,9 @@ interface CheckedRequest extends RunFacts {
   readonly parseMs: number;
   /** Whether it costs nothing. */
   readonly isFree: boolean;
-  /** Who keeps its answer; null: nobody. */
+  /** Whether its answer is kept where the key wants that of all of them. */
+  readonly isKept: boolean;
+  /** Who keeps its answer; null: nobody, unless its key wants it. */
   readonly keeper: AnswerKeeper | null;
   /** Of path and body; empty if nobody keeps its answer. */
   readonly bodyDigest: string;
@@ -136,8 +140,7 @@ async function readRequest<Request extends JobRequest>(
   const { now, refusedBodies, catalog } = deps;
   const { keyId } = call.principal;
   const { isFree = false, isKept = false } = endpoint;
-  // There is nothing to be lost of a count.
-  const keeper = call.keep && !isFree ? keeperFor(call, deps, isKept) : null;
+  const keeper = keeperOf(call, endpoint, deps);
   let model: unknown = endpoint.model;
   const read = await readBody(call.exchange, keyId, deps).catch(
     (error: unknown) => refused(error, model),
@@ -179,6 +182,7 @@ async function readRequest<Request extends JobRequest>(
       body: WholeBody.encode(request, share),
       parseMs: parseWorkMs(now() - startedAtMs, length),
       isFree,
+      isKept,
       keeper,
       bodyDigest,
     };
@@ -187,6 +191,20 @@ async function readRequest<Request extends JobRequest>(
     refusedBodies.charge(keyId, parseWorkMs(now() - startedAtMs, length));
     return refused(error, model);
   }
+}
+
+/** Who keeps the answer of a call that asks for it; null: nobody. */
+function keeperOf(
+  call: AuthenticatedCall,
+  { isFree = false, isKept = false }: Pick<
+    Endpoint<never>,
+    "isFree" | "isKept"
+  >,
+  deps: KeeperDependencies,
+): AnswerKeeper | null {
+  // There is nothing to be lost of a count.
+  const isAsked = asksToKeep(call.keep) && !isFree;
+  return isAsked ? keeperFor(call, deps, isKept) : null;
 }
 
 /** The conversation of a request; undefined for one that belongs to none. */
@@ -228,6 +246,10 @@ async function runChecked(
     const ask = { scope: scopeOf(kind), model, endpoint, estimate, endUser };
     const lease = await admit(call, ask, deps);
     if (lease !== null) {
+      const kept = checked.isKept
+        ? await keepByDefault(call, { ...checked, lease }, deps)
+        : null;
+      if (kept !== null) return kept;
       const tokens = estimate.units === null ? estimate.totalTokens : undefined;
       const admitted = { ...checked, tokens, lease, release: null };
       return startRun(call, admitted, deps);

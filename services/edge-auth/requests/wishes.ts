@@ -19,7 +19,7 @@ export interface Wishes {
   readonly endsByMs: number;
   /** It waits behind the other requests of its account. */
   readonly isBatch: boolean;
-  /** That the answer is to be kept; null or absent: it is not. */
+  /** What it says of the keeping of the answer; null or absent: nothing. */
   readonly keep?: KeepWish | null;
 }
 

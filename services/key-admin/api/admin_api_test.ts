@@ -21,6 +21,7 @@ Deno.test("a key for a CI job is created once, replaced by its version, and dele
     models: ["small-1"],
     allowed_cidrs: ["10.0.0.0/8"],
     limits: { requests_per_minute: 60, budget_day: "2.50" },
+    keep_seconds: 900,
     expires_at: "2099-01-31",
   };
   const headers = { "idempotency-key": "build-7" };
@@ -32,6 +33,7 @@ Deno.test("a key for a CI job is created once, replaced by its version, and dele
     state: "enabled",
     allowed_cidrs: ["10.0.0.0/8"],
     limits: { requests_per_minute: 60, budget_day: "2.5", tokens_per_day: 0 },
+    keep_seconds: 900,
     expires_at: "2099-01-31T23:59:59.000Z",
   });
   const again = await ask("POST", "/keys", { body, headers });
@@ -53,6 +55,7 @@ Deno.test("a key for a CI job is created once, replaced by its version, and dele
     models: [],
     expires_at: null,
     limits: { requests_per_minute: 0, budget_day: 0 },
+    keep_seconds: 0,
   });
   assert.equal((await ask("PUT", path, { body: put })).etag, '"2"');
   const late = await ask("PATCH", path, {

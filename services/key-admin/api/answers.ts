@@ -42,6 +42,9 @@ export const KEY = z.object({
   allowed_cidrs: z.array(z.string()).meta({ description: "Empty: all" }),
   end_users: z.string(),
   priority: z.enum(KEY_PRIORITIES),
+  keep_seconds: count.meta({
+    description: "For how long its answers are kept; 0: they are not",
+  }),
   limits,
   created_at: time,
   expires_at: timeOrNever,

@@ -8,12 +8,14 @@ import {
   PAGE_ROWS_MAX,
 } from "../domain/keys/key_page.ts";
 import {
+  KEEP_SECONDS_EXPECTED,
   LIMIT_NAMES,
   limitWords,
   lineOfText,
   SETTING_TEXTS,
 } from "../domain/keys/settings.ts";
 import { isSort, type SortValues } from "../domain/store/sorted.ts";
+import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
 import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
 
@@ -72,6 +74,13 @@ export const KEY_MEMBERS = {
   priority: setting.priority.meta({
     description: "`batch`: its requests wait behind all others of its account",
   }),
+  keep_seconds: z.int(KEEP_SECONDS_EXPECTED)
+    .min(0, KEEP_SECONDS_EXPECTED)
+    .max(KEPT_LIMITS.secondsMax, KEEP_SECONDS_EXPECTED)
+    .meta({
+      description:
+        "For how long its answers are kept after their end, where a request does not say it; 0: they are not",
+    }),
   expires_at: z.string().max(50).nullable()
     .transform((text) => text ?? "never").pipe(setting.expires)
     .meta({ description: "A day or a time in ISO 8601; null: never" }),

@@ -83,6 +83,7 @@ function settingsOf(
     networks,
     endUsers: wanted.end_users,
     priority: wanted.priority,
+    keepSeconds: wanted.keep_seconds,
     expiresAtMs,
     limits: { ...before.limits, ...wanted.limits },
   });

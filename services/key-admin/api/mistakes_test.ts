@@ -41,6 +41,12 @@ const MISTAKES: { line: string; sent?: Sent; status: number; says: RegExp }[] =
       status: 400,
       says: /whole number/,
     },
+    ...[-1, 3_601, 1.5, "600"].map((keep_seconds) => ({
+      line: "PATCH /keys/:key",
+      sent: { body: { keep_seconds } },
+      status: 400,
+      says: /from 0 to 3600.*"param":"keep_seconds"/,
+    })),
     {
       line: "PATCH /keys/:key",
       sent: { body: { models: ["small"] } },

@@ -148,6 +148,7 @@ async function makeKeys(
     models: ["neutral-3.7-plus"],
     limits: KEY_LIMITS,
     priority: "batch",
+    keepSeconds: 600,
   });
   await make(LONG_DESCRIPTION, { expiresAtMs: Date.now() + DAY_MS });
   const disabled = await make("Staging");

@@ -157,6 +157,11 @@ const OPTIONS = z.object({
     "batch: its requests wait behind all others of the account",
     setting.priority,
   ),
+  keepSeconds: option(
+    "<n>",
+    "for how long answers are kept after their end; 0 for not at all",
+    setting.keepSeconds,
+  ),
   search: option(
     "<words>",
     "words of a description or an address, or a key's last characters",

@@ -66,6 +66,8 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
       },
     }],
     [["--priority", "batch"], { priority: "batch" }],
+    [["--keep-seconds", "600"], { keep_seconds: 600 }],
+    [["--keep-seconds", "0"], { keep_seconds: 0 }],
     [["--allowed-cidrs", "10.0.0.0/8, 2001:DB8::1"], {
       allowed_cidrs: ["10.0.0.0/8", "2001:db8::1"],
     }],
@@ -255,7 +257,8 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
   await owners.ensure(ADA);
   assert.deepEqual(await owners.limits(ownerId), key);
   const { text } = await (await site.signedIn(ADA)).get("/keys/new");
-  const fields = [...text.matchAll(/<input[^>]*type="number"[^>]*>/g)];
+  const [fieldset = ""] = /<legend>Limits<.*?<\/fieldset>/s.exec(text) ?? [];
+  const fields = [...fieldset.matchAll(/<input[^>]*type="number"[^>]*>/g)];
   const shown = fields.map(([field]) => /value="([^"]*)"/.exec(field)?.[1]);
   assert.deepEqual(shown, [
     "600",

@@ -34,6 +34,7 @@ const SETTING_OPTIONS = [
   "allowedCidrs",
   "endUsers",
   "priority",
+  "keepSeconds",
   ...LIMIT_NAMES,
 ] as const;
 const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
@@ -196,6 +197,7 @@ function settingsOf(invocation: Invocation): object {
     allowed_cidrs: allowedCidrs?.map(networkText),
     end_users: endUsers === undefined ? undefined : endUsersWords(endUsers),
     priority: options.priority,
+    keep_seconds: options.keepSeconds,
     expires_at: expires === undefined ? undefined : isoTime(expires),
     limits: Object.keys(limits).length === 0 ? undefined : limits,
     force,

@@ -32,6 +32,7 @@ Deno.test("ledger check finds a billionth that a key or its account lacks, and w
       models: [],
       networks: [],
       priority: "normal",
+      keepSeconds: 0,
       endUsers: null,
       limits: site.deps.defaultLimits.key,
       expiresAtMs: null,

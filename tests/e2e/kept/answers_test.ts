@@ -201,7 +201,7 @@ Deno.test("malformed wishes and ids are refused, each with its reason", async ()
   await using gateway = await startKeeping({ onCall: hello });
   const key = await gateway.addKey();
   const wishes: Record<string, string>[] = [
-    { "x-gateway-keep": "0" },
+    { "x-gateway-keep": "-1" },
     { "x-gateway-keep": "3601" },
     { "x-gateway-keep": "soon" },
     { "x-gateway-keep": "1.5" },

@@ -88,6 +88,13 @@ export class ChaosClient {
     if (answer.status !== 200) {
       const { error } = await answer.json();
       this.#refusal = `${answer.status} ${error.code}`;
+      const isForgotten = error.code === "answer_not_found" &&
+        this.#text === "";
+      if (isForgotten) {
+        // It has failed before its first token: it is sent again.
+        this.#id = null;
+        return undefined;
+      }
       // Nothing of it was remembered, or the gateway is not whole at the moment.
       const isLater = answer.status >= 500 || this.#id === null;
       assert.ok(isLater, `${answer.status} ${error.code}`);

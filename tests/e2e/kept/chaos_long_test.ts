@@ -107,6 +107,16 @@ for (const seed of seedsOr([1])) {
     assert.ok(await chargedRequests(rig) <= runs, "charged without a run");
     const cuts = ends.reduce((all, { cuts }) => all + cuts, 0);
     assert.ok(cuts > ends.length, `only ${cuts} cuts`);
-    print(JSON.stringify({ complete, of: ends.length, cuts, kills }));
+    const ranAgain = more.length;
+    const charged = await chargedRequests(rig);
+    print(JSON.stringify({
+      complete,
+      of: ends.length,
+      cuts,
+      kills,
+      runs,
+      ranAgain,
+      charged,
+    }));
   });
 }

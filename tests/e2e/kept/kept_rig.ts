@@ -24,20 +24,22 @@ export function startKeeping(
 export interface KeptAsk {
   /** The first if left out. */
   edge?: number;
+  /** `X-Gateway-Keep`; null: the request has none. A minute if left out. */
+  keep?: string | null;
   headers?: Record<string, string>;
   body?: object;
   signal?: AbortSignal;
 }
 
-/** Asks for a stream that is kept for a minute. */
+/** Asks for a stream that is kept. */
 export function askKept(
   gateway: LimitedGateway,
   { value }: TestKey,
-  { edge = 0, headers = {}, body = {}, signal }: KeptAsk = {},
+  { edge = 0, keep = "60", headers = {}, body = {}, signal }: KeptAsk = {},
 ): Promise<Response> {
   return postChat(gateway.baseUrl(edge), value, {
     body: { max_tokens: 16, stream: true, ...body },
-    headers: { "x-gateway-keep": "60", ...headers },
+    headers: { ...keep !== null && { "x-gateway-keep": keep }, ...headers },
     ...signal && { signal },
   });
 }

@@ -38,6 +38,7 @@ export interface KeyOptions {
   networks?: string;
   endUsers?: string;
   priority?: string;
+  keepSeconds?: number;
   expiresAtMs?: number;
 }
 
@@ -109,6 +110,8 @@ export class RedisWorld implements AsyncDisposable {
       [KEY_FIELDS.networks]: key.networks ?? "",
       [KEY_FIELDS.endUsers]: key.endUsers ?? "",
       ...key.priority && { [KEY_FIELDS.priority]: key.priority },
+      ...key.keepSeconds !== undefined &&
+        { [KEY_FIELDS.keepSeconds]: String(key.keepSeconds) },
       [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
       ...limitFields(key.limits),
     });

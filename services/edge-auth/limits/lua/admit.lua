@@ -42,7 +42,8 @@
 --   and, of a budget, by its name, the budget, what is spent, what is held, and when it
 --   is reset, in Unix ms (0: never). "ok" is followed by what is held of budgets, if
 --   any is set, and by how the request waits for a slot, if it waits unlike others: the
---   weights of account and key in percent (0: not set), and 1 if it stands back.
+--   weights of account and key in percent (0: not set), and 1 if it stands back; and by
+--   for how many seconds its answer is kept, if that is a default of the key.
 --
 -- All or nothing: everything is checked before anything is taken. The tighter limit of
 -- key and owner is reported. Layout of the state: `shared/keys/limiter_state.ts`.
@@ -70,7 +71,7 @@ local function reply_to(request)
   local verdict = DECIDE.limits(sides, request)
   local is_admitted = not verdict.refused_by and request.lease ~= ''
   if is_admitted then COMMIT.take(sides, request.lease, verdict) end
-  return REPLY.of(verdict, request, LOAD.queue)
+  return REPLY.of(verdict, request, LOAD.terms)
 end
 
 local refusal = LOAD.records()

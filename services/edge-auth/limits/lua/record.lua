@@ -30,8 +30,9 @@ end
 -- false, or 0 if it is a number.
 local function read_key(record_key, unit)
   local values = redis.call('HMGET', record_key, 'state', 'expires_at', 'scopes',
-    'models', 'networks', 'end_user', 'queue_weight', 'priority', 'rpm', 'tpm', 'tpd',
-    'conc', 'video_jobs', unit, 'budget_day', 'budget_month', 'budget_total')
+    'models', 'networks', 'end_user', 'queue_weight', 'priority', 'keep_seconds', 'rpm',
+    'tpm', 'tpd', 'conc', 'video_jobs', unit, 'budget_day', 'budget_month',
+    'budget_total')
   return {
     state = values[1],
     expires_at = whole_number(values[2]),
@@ -41,7 +42,8 @@ local function read_key(record_key, unit)
     end_user = values[6] or '',
     queue_weight = whole_number(values[7]),
     priority = values[8],
-    limits = limits_in(values, 9),
+    keep_seconds = whole_number(values[9]),
+    limits = limits_in(values, 10),
   }
 end
 

@@ -26,6 +26,8 @@ export type KeyJson = {
   end_users: string;
   /** `batch`: its requests wait behind all others of its account. */
   priority: KeyRecord["priority"];
+  /** For how long its answers are kept, where requests do not say it; 0: not at all. */
+  keep_seconds: number;
   /**
    * By the words of their names, `tokens_per_day`; 0 means no limit. Budgets are
    * decimals.
@@ -55,6 +57,7 @@ export function toJson(key: KeyRecord, nowMs: number): KeyJson {
     allowed_cidrs: key.networks.map(networkText),
     end_users: endUsersWords(key.endUsers),
     priority: key.priority,
+    keep_seconds: key.keepSeconds,
     limits: settings.namedLimits(key.limits, "_"),
     created_at: isoTime(key.createdAtMs),
     expires_at: isoTime(key.expiresAtMs),

@@ -55,6 +55,7 @@ const members = z.object({
   networks: z.string().default("").pipe(list),
   endUsers: z.string().default("").transform(parseEndUsers),
   priority: z.enum(KEY_PRIORITIES).default("normal"),
+  keepSeconds: whole.default(0),
   createdAtMs: whole,
   expiresAtMs: whole.transform((ms) => ms === 0 ? null : ms),
   createdBy: z.string().default("0")
@@ -108,6 +109,7 @@ const settingTexts = (
   "allowed networks": networks.map(networkText).join("+") || "all",
   "end users": endUsersWords(more.endUsers) || "none",
   priority: more.priority,
+  "answers kept for seconds": more.keepSeconds,
   ...namedLimits(limits, " "),
   expires: expiresAtMs === null ? "never" : minuteText(expiresAtMs),
 });

@@ -6,6 +6,7 @@ import {
   type KeyScope,
   type Limits,
 } from "@gateway/shared/keys/record";
+import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { NETWORKS_MAX, parseKeyNetwork } from "@gateway/shared/keys/networks";
 import {
@@ -28,6 +29,7 @@ export type KeySettings = Pick<
   | "networks"
   | "endUsers"
   | "priority"
+  | "keepSeconds"
   | "limits"
   | "expiresAtMs"
 >;
@@ -222,6 +224,16 @@ const limit = (name: LimitName) => {
     .pipe(z.number(tooMuch).max(max, tooMuch));
 };
 
+/** What is said of another number of seconds. */
+export const KEEP_SECONDS_EXPECTED =
+  `Must be a whole number of seconds from 0 to ${KEPT_LIMITS.secondsMax}; 0 means that answers are not kept`;
+
+/** An empty text means that answers are not kept, like 0. */
+const keepSeconds = z.string().trim()
+  .regex(/^\d{0,9}$/, KEEP_SECONDS_EXPECTED)
+  .transform(Number)
+  .pipe(z.number().max(KEPT_LIMITS.secondsMax, KEEP_SECONDS_EXPECTED));
+
 /**
  * Reads networks, separated by spaces, commas or line breaks. Without any, requests may
  * come from anywhere.
@@ -251,6 +263,7 @@ export const SETTING_TEXTS = z.object({
   allowedCidrs,
   endUsers: endUsersSetting,
   priority: oneOf("Priorities are", KEY_PRIORITIES),
+  keepSeconds,
   ...limitsOf(limit),
 });
 
@@ -262,6 +275,7 @@ export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
   networks: [],
   endUsers: null,
   priority: "normal",
+  keepSeconds: 0,
   limits,
   expiresAtMs: null,
 });

@@ -56,6 +56,7 @@ const SETTINGS = {
   networks: [],
   endUsers: null,
   priority: "normal" as const,
+  keepSeconds: 0,
   expiresAtMs: null,
   scopes: SCOPES,
   limits: TRY_LIMITS.key,

@@ -11,8 +11,8 @@ local LOAD = {
   key = nil,
   owner = nil,
   end_user = nil,
-  -- How the requests wait; nil: like all others.
-  queue = nil,
+  -- What the key has for its requests unlike others; nil: nothing.
+  terms = nil,
   has_budget = false,
   -- The key, and the owner if it has limits; nil before the first request needs them.
   sides = nil,
@@ -33,6 +33,18 @@ local function queue_of(key, owner)
   return { owner.queue_weight, key.queue_weight, is_batch and 1 or 0 }
 end
 
+-- How the requests wait, and for how many seconds their answers are kept; nil: like all
+-- others, and not at all.
+local function terms_of(key, owner)
+  local queue = queue_of(key, owner)
+  if not queue and key.keep_seconds == 0 then return nil end
+  -- `false` is a null in the reply: nil would end it.
+  return {
+    queue = queue or false,
+    keep_seconds = key.keep_seconds > 0 and key.keep_seconds or nil,
+  }
+end
+
 -- Reads the records. Returns the reply that refuses every request; nil: none does.
 function LOAD.records()
   local key = RECORD.read_key(CALL.record_key, CALL.unit)
@@ -48,7 +60,7 @@ function LOAD.records()
     return { 'scope' }
   end
   LOAD.key, LOAD.owner, LOAD.end_user = key, owner, END_USER.read(key.end_user)
-  LOAD.queue = queue_of(key, owner)
+  LOAD.terms = terms_of(key, owner)
   LOAD.has_budget = LOAD.end_user.budget_day > 0 or MONEY.is_in(key.limits)
     or MONEY.is_in(owner.limits)
   if not LOAD.has_budget then return nil end

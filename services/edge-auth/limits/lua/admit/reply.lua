@@ -28,15 +28,19 @@ local function refusal_of(verdict)
     budget.held, budget.ends_at or 0 }
 end
 
--- What an admitted request takes shows in the rates of its own reply.
-local function reply_of(verdict, request, queue)
+-- What an admitted request takes shows in the rates of its own reply. `terms` are what
+-- the key has for its requests unlike others.
+local function reply_of(verdict, request, terms)
   if verdict.refused_by then return refusal_of(verdict) end
   local requests, requests_left, requests_reset = rate_after(verdict.requests, 1)
   local tokens, tokens_left, tokens_reset = rate_after(verdict.tokens, request.tokens)
+  if not terms then
+    return { 'ok', CALL.now_unix, requests, requests_left, requests_reset, tokens,
+      tokens_left, tokens_reset, verdict.hold }
+  end
   -- `false` is a null in the reply: nil would end it.
-  local hold = verdict.hold or (queue and false)
   return { 'ok', CALL.now_unix, requests, requests_left, requests_reset, tokens,
-    tokens_left, tokens_reset, hold, queue }
+    tokens_left, tokens_reset, verdict.hold or false, terms.queue, terms.keep_seconds }
 end
 
 local REPLY = {

@@ -5,6 +5,7 @@ import {
   KEY_SCOPES,
   type KeyRecord,
 } from "@gateway/shared/keys/record";
+import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import { NETWORKS_MAX, networkText } from "@gateway/shared/keys/networks";
 import { z } from "zod";
@@ -69,6 +70,7 @@ const KEY_FORM = z.strictObject({
   allowedCidrs: text(CIDRS_CHARS_MAX),
   endUsers: text(300),
   priority: z.enum(KEY_PRIORITIES).default("normal"),
+  keepSeconds: text(20).default(""),
 });
 /**
  * The nonce keeps a form from creating two keys; the version, from overwriting another
@@ -160,6 +162,7 @@ function valuesOf(
     allowedCidrs: networks.map(networkText).join("\n"),
     endUsers: endUsersWords(more.endUsers),
     priority: more.priority,
+    keepSeconds: more.keepSeconds === 0 ? "" : String(more.keepSeconds),
     scopes: [...scopes],
     which_models: models.length === 0 ? "all" : "these",
     models: [...models],
@@ -203,10 +206,11 @@ export function parse(
   if (unknown !== undefined) errors.set("models", unknown);
   if (data === undefined || errors.size > 0) return { errors };
   const { description, scopes, models, allowedCidrs, ...rest } = data;
-  const { expires: _, endUsers, priority, ...limits } = rest;
+  const { expires: _, endUsers, priority, keepSeconds, ...limits } = rest;
   const networks = allowedCidrs;
   const chosen = { description, scopes, models, networks, endUsers };
-  return { settings: { ...chosen, priority, limits, expiresAtMs }, errors };
+  const more = { priority, keepSeconds, limits, expiresAtMs };
+  return { settings: { ...chosen, ...more }, errors };
 }
 
 /** The reason for changing somebody else's key. */
@@ -331,6 +335,7 @@ async function showForm(
           value={values.priority}
           error={errors.get("priority")}
         />
+        <Field {...common("keepSeconds")} {...KEEP_FIELD} />
         {other !== null && <ReasonField name={other.name} />}
       </PostForm>
     </Page>
@@ -361,6 +366,16 @@ const PriorityChoice = (
     </div>
   </Choices>
 );
+
+/** The field of the seconds for which answers are kept, without its value. */
+const KEEP_FIELD = {
+  label: "Keep answers, in seconds",
+  help:
+    `For how long after its end an answer can still be read by its id, up to ${KEPT_LIMITS.secondsMax}. Its request then goes on when its client leaves. Leave empty to keep only what a request asks for.`,
+  type: "number",
+  min: 0,
+  placeholder: "0",
+};
 
 const END_USERS_HELP =
   "Limits for each of those that an application serves with this key: rpm (requests), tpm (tokens) per minute, budget-day. They are told apart by header:<name>, user (of the body) or session (of Claude Code and Codex). Leave empty for none.";

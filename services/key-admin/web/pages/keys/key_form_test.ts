@@ -21,6 +21,7 @@ const valuesOf = (more: Partial<FormValues>): FormValues => ({
   allowedCidrs: "",
   endUsers: "",
   priority: "normal",
+  keepSeconds: "",
   expires: "",
   which_models: more.models === undefined ? "all" : "these",
   ...limitsOf(() => ""),
@@ -102,6 +103,11 @@ const MISTAKES: readonly Mistake[] = [
       "1;2",
       "٣",
     ],
+  },
+  {
+    field: "keepSeconds",
+    says: /^Must be a whole number of seconds from 0 to 3600/,
+    values: ["3601", "-1", "1.5", "soon", "9".repeat(20)],
   },
   {
     field: "budgetDay",

@@ -37,8 +37,13 @@ import { usageView } from "../usage/usage_view.tsx";
 
 const HISTORY_ROWS = 10;
 
-/** How the requests of a key wait for a free slot, if unlike others. */
-const waitingFacts = ({ priority, limits: { queueWeight } }: KeyRecord) => ({
+/** How the requests of a key wait for a free slot, and are kept, if unlike others. */
+const servingFacts = (
+  { priority, keepSeconds, limits: { queueWeight } }: KeyRecord,
+) => ({
+  ...keepSeconds > 0 && {
+    "Answers are kept": `${number(keepSeconds)} seconds after their end`,
+  },
   ...priority === "batch" && {
     "While requests wait": "Batch: behind all others of the account",
   },
@@ -118,7 +123,7 @@ const showKey: Handler = async (c) => {
           ...key.endUsers && {
             "End users": <code>{endUsersWords(key.endUsers)}</code>,
           },
-          ...waitingFacts(key),
+          ...servingFacts(key),
           "Key ID": <code>{id}</code>,
         }}
       />

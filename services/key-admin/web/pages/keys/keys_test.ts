@@ -268,6 +268,29 @@ Deno.test("a key shows how its requests wait, and its form changes that", async 
   assert.match(refused.text, /At most 10,000; 0 means 100/);
 });
 
+Deno.test("a key shows for how long its answers are kept, and its form changes that", async () => {
+  await using site = await startConsole();
+  const { client, keyId } = await routeOwner(site, 1);
+  const page = `/keys/${keyId}`;
+  assert.doesNotMatch((await client.get(page)).text, /Answers are kept/);
+  const send = async (keepSeconds: string) => {
+    const { text } = await client.get(`${page}/edit`);
+    const version = hiddenField(text, "version");
+    const fields = keyForm("Night work", { version, keepSeconds });
+    return await client.post(`${page}/edit`, fields);
+  };
+  await send("1800");
+  const { text } = await client.get(page);
+  assert.match(text, /Answers are kept.*1,800 seconds after their end/s);
+  assert.match(text, /answers kept for seconds 0 → 1800/);
+  const form = (await client.get(`${page}/edit`)).text;
+  assert.match(form, /<input[^>]*id="keepSeconds"[^>]*value="1800"/);
+  const refused = await send("3601");
+  assert.match(refused.text, /whole number of seconds from 0 to 3600/);
+  await send("");
+  assert.doesNotMatch((await client.get(page)).text, /Answers are kept/);
+});
+
 Deno.test("a change leads back to where it was started, with a notice, and to no other site", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
