@@ -19,8 +19,12 @@ import { OURS, type Table } from "./report.ts";
 /** What a request with budgets may cost more, as a share. */
 const TOLERANCE = 0.03;
 /** Budgets that are never reached, of each kind. */
-const BUDGETS = ["day", "month", "total"]
-  .map((name) => `--budget-${name}=1000000`);
+const MONTH_BUDGET = "--budget-month=1000000";
+const BUDGETS = [
+  "--budget-day=1000000",
+  MONTH_BUDGET,
+  "--budget-total=1000000",
+];
 const END_USERS = "user budget-day=1000000";
 
 /** Chat completions of a model that has prices. */
@@ -82,7 +86,8 @@ async function keysOf(ours: OurGateway): Promise<Contender[]> {
   await gateway.command("projects", "limits", id, ...BUDGETS);
   const keys: [name: string, key: string][] = [
     ["", ours.key],
-    [": of the key", await create(...BUDGETS)],
+    [": a month of the key", await create(MONTH_BUDGET)],
+    [": three of the key", await create(...BUDGETS)],
     [": and its account", await create(`--project=${id}`, ...BUDGETS)],
     [": of end users", await create(`--end-users=${END_USERS}`)],
   ];

@@ -78,21 +78,21 @@ local hold_key = BUDGET.hold_key(KEYS[1])
 
 local function mark_of(lease) return '!' .. lease end
 
--- What changes of budgets: a list, in which requests that held of the same are once.
+-- What changes of budgets: a list, in which requests that held of the same are once,
+-- and the same by whose and which these are.
 local changes = {}
 -- The leases of the requests that held something, and marks of those charged as lost.
 local ended_holds = {}
 
-local function change_budgets(request, budgets, amounts)
-  local name = (request.user or '') .. budgets
+local function change_of(request, budgets)
+  local name = request.user and request.user .. budgets or budgets
   local change = changes[name]
   if not change then
     change = { lease = request.lease, budgets = budgets, held = 0, spent = 0 }
     changes[name] = change
-    table.insert(changes, change)
+    changes[#changes + 1] = change
   end
-  change.held = change.held + amounts.held
-  change.spent = change.spent + amounts.spent
+  return change
 end
 
 local function write_budgets()
@@ -110,16 +110,18 @@ local function settle_hold(request, hold)
   if hold then
     local held, budgets = BUDGET.parts(hold)
     if request.is_lost then cost = held end
-    change_budgets(request, budgets, { held = -held, spent = cost })
-    table.insert(ended_holds, lease)
+    local change = change_of(request, budgets)
+    change.held, change.spent = change.held - held, change.spent + cost
+    ended_holds[#ended_holds + 1] = lease
     if request.is_lost then SPENDING.mark_lost(hold_key, lease, hold, now()) end
     return cost
   end
   local charged = not request.is_lost and call('HGET', hold_key, mark_of(lease))
   if not charged then return cost end
   local amount, budgets = BUDGET.parts(charged)
-  change_budgets(request, budgets, { held = 0, spent = cost - amount })
-  table.insert(ended_holds, mark_of(lease))
+  local change = change_of(request, budgets)
+  change.spent = change.spent + cost - amount
+  ended_holds[#ended_holds + 1] = mark_of(lease)
   sum.lost_cost = sum.lost_cost - amount
   return cost - amount
 end
@@ -231,7 +233,7 @@ local function add_up(settled, replies)
   local leases, holding = {}, {}
   for _, request in ipairs(settled) do
     leases[#leases + 1] = request.lease
-    if ends_hold(request) then table.insert(holding, request.lease) end
+    if ends_hold(request) then holding[#holding + 1] = request.lease end
   end
   local holds = SPENDING.holds_of(KEYS[1], holding)
   for _, request in ipairs(settled) do

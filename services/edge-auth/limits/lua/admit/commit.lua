@@ -30,10 +30,15 @@ local function take_side(side)
 end
 
 local function take_money(sides, lease, nanos)
-  local text = string.format('%.0f', nanos)
-  for _, side in ipairs(sides) do text = text .. MONEY.take(side.budgets, nanos) end
+  if not sides.budget_names then
+    sides.budget_names = ''
+    for _, side in ipairs(sides) do
+      sides.budget_names = sides.budget_names .. MONEY.names_of(side.budgets)
+    end
+  end
+  for _, side in ipairs(sides) do MONEY.take(side.budgets, nanos) end
   holds[#holds + 1] = lease
-  holds[#holds + 1] = text
+  holds[#holds + 1] = string.format('%.0f', nanos) .. sides.budget_names
 end
 
 -- Admits a request, in memory.

@@ -18,6 +18,8 @@ local LOAD = {
   sides = nil,
   -- The end users whose requests came, by their ids.
   users = {},
+  -- The sides of their requests, by the same.
+  sides_with_user = {},
   records = nil,
   sides_of = nil,
   save_state = nil,
@@ -171,14 +173,18 @@ local function load_sides()
   LOAD.sides[2] = load_side('owner', owner_limits, owner_keys)
 end
 
+local function load_user(id)
+  local keys = { state = END_USER.state_key(KEYS[1], id) }
+  local user = load_side('user', LOAD.end_user, keys)
+  LOAD.users[id] = user
+  return { LOAD.sides[1], user, LOAD.sides[2] }
+end
+
 -- The sides of a request: the key, its end user, the owner.
 function LOAD.sides_of(lease)
   if not LOAD.sides then load_sides() end
   local id = LOAD.end_user.from ~= '' and END_USER.id_in(lease)
   if not id then return LOAD.sides end
-  if not LOAD.users[id] then
-    local keys = { state = END_USER.state_key(KEYS[1], id) }
-    LOAD.users[id] = load_side('user', LOAD.end_user, keys)
-  end
-  return { LOAD.sides[1], LOAD.users[id], LOAD.sides[2] }
+  LOAD.sides_with_user[id] = LOAD.sides_with_user[id] or load_user(id)
+  return LOAD.sides_with_user[id]
 end

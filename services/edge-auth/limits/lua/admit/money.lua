@@ -76,15 +76,21 @@ local function check(budget, nanos)
   return nil, math.min(nanos, left)
 end
 
--- Takes what a request holds. Returns the budgets as the text of a hold names them.
-local function take(budgets, nanos)
+-- The budgets as the text of a hold names them.
+local function names_of(budgets)
   local names = ''
   for _, budget in ipairs(budgets) do
-    budget.held = budget.held + nanos
-    budget.taken = budget.taken + nanos
     names = names .. string.format(' %s:%s:%.0f', budget.who, budget.window, budget.limit)
   end
   return names
+end
+
+-- Takes what a request holds.
+local function take(budgets, nanos)
+  for _, budget in ipairs(budgets) do
+    budget.held = budget.held + nanos
+    budget.taken = budget.taken + nanos
+  end
 end
 
 -- Writes what `take` took.
@@ -111,6 +117,7 @@ local MONEY = {
   day_window = day_window,
   load = load,
   check = check,
+  names_of = names_of,
   take = take,
   commit = commit,
   keep_holds = keep_holds,
