@@ -116,7 +116,7 @@ async function takeEachObject({ drafts }: Subject): Promise<void> {
 
 /** The policies name routes as the chart does. */
 async function takePolicies({ drafts, production }: Subject): Promise<void> {
-  const policies = readSource("deploy/helm/examples/envoy-gateway.yaml");
+  const policies = readSource("deploy/helm/beside/envoy-gateway.yaml");
   const { out, error } = await drafts.send(policies, "create", ...STRICT);
   assert.match(out, /^backendtrafficpolicy\.gateway\.envoyproxy\.io\/gateway /);
   assert.equal(error, "");

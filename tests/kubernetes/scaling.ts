@@ -1,6 +1,6 @@
 // Promise: workers are scaled by one autoscaler or by none, by what they run and what
-// waits for them, and that of a plain Kubernetes asks for the metric that the example
-// for prometheus-adapter serves. Run by `deno task test:kubernetes`.
+// waits for them, and that of a plain Kubernetes asks for the metric that the rules
+// for prometheus-adapter serve. Run by `deno task test:kubernetes`.
 import assert from "node:assert/strict";
 import { readSource } from "../support/repository/source_files.ts";
 import * as z from "zod";
@@ -68,7 +68,7 @@ async function scalersOf(kind: string) {
 }
 
 const adapterRules = async () => {
-  const text = readSource("deploy/helm/examples/prometheus-adapter.yaml");
+  const text = readSource("deploy/helm/beside/prometheus-adapter.yaml");
   const [{ rules }] = adapterSchema.parse(await readYaml(text));
   return rules.external;
 };

@@ -1,6 +1,6 @@
-// Promise: with the values of the examples, the charts of NATS and Valkey make what the
-// example for production expects: addresses, users, volumes, and policies that let in
-// its services alone. Run by `deno task test:kubernetes`.
+// Promise: with the values of deploy/helm/beside, the charts of NATS and Valkey make
+// what the example for production expects: addresses, users, volumes, and policies that
+// let in its services alone. Run by `deno task test:kubernetes`.
 import assert from "node:assert/strict";
 import { makeTempDir, print, runProcess } from "../support/process.ts";
 import { readSource } from "../support/repository/source_files.ts";
@@ -187,6 +187,16 @@ if (typeof charts === "string") {
     Deno.test(title, () => check(charts));
   }
 }
+
+Deno.test("NATS and Valkey have the versions of compose", () => {
+  const values = readSource("deploy/helm/chat-gateway/values.yaml");
+  const images = [...values.matchAll(/image: (?:valkey\/)?(\w+):(\S+)/g)];
+  assert.equal(images.length, 2);
+  for (const [, name, tag] of images) {
+    const text = readSource(`deploy/helm/beside/${name}.yaml`);
+    assert.ok(text.includes(`tag: ${tag} `), `${name} ${tag}`);
+  }
+});
 
 Deno.test("what the charts mount, operators are told to make", () => {
   const page = readSource("docs/kubernetes.md");

@@ -1,4 +1,4 @@
-/** The charts of NATS and Valkey, with the values that the examples have for them. */
+/** The charts of NATS and Valkey, with the values of deploy/helm/beside. */
 import { installOnce } from "../../support/process.ts";
 import type { KubernetesObject } from "./objects.ts";
 import { helm, HELM_FOLDER, objectsIn } from "./rendered_chart.ts";
@@ -12,7 +12,7 @@ export interface StoreCharts {
 const NATS_VERSION = "2.14.2";
 const VALKEY_VERSION = "0.11.0";
 const PULL_MS = 120_000;
-const EXAMPLES = "deploy/helm/examples";
+const BESIDE = "deploy/helm/beside";
 const PULL = `rm -rf charts
 helm=${HELM_FOLDER}/helm
 $helm pull nats --repo https://nats-io.github.io/k8s/helm/charts \\
@@ -50,14 +50,14 @@ export async function renderStores(
       "nats",
       nats,
       ...where,
-      `--values=${EXAMPLES}/nats.yaml`,
+      `--values=${BESIDE}/nats.yaml`,
     ),
     await helm(
       "template",
       "valkey",
       valkey,
       ...where,
-      `--values=${EXAMPLES}/valkey.yaml`,
+      `--values=${BESIDE}/valkey.yaml`,
       "--set-file=valkeyConfig=deploy/redis/redis.conf",
     ),
   ];

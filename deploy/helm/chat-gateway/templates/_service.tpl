@@ -268,7 +268,7 @@ spec:
   behavior:
     {{- include "gateway.scaleDown" . | nindent 4 }}
   metrics:
-    # The same sum, as an adapter serves it: examples/prometheus-adapter.yaml.
+    # The same sum, as an adapter serves it: beside/prometheus-adapter.yaml.
     - type: External
       external:
         metric: { name: gateway_{{ $family }}_load }
