@@ -12,6 +12,7 @@ import { publicRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { Leases } from "../limits/leases.ts";
+import { chargeFields } from "../limits/rate.ts";
 import type { AnswerName, KeptRecord, KeptRecords } from "./records.ts";
 import { closingOf, lostOutcome, outcomeOf, settleFor } from "./settling.ts";
 
@@ -127,7 +128,7 @@ export class Orphans {
 
   async #end(record: KeptRecord, outcome: RunOutcome): Promise<void> {
     const { records, leases, log, onEnded } = this.#options;
-    const { requestId, facts: { keepMs } } = record;
+    const { requestId, ownerId, facts: { keepMs, keyId, model } } = record;
     const { completionTokens: tokens } = outcome;
     const closing = closingOf(outcome, {
       keepMs,
@@ -135,7 +136,7 @@ export class Orphans {
       hasData: tokens > 0,
     });
     // First: if this edge is killed in between, the next one does it again.
-    await settleFor(record, outcome, leases);
+    const charge = await settleFor(record, outcome, leases);
     await records.close(record, closing);
     await records.dueIn(closing.keepMs, [record]);
     this.#watched.delete(requestId);
@@ -143,7 +144,11 @@ export class Orphans {
     onEnded?.(state);
     log.info("kept_answer_taken_over", {
       requestId: publicRequestId(requestId),
+      keyId,
+      ownerId,
+      model,
       outcome: state,
+      ...chargeFields(charge),
     });
   }
 

@@ -6,7 +6,7 @@ import type { ApiError } from "@gateway/shared/openai/error";
 import { RunOutcome } from "../dispatch/outcome.ts";
 import { costOf } from "../limits/cost.ts";
 import type { Leases } from "../limits/leases.ts";
-import { priced } from "../limits/rate.ts";
+import { type Charge, priced } from "../limits/rate.ts";
 import type { Closing, KeptRecord } from "./records.ts";
 
 /** The outcome of a run as the last frame of its answer states it. */
@@ -73,19 +73,22 @@ export function closingOf(
 
 /**
  * Charges a request by the terms of its record, once, whoever tries: only while it has
- * its lease, or the mark of a lost request.
+ * its lease, or the mark of a lost request. Returns what it was charged; null: nothing,
+ * or somebody else has charged it.
  */
 export async function settleFor(
   { terms }: KeptRecord,
   outcome: RunOutcome,
   leases: Pick<Leases, "settle">,
-): Promise<void> {
-  if (terms === null) return;
+): Promise<Charge | null> {
+  if (terms === null) return null;
   const { reservation, estimate } = terms;
+  const { rate = null } = reservation;
   const cost = priced(
     costOf(outcome, { ...estimate, units: null }),
     null,
-    reservation.rate,
+    rate,
   );
-  await leases.settle({ reservation, cost, isShared: true });
+  const isSettled = await leases.settle({ reservation, cost, isShared: true });
+  return isSettled ? { cost, rate } : null;
 }

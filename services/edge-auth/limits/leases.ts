@@ -32,6 +32,8 @@ const UNSETTLED_MAX = 50_000;
 const POLL_MS = 10;
 /** The script's reply for a request whose lease was lost. */
 const SETTLED_LATE = 2;
+/** The same for one that had been settled before. */
+const NOT_SETTLED = 0;
 
 type Lease = Pick<Reservation, "id" | "principal">;
 
@@ -43,7 +45,7 @@ interface Unsettled extends Settlement {
   mayHaveRun: boolean;
   /** Redis has refused it, and the refusal was logged. */
   isReported: boolean;
-  readonly onAttempted: () => void;
+  readonly onAttempted: (isSettled: boolean) => void;
 }
 
 /** What {@link Leases} needs. */
@@ -134,9 +136,10 @@ export class Leases {
 
   /**
    * Sends a settlement, in this turn of the event loop if Redis is available. Resolves
-   * after the first attempt.
+   * after the first attempt: to whether that has settled the request. False: it had
+   * been settled before, or Redis has not confirmed it.
    */
-  settle(settlement: Settlement): Promise<void> {
+  settle(settlement: Settlement): Promise<boolean> {
     this.#watch();
     this.#unsettled += 1;
     const attempts = { mayHaveRun: false, isReported: false };
@@ -217,13 +220,12 @@ export class Leases {
    */
   async #send(batch: readonly Unsettled[]): Promise<boolean> {
     const { redis, log } = this.#options;
-    let isSettled = false;
+    let replies: readonly unknown[] | undefined;
     try {
       const input = settleCall(batch);
       const reply = await redis.evalScript(SETTLE, input, PATIENT);
-      isSettled = true;
       this.#unsettled -= batch.length;
-      const replies = Array.isArray(reply) ? reply : [];
+      replies = Array.isArray(reply) ? reply : [];
       const requests = replies.filter((each) => each === SETTLED_LATE).length;
       const principal = batch[0]?.reservation.principal;
       if (requests > 0) {
@@ -232,8 +234,10 @@ export class Leases {
     } catch (error) {
       this.#keep(batch, error);
     }
-    for (const { onAttempted } of batch) onAttempted();
-    return isSettled;
+    for (const [nth, { onAttempted }] of batch.entries()) {
+      onAttempted(replies !== undefined && replies[nth] !== NOT_SETTLED);
+    }
+    return replies !== undefined;
   }
 
   /** Keeps settlements that failed for the next round. */

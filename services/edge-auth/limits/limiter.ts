@@ -271,8 +271,8 @@ export class Limiter {
    * Returns the reservation of a video that no edge follows: delivered like a
    * settlement.
    */
-  releaseVideo(reservation: Reservation): Promise<void> {
-    return this.leases.settle(videoEnd(reservation, 0));
+  async releaseVideo(reservation: Reservation): Promise<void> {
+    await this.leases.settle(videoEnd(reservation, 0));
   }
 
   async #ask<T>(

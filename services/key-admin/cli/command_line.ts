@@ -196,7 +196,11 @@ const OPTIONS = z.object({
     text.regex(/^\d{1,5}$/, "Must be a whole number").transform(Number)
       .pipe(overrideWeight),
   ),
-  log: option("<file>", "log lines of all edges, as JSON", text),
+  log: option(
+    "<files...>",
+    "log lines of all edges, as JSON, in one file or several",
+    z.array(text),
+  ),
   watch: option("", "show it again every two seconds", flag),
   json: option("", "print one JSON object", flag),
 });

@@ -25,10 +25,14 @@ async function check(invocation: Invocation): Promise<Output> {
   const days = new BudgetDays(budgetZone);
   const deps = { redis, audit, days, nowMs: now() };
   const report = await checkLedger(deps, people.accounts());
-  const charges = options.log === undefined
-    ? []
-    : chargesIn(await local.readFile(options.log));
-  const { accounts, keys, days: daysCompared, cost } = report;
+  const charges: LoggedCharge[] = [];
+  for (const file of options.log ?? []) {
+    const text = await local.readFile(file).catch((cause) => {
+      throw new CommandRefused(`${file} cannot be read`, { cause });
+    });
+    charges.push(...chargesIn(text, file));
+  }
+  const { accounts, keys, days: daysCompared, cost, estimated } = report;
   const differences = [
     ...report.differences,
     ...compareLog(report, charges),
@@ -49,6 +53,7 @@ async function check(invocation: Invocation): Promise<Output> {
       keys,
       days: daysCompared,
       cost: formatAmount(Number(cost)),
+      estimated: formatAmount(Number(estimated)),
       log_lines: charges.length,
       differences: 0,
     },
@@ -67,22 +72,22 @@ const charged = z.object({
 });
 
 /** The charges of the requests in the lines of a log; other lines are passed over. */
-function chargesIn(text: string): LoggedCharge[] {
+function chargesIn(text: string, file: string): LoggedCharge[] {
   return text.split("\n").flatMap((line, index): LoggedCharge[] => {
     if (!line.startsWith("{")) return [];
-    const { data } = charged.safeParse(parsed(line, index + 1));
+    const { data } = charged.safeParse(parsed(line, `${index + 1} of ${file}`));
     const nanos = data && parseAmount(data.cost);
     if (data === undefined || typeof nanos !== "number") return [];
     return [{ keyId: data.keyId, model: data.model, nanos: BigInt(nanos) }];
   });
 }
 
-function parsed(line: string, number: number): unknown {
+function parsed(line: string, place: string): unknown {
   try {
     return JSON.parse(line);
   } catch {
     throw new CommandRefused(
-      `Line ${number} of the log is no JSON, so what it charged is unknown. ` +
+      `Line ${place} is no JSON, so what it charged is unknown. ` +
         "If it is being written, take a copy that ends with a whole line",
     );
   }
@@ -103,5 +108,7 @@ export const LEDGER: Area = {
     `Compares each counter of each day, cost to the billionth, and what budgets show as held
 with what running requests hold. With --log, what the lines of all edges say that
 requests were charged with what their keys were charged, for the keys and models that
-it names: it must have all lines of the days that are kept (LOG_SAMPLE=1).`,
+they name: the files must have all lines of the days that are kept (LOG_SAMPLE=1), those
+of one edge after the other or mixed. "estimated" is the part of the cost that was charged
+for requests whose edge was lost, which no line has.`,
 };

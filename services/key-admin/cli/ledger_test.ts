@@ -1,30 +1,38 @@
 // Promise: `ledger check` says where sums do not agree, and exits with success only
 // where all do, in Redis and beside the log.
 import assert from "node:assert/strict";
-import { ownerUsageKey, usageKey } from "@gateway/shared/keys/record";
+import {
+  ownerUsageKey,
+  type Principal,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
 import { commandDeps, runCommand } from "./commands_fixture.ts";
 import { LEDGER } from "./ledger.ts";
 
 const AS_DEPLOYED = { redisUser: "key-admin" };
 const FIELD = "09:cost@chat:m";
+const LOST_FIELD = "09:loc@chat:m";
 
+/** Runs the command with these files of log lines. */
 async function check(
   { deps }: Pick<TestConsole, "deps">,
-  log?: string,
+  ...logs: readonly string[]
 ): Promise<Readonly<Record<string, unknown>>> {
-  const args = ["ledger", "check", ...log === undefined ? [] : ["--log", "l"]];
-  const readFile = () => Promise.resolve(log ?? "");
+  const files = new Map(logs.map((text, n) => [`edge-${n}.log`, text]));
+  const named = [...files.keys()].flatMap((file) => ["--log", file]);
+  const args = ["ledger", "check", ...named];
+  const readFile = (file: string) =>
+    Promise.resolve(files.get(file) ?? assert.fail(file));
   const all = commandDeps({ deps }, { readFile });
   return (await runCommand({ ledger: LEDGER }, args, all)).json;
 }
 
-Deno.test("ledger check finds a billionth that a key or its account lacks, and what the log has more", async () => {
-  await using site = await startConsole(AS_DEPLOYED);
-  const { keys, owners, now } = site.deps;
-  const administrator = await site.server.connect();
-  const ownerId = await owners.first();
-  const { key } = await keys.create({
+/** The books of a key of the first owner today, which a test writes. */
+async function openBooks({ deps, server }: TestConsole) {
+  const administrator = await server.connect();
+  const ownerId = await deps.owners.first();
+  const { key } = await deps.keys.create({
     ownerId,
     settings: {
       description: "Ci",
@@ -32,45 +40,82 @@ Deno.test("ledger check finds a billionth that a key or its account lacks, and w
       models: [],
       networks: [],
       priority: "normal",
-      keepSeconds: 0,
       endUsers: null,
-      limits: site.deps.defaultLimits.key,
+      keepSeconds: 0,
+      limits: deps.defaultLimits.key,
       expiresAtMs: null,
     },
     actor: { by: "a", ip: "" },
   });
-  const principal = { ownerId, keyId: key.id };
-  const day = new Date(now()).toISOString().slice(0, 10).replaceAll("-", "");
-  const write = (name: string, nanos: number) =>
-    administrator.command(["HSET", name, FIELD, String(nanos)]);
-  await write(usageKey(principal, day), 1_500_000_001);
-  await write(ownerUsageKey(ownerId, day), 1_500_000_001);
+  const day = new Date(deps.now()).toISOString().slice(0, 10)
+    .replaceAll("-", "");
+  const principal: Principal = { ownerId, keyId: key.id };
+  const names = {
+    key: usageKey(principal, day),
+    owner: ownerUsageKey(ownerId, day),
+  };
+  const write = (name: string, nanos: number, field = FIELD) =>
+    administrator.command(["HSET", name, field, String(nanos)]);
+  const writeBoth = async (nanos: number, field = FIELD) => {
+    for (const name of Object.values(names)) await write(name, nanos, field);
+  };
+  const line = (cost: string) =>
+    `starting\n${
+      JSON.stringify({ msg: "chat", keyId: key.id, model: "m", cost })
+    }\n`;
+  return { principal, day, names, write, writeBoth, line };
+}
+
+Deno.test("ledger check finds a billionth that a key or its account lacks, and knows deleted keys", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const { principal, day, names, write, writeBoth } = await openBooks(site);
+  await writeBoth(1_500_000_001);
   const done = await check(site);
   assert.deepEqual(
     [done.cost, done.differences, done.days],
     ["1.500000001", 0, 1],
   );
-  const line = (cost: string) =>
-    `starting\n${
-      JSON.stringify({ msg: "chat", keyId: key.id, model: "m", cost })
-    }\n`;
+  // Only the audit log still knows a deleted key.
+  const actor = { by: "a", ip: "" };
+  await site.deps.keys.delete({ ...principal, version: null, actor });
+  assert.equal((await check(site)).differences, 0);
+  await write(names.owner, 1_500_000_000);
+  await assert.rejects(check(site), new RegExp(`${day} ${FIELD}: 1500000001 `));
+});
+
+Deno.test("ledger check finds what the logs of all edges have more or less, and what cannot be read", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const { writeBoth, line } = await openBooks(site);
+  await writeBoth(1_500_000_001);
   assert.equal((await check(site, line("1.500000001"))).log_lines, 1);
+  const ofTwoEdges = await check(site, line("1"), line("0.500000001"));
+  assert.equal(ofTwoEdges.log_lines, 2, "each edge has its own file");
   await assert.rejects(
     check(site, line("1.5") + line("0.000000002")),
     /differences: 1\ncost in the log of key_\w+ m: 1500000002 by its parts, 1500000001 as a whole/,
   );
   await assert.rejects(
     check(site, line("1.500000001") + '{"cost": "0.'),
-    /Line 3 of the log is no JSON/,
+    /Line 3 of edge-0.log is no JSON/,
   );
-  // Only the audit log still knows a deleted key.
-  await keys.delete({
-    ownerId,
-    keyId: key.id,
-    version: null,
-    actor: { by: "a", ip: "" },
-  });
-  assert.equal((await check(site)).differences, 0);
-  await write(ownerUsageKey(ownerId, day), 1_500_000_000);
-  await assert.rejects(check(site), new RegExp(`${day} ${FIELD}: 1500000001 `));
+  const args = ["ledger", "check", "--log", "nowhere.log"];
+  const readFile = () => Promise.reject(new Deno.errors.NotFound("readfile"));
+  const deps = commandDeps(site, { readFile });
+  await assert.rejects(
+    runCommand({ ledger: LEDGER }, args, deps),
+    /^CommandRefused: nowhere\.log cannot be read$/,
+  );
+});
+
+Deno.test("ledger check tells apart what requests of a lost edge were charged: no log has a line of it", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const { writeBoth, line } = await openBooks(site);
+  await writeBoth(1_700_000_001);
+  await writeBoth(200_000_000, LOST_FIELD);
+  const { cost, estimated, differences } = await check(
+    site,
+    line("1.500000001"),
+  );
+  assert.deepEqual([cost, estimated, differences], ["1.700000001", "0.2", 0]);
+  await assert.rejects(check(site, line("1.7")), /differences: 1/);
 });

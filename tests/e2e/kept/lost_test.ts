@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { usageKey } from "@gateway/shared/keys/record";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
+import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { LimitedGateway, TestKey } from "../../support/gateway/limited.ts";
 import { hello } from "../../support/model_servers/scripted_model_server.ts";
@@ -16,6 +17,15 @@ import {
   idOf,
   startKeeping,
 } from "./kept_rig.ts";
+
+/** A thousandth of the currency for each token of an answer. */
+const PRICED = parseCatalog({
+  models: [{
+    id: DEFAULT_MODEL_ID,
+    prices: { input: "0", output: "1000" },
+    backends: [{ type: "openai", base_url: "http://a/v1", model: "m" }],
+  }],
+});
 
 /** Requests and completion tokens that a key was charged today. */
 async function charged(
@@ -58,7 +68,10 @@ async function outlivesItsEdge(
   lose: (gateway: LimitedGateway) => Promise<void>,
 ): Promise<void> {
   // The worker notices the loss within three seconds.
-  await using gateway = await startKeeping({ workerSlower: 1 });
+  await using gateway = await startKeeping({
+    workerSlower: 1,
+    door: { catalog: PRICED },
+  });
   const key = await gateway.addKey();
   const asking = askKept(gateway, key);
   const call = await until(() => gateway.backend.calls[0]);
@@ -89,6 +102,11 @@ async function outlivesItsEdge(
   await Promise.all([orphans.look(), orphans.look()]);
   assert.equal(await gateway.leases(key), 0);
   assert.deepEqual(await charged(gateway, key), { requests: 1, tokens: 2 });
+  // Where two have looked, one of them has charged it.
+  const costs = other.log.lines
+    .filter(({ event }) => event === "kept_answer_taken_over")
+    .map(({ fields: { keyId, model, cost } }) => [keyId, model, cost]);
+  assert.deepEqual(costs, [[key.keyId, DEFAULT_MODEL_ID, "0.002"]]);
   const accept = "application/json";
   const state = await getKept([gateway, key], id, { headers: { accept } });
   assert.equal((await state.json()).state, "complete");

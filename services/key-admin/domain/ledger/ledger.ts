@@ -53,8 +53,16 @@ export interface LedgerReport {
   /** In billionths. */
   cost: bigint;
   readonly differences: LedgerDifference[];
-  /** The charges of each key for each model, by `<key id> <model>`. */
-  readonly byKeyAndModel: Map<string, bigint>;
+  /** Of it, what requests were charged whose edge was lost: no line of a log has it. */
+  estimated: bigint;
+  /** What each key was charged for each model, by `<key id> <model>`. */
+  readonly byKeyAndModel: Map<string, Charged>;
+}
+
+/** What was charged, and what of it was estimated. In billionths. */
+export interface Charged {
+  readonly cost: bigint;
+  readonly estimated: bigint;
 }
 
 /** Dependencies of the check. */
@@ -79,6 +87,7 @@ export async function checkLedger(
     keys: 0,
     days: 0,
     cost: 0n,
+    estimated: 0n,
     differences: [],
     byKeyAndModel: new Map(),
   };
@@ -91,9 +100,10 @@ export async function checkLedger(
       const found = await settled(() => compareDay(deps, principals, day));
       if (found === null) continue;
       report.days += 1;
-      report.cost += found.cost;
+      report.cost += sumOf(found.whole, USAGE_KINDS.cost);
+      report.estimated += sumOf(found.whole, USAGE_KINDS.lostCost);
       report.differences.push(...found.differences);
-      for (const [at, nanos] of found.byKeyAndModel) add(report, at, nanos);
+      for (const [at, charged] of found.byKeyAndModel) add(report, at, charged);
     }
     const held = await settled(() => compareHeld(deps, principals));
     report.differences.push(...held?.differences ?? []);
@@ -101,7 +111,10 @@ export async function checkLedger(
   return report;
 }
 
-/** Returns where the charges in the log and in the ledger differ. */
+/**
+ * Returns where the charges in the log and in the ledger differ. A request whose edge
+ * was lost has no line, so what was charged for it is left out.
+ */
 export function compareLog(
   { byKeyAndModel }: LedgerReport,
   charges: readonly LoggedCharge[],
@@ -111,17 +124,25 @@ export function compareLog(
     const at = `${keyId} ${model}`;
     logged.set(at, (logged.get(at) ?? 0n) + nanos);
   }
-  return [...logged].map(([at, parts]): LedgerDifference => ({
-    account: "",
-    day: "",
-    what: `cost in the log of ${at}`,
-    parts,
-    whole: byKeyAndModel.get(at) ?? 0n,
-  })).filter(({ parts, whole }) => parts !== whole);
+  return [...logged].map(([at, parts]): LedgerDifference => {
+    const { cost, estimated } = byKeyAndModel.get(at) ?? NOTHING;
+    const what = `cost in the log of ${at}`;
+    return { account: "", day: "", what, parts, whole: cost - estimated };
+  }).filter(({ parts, whole }) => parts !== whole);
 }
 
-function add({ byKeyAndModel }: LedgerReport, at: string, nanos: bigint): void {
-  byKeyAndModel.set(at, (byKeyAndModel.get(at) ?? 0n) + nanos);
+const NOTHING: Charged = { cost: 0n, estimated: 0n };
+
+function add(
+  { byKeyAndModel }: Pick<LedgerReport, "byKeyAndModel">,
+  at: string,
+  { cost, estimated }: Charged,
+): void {
+  const before = byKeyAndModel.get(at) ?? NOTHING;
+  byKeyAndModel.set(at, {
+    cost: before.cost + cost,
+    estimated: before.estimated + estimated,
+  });
 }
 
 /** The keys of an account, with those that were deleted, as far as its log reaches. */
@@ -169,16 +190,19 @@ async function compareDay(
   const whole = await readHash(redis, ownerUsageKey(ownerId, day));
   if (whole === null) return null;
   const parts = new Map<string, bigint>();
-  const byKeyAndModel = new Map<string, bigint>();
+  const byKeyAndModel = new Map<string, Charged>();
   for (const principal of principals) {
     const fields = await readHash(redis, usageKey(principal, day)) ?? {};
     for (const [field, text] of Object.entries(fields)) {
       const count = BigInt(text);
       parts.set(field, (parts.get(field) ?? 0n) + count);
       const { counter, model } = parseUsageField(field);
-      if (counter !== USAGE_KINDS.cost) continue;
       const at = `${principal.keyId} ${model}`;
-      byKeyAndModel.set(at, (byKeyAndModel.get(at) ?? 0n) + count);
+      if (counter === USAGE_KINDS.cost) {
+        add({ byKeyAndModel }, at, { ...NOTHING, cost: count });
+      } else if (counter === USAGE_KINDS.lostCost) {
+        add({ byKeyAndModel }, at, { ...NOTHING, estimated: count });
+      }
     }
   }
   const names = new Set([...Object.keys(whole), ...parts.keys()]);
@@ -189,12 +213,13 @@ async function compareDay(
     parts: parts.get(what) ?? 0n,
     whole: BigInt(whole[what] ?? 0),
   })).filter(({ parts, whole }) => parts !== whole);
-  return { cost: costIn(whole), differences, byKeyAndModel };
+  return { whole, differences, byKeyAndModel };
 }
 
-function costIn(fields: Fields): bigint {
+/** The sum of a counter over all hours, endpoints and models. */
+function sumOf(fields: Fields, counter: string): bigint {
   return Object.entries(fields)
-    .filter(([name]) => parseUsageField(name).counter === USAGE_KINDS.cost)
+    .filter(([name]) => parseUsageField(name).counter === counter)
     .reduce((sum, [, text]) => sum + BigInt(text), 0n);
 }
 
