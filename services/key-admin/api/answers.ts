@@ -58,7 +58,13 @@ export const NEW_KEY = KEY.extend({
   key: z.string().meta({ description: "The value, in this answer only" }),
 });
 
-const used = { requests_today: count, tokens_today: count };
+const used = {
+  requests_today: count,
+  tokens_today: count,
+  cost_today: z.string().meta({
+    description: "A decimal, in CURRENCY: what they were charged",
+  }),
+};
 
 /** A page of keys. */
 export const KEYS = z.object({

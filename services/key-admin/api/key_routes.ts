@@ -32,7 +32,13 @@ import {
   adminRoute,
   onceOf,
 } from "./route.ts";
-import { checkAccount, modelIds, pageJson, stopKeys } from "./shared_steps.ts";
+import {
+  checkAccount,
+  modelIds,
+  pageJson,
+  stopKeys,
+  usedToday,
+} from "./shared_steps.ts";
 
 const { description, limits, ...OTHERS } = KEY_MEMBERS;
 const force = z.boolean().default(false).meta({
@@ -172,8 +178,7 @@ async function existing(deps: AdminDeps, account: string): Promise<string> {
 const rowJson = ({ key, lastUsedAtMs, totals }: KeyRow, nowMs: number) => ({
   ...toJson(key, nowMs),
   last_used_at: isoTime(lastUsedAtMs),
-  requests_today: totals.requests,
-  tokens_today: totals.tokens,
+  ...usedToday(totals),
 });
 
 const LIST = z.strictObject({

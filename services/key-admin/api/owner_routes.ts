@@ -20,7 +20,12 @@ import {
   operatorOf,
   versionOf,
 } from "./route.ts";
-import { checkStoppable, pageJson, stopAccount } from "./shared_steps.ts";
+import {
+  checkStoppable,
+  pageJson,
+  stopAccount,
+  usedToday,
+} from "./shared_steps.ts";
 
 const NO_OWNER = "There is no owner of this id";
 
@@ -75,8 +80,7 @@ async function list(
   const rows = await Promise.all(found.rows.map(async (row) => ({
     ...await toJson(deps, row.account),
     keys: row.keys,
-    requests_today: row.totals.requests,
-    tokens_today: row.totals.tokens,
+    ...usedToday(row.totals),
   })));
   return { json: pageJson("owners", { ...found, rows }, (row) => row) };
 }

@@ -23,7 +23,12 @@ import {
   operatorOf,
   versionOf,
 } from "./route.ts";
-import { checkStoppable, pageJson, stopAccount } from "./shared_steps.ts";
+import {
+  checkStoppable,
+  pageJson,
+  stopAccount,
+  usedToday,
+} from "./shared_steps.ts";
 
 async function toJson({ owners }: AdminDeps, project: Project) {
   const { limits, version } = await owners.standing(project.id);
@@ -70,8 +75,7 @@ async function list(
     ...await toJson(deps, row.project),
     members: row.members,
     keys: row.keys,
-    requests_today: row.totals.requests,
-    tokens_today: row.totals.tokens,
+    ...usedToday(row.totals),
   })));
   return { json: pageJson("projects", { ...found, rows }, (row) => row) };
 }

@@ -1,7 +1,9 @@
 /** What several routes do. */
 import type { KeyState, Principal } from "@gateway/shared/keys/record";
+import { formatAmount } from "@gateway/shared/money/amount";
 import { runningKeys } from "../domain/operators/running_keys.ts";
 import { unknownModel } from "../domain/keys/settings.ts";
+import type { Totals } from "../domain/keys/usage.ts";
 import type { RowPage } from "../domain/store/redis.ts";
 import { type AdminDeps, AdminRefused } from "./route.ts";
 
@@ -24,6 +26,15 @@ export const pageJson = <Row>(
   [name]: rows.map(jsonOf),
   next,
   ...isPartial && { partial: true },
+});
+
+/** What was used today, as rows of lists say it. */
+export const usedToday = (
+  { requests, tokens, cost }: Pick<Totals, "requests" | "tokens" | "cost">,
+) => ({
+  requests_today: requests,
+  tokens_today: tokens,
+  cost_today: formatAmount(cost),
 });
 
 /** Ends what runs with keys that nobody can use any more. */

@@ -13,6 +13,7 @@ import {
   runCommand,
 } from "./commands_fixture.ts";
 import type { KeyJson } from "../domain/keys/key_json.ts";
+import { countUse } from "../usage_fixture.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 
@@ -122,14 +123,26 @@ Deno.test("keys create accepts any model, with a warning, while the list of mode
 Deno.test("keys list shows what the console shows, in pages", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   for (const name of ["One", "Two", "Three"]) {
-    await create(site, "--description", name, "--expires", "2099-01-01");
+    const expires = ["--expires", "2099-01-01"];
+    const { json } = await create(site, "--description", name, ...expires);
+    if (name !== "Two") continue;
+    const redis = await site.server.connect();
+    await countUse({ deps: { redis } }, {
+      ownerId: json.owner_id,
+      keyId: json.id,
+    }, {
+      atMs: site.deps.now(),
+      endpoint: "chat",
+      counts: { requests: 7, cost: 1_500_000_001 },
+    });
   }
   const { json, text } = await run(site, "keys", "list", "--rows=2");
   assert.match(text, /LAST USED AT.* Three\n.* Two\n\nMore: --after/s);
+  assert.match(text, /REQUESTS TODAY +COST TODAY .* 7 +1\.500000001 +Two\n/s);
   const rest = ["keys", "list", "--after", String(json.next)];
   assert.match(
     JSON.stringify((await run(site, ...rest)).json),
-    /^{"keys":\[{[^}]*"description":"One".*"expires_at":"2099-01-01T23:59:59.000Z".*"last_used_at":null,"requests_today":0,"tokens_today":0}\],"next":null}$/,
+    /^{"keys":\[{[^}]*"description":"One".*"expires_at":"2099-01-01T23:59:59.000Z".*"last_used_at":null,"requests_today":0,"tokens_today":0,"cost_today":"0"}\],"next":null}$/,
   );
 });
 

@@ -101,6 +101,7 @@ const COLUMNS = [
   "expires_at",
   "last_used_at",
   "requests_today",
+  "cost_today",
   "description",
 ];
 

@@ -56,6 +56,7 @@ async function list(invocation: Invocation): Promise<Output> {
     disabled: owner.state === "disabled",
     keys: owner.keys,
     requests_today: owner.requests_today,
+    cost_today: owner.cost_today,
   }));
   const { next, partial } = page;
   const note = moreRows(page);

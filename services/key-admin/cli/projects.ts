@@ -57,6 +57,7 @@ async function list(invocation: Invocation): Promise<Output> {
     members: project.members,
     keys: project.keys,
     requests_today: project.requests_today,
+    cost_today: project.cost_today,
   }));
   const { next, partial } = page;
   const note = moreRows(page);
