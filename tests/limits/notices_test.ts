@@ -254,7 +254,7 @@ function assertLast({ received }: Receiver): void {
   assert.equal(
     last.text,
     '100 % of the budget of key "Agent &lt;!channel&gt;" (sk-Cg…x4Zq) of ' +
-      "a@b.test in total is spent: 10 of 10 USD. Requests are refused until " +
+      "a@b.test in total is spent, by now 10 of 10 USD. Requests are refused until " +
       "it is raised.",
   );
   assert.deepEqual(last.budget, {
@@ -283,7 +283,7 @@ Deno.test("the budget of an account is told with its month; one that jumps over 
   assert.match(
     text,
     new RegExp(
-      `^100 % of the budget of a@b.test for ${month} is spent: 25 of 10 USD. ` +
+      `^100 % of the budget of a@b.test for ${month} is spent, by now 25 of 10 USD. ` +
         `Requests are refused until \\d{4}-\\d\\d-01T00:00:00Z, or`,
     ),
   );

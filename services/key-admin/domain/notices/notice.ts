@@ -104,7 +104,9 @@ export function budgetBody(id: string, reached: BudgetReached): NoticeBody {
       `${percent} % of the budget of ${whose(account, key)} ${
         forWindow(window)
       }` +
-        ` is spent: ${spent} of ${allowed} ${currency}.${ending(reached)}`,
+        ` is spent, by now ${spent} of ${allowed} ${currency}.${
+          ending(reached)
+        }`,
     ),
     account,
     key: key && named(key),
