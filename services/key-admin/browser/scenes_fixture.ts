@@ -116,7 +116,7 @@ export const SCENES: readonly Scene[] = [
     { click: "main a.bad >> nth=1", shows: "They can do nothing" },
   ),
   at("project-new", "/projects/new", OPERATOR),
-  at("people-projects", "/people/projects?top=cost-30", OPERATOR),
+  at("people-projects", "/people/projects?sort=-cost&days=30", OPERATOR),
   at("people-project", ({ projectId }) => `/people/projects/${projectId}`, {
     ...OPERATOR,
     click: "summary >> text=Disable",
