@@ -1,5 +1,5 @@
 /** What is measured: this gateway, and others as `rivals.json` describes them. */
-import * as z from "zod";
+import { z } from "zod";
 import { startGateway } from "../tests/support/gateway/gateway.ts";
 import type { LaunchedGateway } from "../tests/support/gateway/launched.ts";
 import { freePort } from "../tests/support/servers/local_server.ts";

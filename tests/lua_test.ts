@@ -1,7 +1,7 @@
 /** Redis scripts: they parse, name nothing undefined, and luacheck finds no fault. */
 import assert from "node:assert/strict";
 import { parse } from "luaparse";
-import * as z from "zod";
+import { z } from "zod";
 import { canRun, leaveOut, runProcess } from "./support/process.ts";
 import { readSources } from "./support/repository/source_files.ts";
 

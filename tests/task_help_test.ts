@@ -1,7 +1,7 @@
 // Promise: `--help` and `--version` only print, and never run the task or service.
 import { versionLine } from "@gateway/shared/version";
 import assert from "node:assert/strict";
-import * as z from "zod";
+import { z } from "zod";
 import { run } from "../services/key-admin/cli.ts";
 import { startProcess } from "./support/process.ts";
 import { readSource } from "./support/repository/source_files.ts";

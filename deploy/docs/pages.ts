@@ -25,7 +25,7 @@ import {
 } from "@gateway/shared/process/lifecycle/ops_server";
 import { RELOAD_METRICS } from "@gateway/shared/reload/metrics";
 import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
-import * as z from "zod";
+import { z } from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
 import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";

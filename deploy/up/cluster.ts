@@ -6,7 +6,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
 import { settlesWithin } from "@gateway/shared/process/lifecycle/serve";
 import { parseJson } from "@gateway/shared/upstream/json";
-import * as z from "zod";
+import { z } from "zod";
 import { appendToLog } from "./files.ts";
 import { ROOT } from "./options.ts";
 import { LOOPBACK } from "./ports.ts";

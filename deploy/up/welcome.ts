@@ -8,7 +8,7 @@ import {
   kindIn,
   type ServerConfig,
 } from "@gateway/shared/models/servers";
-import * as z from "zod";
+import { z } from "zod";
 import { probeServer, type ServerAccess } from "../check/server_probe.ts";
 import type { Program } from "./cluster.ts";
 import { writePrivateFile } from "./files.ts";

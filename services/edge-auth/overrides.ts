@@ -12,7 +12,7 @@ import { OVERRIDES_QUEUE, subjects } from "@gateway/shared/bus/subjects";
 import type { ModelCatalog } from "@gateway/shared/models/catalog";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import * as z from "zod";
+import { z } from "zod";
 
 const texts = z.array(z.string());
 

@@ -9,7 +9,7 @@ import * as env from "@gateway/shared/process/env";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import { BUDGET_VARIABLES } from "@gateway/shared/keys/budget_variables";
 import * as serviceVariables from "@gateway/shared/process/service_variables";
-import * as z from "zod";
+import { z } from "zod";
 import {
   type DefaultLimits,
   defaultLimitsOf,

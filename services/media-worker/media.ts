@@ -9,7 +9,7 @@ import type {
   JobCost,
 } from "@gateway/shared/worker/jobs/job_ports";
 import type { Pool } from "@gateway/shared/worker/service";
-import * as z from "zod";
+import { z } from "zod";
 import { AttemptAnswer, type MediaAttempt } from "./attempt.ts";
 import { speak, transcribe } from "./audio.ts";
 import { namedByContent } from "./files/file_types.ts";

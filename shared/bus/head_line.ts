@@ -3,7 +3,7 @@
  * which the edge sends as headers.
  */
 import { Buffer } from "node:buffer";
-import type * as z from "zod";
+import type { z } from "zod";
 import { parsePayload } from "./stream/frame.ts";
 
 const LINE_END = 0x0a;

@@ -2,7 +2,7 @@
  * The answer of a media job: a line of JSON, which the edge sends as headers, then its
  * body as it is.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { encodeHeadLine, HeadLineReader } from "./head_line.ts";
 
 /** The headers of a file that its model server may set, besides its length. */

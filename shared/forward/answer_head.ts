@@ -2,7 +2,7 @@
  * The answer to a forwarded request on the bus: a line of JSON, which the edge sends as
  * headers, then its body as it came.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { encodeHeadLine, HeadLineReader } from "../bus/head_line.ts";
 
 const HEAD_BYTES_MAX = 16 * 1024;

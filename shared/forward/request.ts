@@ -1,5 +1,5 @@
 /** A forwarded request as a job carries it: the client's body, and what governs it. */
-import * as z from "zod";
+import { z } from "zod";
 import type { JobRequest } from "../bus/job.ts";
 import { FORWARD_NAMES } from "./endpoints.ts";
 import { replaced } from "./members.ts";

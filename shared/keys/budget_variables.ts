@@ -1,6 +1,6 @@
 /** What services that know budgets read of their environment. */
 import * as env from "../process/env.ts";
-import * as z from "zod";
+import { z } from "zod";
 import { isTimeZone } from "./budget_calendar.ts";
 
 /** The same for edges and key-admin. */

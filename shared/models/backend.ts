@@ -1,5 +1,5 @@
 /** The servers of models in `models.json`: their addresses, keys and deadlines. */
-import * as z from "zod";
+import { z } from "zod";
 import { clip, didYouMean } from "../process/error_text.ts";
 import { DIALECT_DEFAULT, dialectMembers, dialectOf } from "./dialects.ts";
 

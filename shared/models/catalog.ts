@@ -1,7 +1,7 @@
 /**
  * The models of an installation: those of `models.json`, and those that servers list.
  */
-import type * as z from "zod";
+import type { z } from "zod";
 import type { ServerLists } from "../bus/server_lists.ts";
 import { expectationOf } from "../openai/request_fault.ts";
 import { ConfigError } from "../process/env.ts";

@@ -2,7 +2,7 @@
  * The variables that define which models an installation offers, for all services that
  * need the list.
  */
-import * as z from "zod";
+import { z } from "zod";
 import * as env from "../process/env.ts";
 import {
   BACKEND_DEADLINE_DEFAULTS,

@@ -2,7 +2,7 @@
  * Differences between the requests that model servers accept. A backend names its
  * dialect and may override parts of it.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { keysOf } from "../process/env.ts";
 
 /** What a server can be asked for: the endpoints of this API, by their names. */

@@ -2,7 +2,7 @@
  * The format of `models.json`: what edges offer, and workers run. An unknown member is
  * a mistake. Descriptions become part of the schema that editors show.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { MEDIA_LIMITS, REQUEST_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { aliasMistakes } from "./aliases.ts";
 import {

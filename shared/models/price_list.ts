@@ -1,6 +1,6 @@
 /** The prices in `models.json`, and the table that they are together. */
 import { createHash } from "node:crypto";
-import * as z from "zod";
+import { z } from "zod";
 import { AMOUNT_FAULTS, parseAmount } from "../money/amount.ts";
 import {
   PRICE_NAMES,

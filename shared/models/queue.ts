@@ -1,5 +1,5 @@
 /** How requests for a model wait while all slots are in use: `queue` in the file. */
-import * as z from "zod";
+import { z } from "zod";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import { members } from "./backend.ts";

@@ -2,7 +2,7 @@
  * Servers of `models.json` whose models are offered under the names that they have
  * there: workers ask each for its list, and tell the edges.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import {
   backend,

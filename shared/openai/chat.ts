@@ -7,7 +7,7 @@
  * one costs more with `exactOptional()` than to be checked. An error text says what is
  * expected where zod's issue does not; that of a `custom` issue is a whole sentence.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
 import { clip } from "../process/error_text.ts";
 import { type ChatMessage, toMessage, wireMessage } from "./chat_message.ts";

@@ -2,7 +2,7 @@
  * The messages of a chat completion request: what the gateway looks at in them, and the
  * form that travels inside it. Members and parts that it does not know stay.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
 import { isJsonObject } from "../process/error_text.ts";
 import {

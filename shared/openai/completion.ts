@@ -2,7 +2,7 @@
  * The shapes of answers as every OpenAI-style SDK decodes them: stricter than any one
  * of them.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { toolCall } from "./chat_message.ts";
 
 const count = z.int().min(0);

@@ -2,7 +2,7 @@
  * The kinds of request fields, of which the schemas of this folder are made. {@link
  * TAKES} tells the API reference what a transform hides from zod.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { isJsonObject } from "../process/error_text.ts";
 

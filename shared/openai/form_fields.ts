@@ -3,7 +3,7 @@
  * read. A form has only texts; settings dialogs send empty ones for what nobody has
  * chosen.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { isJsonObject } from "../process/error_text.ts";
 import { readAs } from "./fields.ts";
 

@@ -3,7 +3,7 @@
  * members that matter to most callers. All others pass, in both directions, and what
  * these may be is decided by the model server.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { model } from "./fields.ts";
 

@@ -1,5 +1,5 @@
 /** What clients hear of kept answers beside their content. */
-import * as z from "zod";
+import { z } from "zod";
 
 const membersSchema = z.record(z.string(), z.unknown()).nullable();
 

@@ -4,7 +4,7 @@
  * gateway itself looks at. Everything else passes to the model server as it came; where
  * OpenAI's API specification of August 2026 has it, it is described.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { MEDIA_LIMITS as LIMITS } from "../limits.ts";
 import {
   decimal,

@@ -1,5 +1,5 @@
 /** Turns what zod finds into errors with OpenAI's codes, `param` paths and words. */
-import type * as z from "zod";
+import type { z } from "zod";
 import {
   clip,
   formatPath,

@@ -2,7 +2,7 @@
  * Reads a service's configuration from its environment: what kinds of variables there
  * are, and one message with all mistakes of the operator.
  */
-import * as z from "zod";
+import { z } from "zod";
 import { clip, didYouMean } from "./error_text.ts";
 
 /** Exit status of a service whose configuration is wrong: EX_CONFIG of sysexits.h. */

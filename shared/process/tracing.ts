@@ -4,7 +4,15 @@
  * context is passed on unchanged.
  */
 import type { ServerResponse } from "node:http";
-import * as otel from "@opentelemetry/api";
+import {
+  context,
+  propagation,
+  ProxyTracerProvider,
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from "@opentelemetry/api";
 
 /** What a span says about its work: never a key, a prompt or an answer. */
 export type Attributes = Readonly<Record<string, string | number>>;
@@ -27,7 +35,7 @@ export interface WorkSpan {
 /** What {@link startWorkSpan} takes besides the span's name. */
 export interface WorkSpanOptions {
   /** `CONSUMER` and `PRODUCER` are the two ends of the bus. */
-  kind: keyof typeof otel.SpanKind;
+  kind: keyof typeof SpanKind;
   /**
    * W3C trace context of the cause. A span that is already active takes precedence.
    */
@@ -35,10 +43,10 @@ export interface WorkSpanOptions {
   describe: DescribeWork;
 }
 
-const TRACER = otel.trace.getTracer("gateway");
+const TRACER = trace.getTracer("gateway");
 // Deno has registered its provider before any module is loaded.
-const PROVIDER = otel.trace.getTracerProvider();
-const IS_RECORDED = !(PROVIDER instanceof otel.ProxyTracerProvider) ||
+const PROVIDER = trace.getTracerProvider();
+const IS_RECORDED = !(PROVIDER instanceof ProxyTracerProvider) ||
   PROVIDER.getDelegateTracer("gateway") !== undefined;
 const NO_SPAN: WorkSpan = {
   traceparent: undefined,
@@ -61,24 +69,24 @@ export function startWorkSpan(
     const isTrace = parent !== undefined && TRACEPARENT.test(parent);
     return isTrace ? { ...NO_SPAN, traceparent: parent } : NO_SPAN;
   }
-  const cause = otel.trace.getActiveSpan() === undefined
-    ? otel.propagation.extract(otel.ROOT_CONTEXT, { traceparent: parent })
-    : otel.context.active();
+  const cause = trace.getActiveSpan() === undefined
+    ? propagation.extract(ROOT_CONTEXT, { traceparent: parent })
+    : context.active();
   const span = TRACER.startSpan(
     name,
-    { kind: otel.SpanKind[kind], attributes: describe() },
+    { kind: SpanKind[kind], attributes: describe() },
     cause,
   );
-  const context = otel.trace.setSpan(otel.context.active(), span);
+  const within = trace.setSpan(context.active(), span);
   const carrier: { traceparent?: string } = {};
-  otel.propagation.inject(context, carrier);
+  propagation.inject(within, carrier);
   return {
     traceparent: carrier.traceparent,
-    run: (work) => otel.context.with(context, work),
+    run: (work) => context.with(within, work),
     end(describe, errorCode): void {
       span.setAttributes(describe());
       if (errorCode !== undefined) {
-        span.setStatus({ code: otel.SpanStatusCode.ERROR, message: errorCode });
+        span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode });
       }
       span.end();
     },

@@ -1,5 +1,5 @@
 /** What a worker tells the others of its use of limited servers and keys. */
-import * as z from "zod";
+import { z } from "zod";
 import { encodeJson, parsePayload } from "../bus/stream/frame.ts";
 
 /** The version of reports; one of another version is ignored. */

@@ -2,7 +2,7 @@
 // nothing else: the test tries every command of the server on every family of keys,
 // directly and from a script.
 import assert from "node:assert/strict";
-import * as z from "zod";
+import { z } from "zod";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import type { RedisReply } from "@gateway/shared/redis/connection";

@@ -3,7 +3,7 @@
 // `deno task test:kubernetes`.
 import assert from "node:assert/strict";
 import { readSource } from "../support/repository/source_files.ts";
-import * as z from "zod";
+import { z } from "zod";
 import * as objects from "./rendering/objects.ts";
 import {
   EXAMPLES,

@@ -183,6 +183,27 @@ const testTitle: Deno.lint.Rule = {
   },
 };
 
+/** `log_nats.ts` is `logNats`: one module has one name, wherever it is used. */
+const namespaceName: Deno.lint.Rule = {
+  create(context) {
+    return {
+      ImportDeclaration({ source, specifiers }) {
+        const [space] = specifiers;
+        if (space?.type !== "ImportNamespaceSpecifier") return;
+        const module = source.value.split("/").at(-1) ?? "";
+        const name = module.replace(/(_fixture)?\.\w+$/, "")
+          .replace(/[-_](\w)/g, (_, letter: string) => letter.toUpperCase());
+        if (space.local.name === name) return;
+        context.report({
+          node: space,
+          message: `A namespace of "${source.value}" has another name`,
+          hint: `Call it ${name}, or import names`,
+        });
+      },
+    };
+  },
+};
+
 /** The plugin, as `deno.json` loads it. */
 const plugin: Deno.lint.Plugin = {
   name: "house",
@@ -191,6 +212,7 @@ const plugin: Deno.lint.Plugin = {
     "max-function-lines": maxFunctionLines,
     "max-parameters": maxParameters,
     "named-columns": namedColumns,
+    "namespace-name": namespaceName,
     "no-assignment-in-expression": noAssignmentInExpression,
     "no-spread-literal": noSpreadLiteral,
     "test-title": testTitle,

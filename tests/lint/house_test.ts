@@ -106,6 +106,19 @@ const ROWS: readonly Row[] = [
     count: 0,
   },
   {
+    rule: "namespace-name",
+    source: `import * as env from "../process/env.ts";
+      import * as logNats from "@gateway/shared/kept/log_nats";
+      import * as files from "./files_fixture.ts";`,
+    count: 0,
+  },
+  {
+    rule: "namespace-name",
+    source: `import * as read from "../process/env.ts";
+      import * as z from "zod";`,
+    count: 2,
+  },
+  {
     rule: "test-title",
     source: `Deno.test("${"a".repeat(100)}", () => {}); of("${long}");`,
     count: 0,

@@ -18,7 +18,7 @@ import type {
 } from "@gateway/shared/worker/jobs/job_ports";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import type { Pool } from "@gateway/shared/worker/service";
-import * as z from "zod";
+import { z } from "zod";
 import { ChatAnswer, type Choice } from "./answer/answer.ts";
 import { type CacheSalt, createCacheSalt } from "../requests/cache_salt.ts";
 import { ChunkReader } from "./chunk_reader.ts";

@@ -16,7 +16,7 @@ import { inputsIn } from "@gateway/shared/forward/vectors";
 import { REQUEST_LIMITS, TOKEN_LIMITS } from "@gateway/shared/limits";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { integer, model, nullable } from "@gateway/shared/openai/fields";
-import * as z from "zod";
+import { z } from "zod";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import {

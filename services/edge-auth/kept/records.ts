@@ -21,7 +21,7 @@ import {
   type RedisLink,
   type RedisScript,
 } from "@gateway/shared/redis/link";
-import * as z from "zod";
+import { z } from "zod";
 import { reservationSchema } from "../limits/settlement.ts";
 import { CLAIM_DUE, Registry } from "../store/registry.ts";
 import closeLua from "./lua/close.lua" with { type: "text" };

@@ -9,7 +9,7 @@ import { TOKEN_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { promptTokens } from "@gateway/shared/openai/tokens";
-import * as z from "zod";
+import { z } from "zod";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */

@@ -13,7 +13,7 @@ import {
   type Quantities,
 } from "@gateway/shared/money/prices";
 import type { Usage } from "@gateway/shared/openai/completion";
-import * as z from "zod";
+import { z } from "zod";
 import {
   type Cost,
   type Estimate,

@@ -10,7 +10,7 @@ import {
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
-import * as z from "zod";
+import { z } from "zod";
 import { type Cost, unitsSchema } from "./cost.ts";
 import { rateSchema } from "./rate.ts";
 

@@ -13,7 +13,7 @@ import type { ModelKind } from "@gateway/shared/models/kinds";
 import { type Fields, formFieldsOf } from "@gateway/shared/openai/form_fields";
 import * as media from "@gateway/shared/openai/media";
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import type * as z from "zod";
+import type { z } from "zod";
 import {
   parseRequest,
   requireAtMost,

@@ -1,5 +1,5 @@
 /** The list of models, in OpenAI's and in Anthropic's form. */
-import * as z from "zod";
+import { z } from "zod";
 import { isExact } from "@gateway/shared/models/aliases";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelObject } from "@gateway/shared/openai/completion";

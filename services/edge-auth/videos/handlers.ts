@@ -13,7 +13,7 @@ import {
   videoSchema,
 } from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
-import * as z from "zod";
+import { z } from "zod";
 import { WholeBody } from "../dispatch/request_body.ts";
 import { isForm } from "../http/form_parser.ts";
 import { sendError, sendJson } from "../http/responses.ts";

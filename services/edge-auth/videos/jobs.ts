@@ -11,7 +11,7 @@ import {
   type RedisLink,
   type RedisScript,
 } from "@gateway/shared/redis/link";
-import * as z from "zod";
+import { z } from "zod";
 import { reservationSchema } from "../limits/settlement.ts";
 import { CLAIM_DUE, Registry } from "../store/registry.ts";
 import writeJobLua from "./write_job.lua" with { type: "text" };

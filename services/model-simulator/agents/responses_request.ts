@@ -19,7 +19,7 @@ import {
 } from "@gateway/shared/openai/fields";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
-import * as z from "zod";
+import { z } from "zod";
 import { type ChatRequest, withDefaults } from "../chat/request.ts";
 
 const ITEMS_MAX = 10_000;

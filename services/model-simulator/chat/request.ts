@@ -6,7 +6,7 @@ import {
 } from "@gateway/shared/openai/chat";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
-import * as z from "zod";
+import { z } from "zod";
 
 /** What other servers call `enable_thinking`: the gateway passes these fields on. */
 const otherNames = z.object({

@@ -2,7 +2,7 @@
 import { fieldError } from "@gateway/shared/openai/error";
 import { imageEditForm } from "@gateway/shared/openai/media";
 import { wallNow } from "@gateway/shared/process/clock";
-import * as z from "zod";
+import { z } from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
 import {
   eventAnswer,

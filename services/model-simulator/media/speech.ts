@@ -9,7 +9,7 @@
  */
 import { Buffer } from "node:buffer";
 import { speechBody } from "@gateway/shared/openai/media";
-import * as z from "zod";
+import { z } from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
 import type { Planned } from "../serving/answer.ts";
 import {

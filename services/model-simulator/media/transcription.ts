@@ -4,7 +4,7 @@ import {
   transcriptionForm,
   transcriptionFormat,
 } from "@gateway/shared/openai/media";
-import * as z from "zod";
+import { z } from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
 import PASSAGES from "../chat/passages.json" with { type: "json" };
 import {

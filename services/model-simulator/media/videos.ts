@@ -13,7 +13,7 @@ import {
 import { remember } from "@gateway/shared/process/maps";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
-import * as z from "zod";
+import { z } from "zod";
 import { type Planned, wholeAnswer } from "../serving/answer.ts";
 import {
   type Controls,

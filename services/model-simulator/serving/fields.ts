@@ -5,7 +5,7 @@ import { nullable } from "@gateway/shared/openai/fields";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
 import { clip } from "@gateway/shared/process/error_text";
-import * as z from "zod";
+import { z } from "zod";
 
 /** The models that the simulator has, one of each kind. */
 export const MODEL_IDS = {

@@ -12,7 +12,7 @@ import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
 import { wallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
-import * as z from "zod";
+import { z } from "zod";
 import { choiceOf } from "../chat/choice.ts";
 import { measured, type MeasuredPrompt } from "../chat/prompt.ts";
 import { withDefaults } from "../chat/request.ts";

@@ -5,7 +5,7 @@
 import { Buffer } from "node:buffer";
 import { integer, model } from "@gateway/shared/openai/fields";
 import { textTokens } from "@gateway/shared/openai/tokens";
-import * as z from "zod";
+import { z } from "zod";
 import { hashText } from "../chat/language.ts";
 import { type Planned, wholeAnswer } from "../serving/answer.ts";
 import { readControls } from "../serving/controls.ts";

@@ -1,7 +1,7 @@
 /** `POST /v1/rerank`: documents that share words with the query come first. */
 import { integer, model } from "@gateway/shared/openai/fields";
 import { textTokens } from "@gateway/shared/openai/tokens";
-import * as z from "zod";
+import { z } from "zod";
 import { type Planned, wholeAnswer } from "../serving/answer.ts";
 import { readControls } from "../serving/controls.ts";
 import { readMedia, type Received } from "../serving/fields.ts";

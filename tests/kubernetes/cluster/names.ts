@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
-import * as z from "zod";
+import { z } from "zod";
 import { type ControlPlane, SERVER_ADDRESS } from "./control_plane.ts";
 
 /** The domain of all services: `<service>.<namespace>.svc.cluster.local`. */

@@ -1,5 +1,5 @@
 /** A namespace of a cluster with the strictest Pod Security, and a release in it. */
-import * as z from "zod";
+import { z } from "zod";
 import { runProcess } from "../../support/process.ts";
 import { waitFor } from "../../support/wait_for.ts";
 import { type Rendering, valuesOf } from "../rendering/rendered_chart.ts";

@@ -1,5 +1,5 @@
 /** The objects of a rendered chart, as far as tests look at them. */
-import * as z from "zod";
+import { z } from "zod";
 
 const labels = z.record(z.string(), z.string());
 const metadata = z.looseObject({ name: z.string() });

@@ -1,5 +1,5 @@
 /** Helm and a validator of Kubernetes objects, installed once, and what they render. */
-import * as z from "zod";
+import { z } from "zod";
 import { CACHE, installOnce, runProcess } from "../../support/process.ts";
 import { type KubernetesObject, objectSchema } from "./objects.ts";
 

@@ -10,7 +10,7 @@ import {
   isJsonObject,
   valueAt,
 } from "@gateway/shared/process/error_text";
-import type * as z from "zod";
+import type { z } from "zod";
 import { noWorker } from "../../dispatch/run_errors.ts";
 import { keepProtoMembers } from "./proto_members.ts";
 

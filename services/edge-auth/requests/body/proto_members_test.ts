@@ -1,6 +1,6 @@
 // Promise: no member is lost because of its name, and none changes a prototype.
 import assert from "node:assert/strict";
-import * as z from "zod";
+import { z } from "zod";
 import { keepProtoMembers } from "./proto_members.ts";
 
 const inner = z.looseObject({ a: z.number() });

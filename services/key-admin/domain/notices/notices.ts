@@ -16,7 +16,7 @@ import type { WallNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import { counter, type MetricRegistry } from "@gateway/shared/process/metrics";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import * as z from "zod";
+import { z } from "zod";
 import { decodeKey } from "../keys/key_record.ts";
 import { keysFrom } from "../keys/key_page.ts";
 import type { KeyStore } from "../keys/key_store.ts";
