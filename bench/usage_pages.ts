@@ -146,10 +146,10 @@ for (const path of PATHS) {
   const mean = (name: "own" | "redis") =>
     ((after[name] - before[name]) / REQUESTS).toFixed(0);
   times.sort((a, b) => a - b);
-  const of = (share: number) =>
+  const percentile = (share: number) =>
     (times[Math.floor(share * (times.length - 1))] ?? 0).toFixed(0);
   print(
-    `${path}: p50 ${of(0.5)} ms, p95 ${of(0.95)} ms, ${
+    `${path}: p50 ${percentile(0.5)} ms, p95 ${percentile(0.95)} ms, ${
       (bytes / 1024).toFixed(0)
     } KiB, CPU ${mean("own")} ms and ${mean("redis")} ms of Redis`,
   );

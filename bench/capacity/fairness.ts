@@ -21,8 +21,9 @@ export interface Party {
   readonly clients: readonly number[];
   /** What each of its requests asks for. Default: 100. */
   readonly tokens?: number;
-  /** Of the account, and of the key. Default: 1. */
+  /** The weight of its account among the others. Default: 1. */
   readonly weight?: number;
+  /** The weight of its key within the account. Default: 1. */
   readonly keyWeight?: number;
   /** When its clients begin to ask. Default: at the start. */
   readonly beginsAtMs?: number;
@@ -32,7 +33,7 @@ export interface Party {
 export interface Contest {
   readonly parties: readonly Party[];
   readonly workers: number;
-  /** Of each worker. */
+  /** How many requests each worker runs at once. */
   readonly slots: number;
   /** How long an answer takes on average. */
   readonly answerMs: number;
@@ -82,7 +83,7 @@ export function contest(terms: Contest): Promise<ContestResult> {
   return new Contestants(terms).run();
 }
 
-interface Asked {
+interface WaitingRequest {
   readonly party: Party;
   readonly atMs: number;
   /** How many requests workers had taken before. */
@@ -104,7 +105,7 @@ class Contestants implements SimulatedBus {
   readonly queue = QUEUE;
   readonly edges: readonly SimulatedEdge[];
   readonly workers = new Map<string, SimulatedWorker>();
-  readonly #asked = new Map<string, Asked>();
+  readonly #waiting = new Map<string, WaitingRequest>();
   readonly #got = new Map<Party, Count>();
   #requests = 0;
   #taken = 0;
@@ -177,10 +178,10 @@ class Contestants implements SimulatedBus {
   onTaken(requestId: string): void {
     this.#use(1);
     this.#taken += 1;
-    const asked = this.#asked.get(requestId);
+    const request = this.#waiting.get(requestId);
     const { nowMs } = this.timeline;
-    if (asked === undefined || nowMs < SETTLED_MS) return;
-    const { party, atMs, taken } = asked;
+    if (request === undefined || nowMs < SETTLED_MS) return;
+    const { party, atMs, taken } = request;
     const count = this.#got.get(party) ?? {
       tokens: 0,
       requests: 0,
@@ -214,12 +215,12 @@ class Contestants implements SimulatedBus {
     this.#requests += 1;
     const requestId = this.#requests.toString(16).padStart(32, "0");
     const { nowMs: atMs } = this.timeline;
-    this.#asked.set(requestId, { party, atMs, taken: this.#taken });
+    this.#waiting.set(requestId, { party, atMs, taken: this.#taken });
     const { account, key: keyId, tokens = TOKENS } = party;
     const { weight = 1, keyWeight = 1 } = party;
     const queue = { weight, keyWeight, isBatch: false };
     edge.ask({ requestId, keyId, account, tokens, queue }, () => {
-      this.#asked.delete(requestId);
+      this.#waiting.delete(requestId);
       this.timeline.after(PAUSE_MS, () => this.#ask(party, edge));
     });
   }

@@ -6,7 +6,7 @@ import { CONTESTS } from "./contests.ts";
 
 const MINUTE_MS = 60_000;
 
-/** Of all tokens. */
+/** How far a share may be from what is expected, as a part of all tokens. */
 const TOLERANCE = 0.015;
 
 for (const { name, parties } of CONTESTS) {

@@ -166,12 +166,14 @@ export class SimulatedEdge implements EdgeLink {
       counts.edgeBeats += workers.size;
       const waiting = decodeEdgeBeat(payload);
       timeline.after(LINK_MS, () => {
-        for (const { turns } of workers.values()) turns.told(this.id, waiting);
+        for (const { turns } of workers.values()) {
+          turns.onBeat(this.id, waiting);
+        }
       });
     } else if (worker && subject === subjects.turnReturns("chat", worker.id)) {
       counts.returns += 1;
       const edgeId = decodeReturn(payload) ?? "";
-      timeline.after(LINK_MS, () => worker.turns.returned(edgeId));
+      timeline.after(LINK_MS, () => worker.turns.onReturn(edgeId));
     }
     // Others are acknowledgements, which change nothing here.
   }
@@ -253,9 +255,12 @@ export class SimulatedWorker {
         saturatedMs: () => bus.isAtLimit() ? SATURATED_MS : 0,
       },
     });
-    this.turns.onJob(edge.id, message.queuedTokens, refusal === null);
     const offerNumber = message.attempt;
-    if (refusal === null) return this.#answer(edge, requestId, offerNumber);
+    if (refusal === null) {
+      this.turns.onJob(edge.id, message.queuedTokens);
+      return this.#answer(edge, requestId, offerNumber);
+    }
+    this.turns.onRejectedJob(edge.id);
     bus.onSentBack(requestId);
     const payload = { worker: this.id, ...refusal };
     this.#send(edge, requestId, encodeRejectFrame(offerNumber, payload));

@@ -2,7 +2,7 @@
 
 interface Event {
   readonly atMs: number;
-  /** Of events at the same time, which was planned first. */
+  /** Events of the same time happen in the order in which they were planned. */
   readonly order: number;
   readonly run: () => void;
 }

@@ -33,7 +33,7 @@ type Body = Uint8Array<ArrayBuffer>;
 type Ask = (key: string, body: BodyInit) => Promise<Response>;
 
 /** A chat about an image whose address has this many bytes. */
-function imageBody(bytes: number, stream: boolean): Body {
+function imageBody(bytes: number, { stream }: { stream: boolean }): Body {
   const [{ content: text } = assert.fail()] = simulates(
     "20 tokens, 10 tokens per second",
   );
@@ -104,13 +104,13 @@ async function victimText(ask: Ask, key: string): Promise<string> {
 
 /** Sends large requests of a key: 40 with images of 19.5 MB, then 200 of 5 MB. */
 async function sendLarge(ask: Ask, key: string): Promise<number[]> {
-  const whole = imageBody(19_500_000, false);
-  const streamed = imageBody(19_500_000, true);
+  const whole = imageBody(19_500_000, { stream: false });
+  const streamed = imageBody(19_500_000, { stream: true });
   const images = await Promise.all([
     statusesOf(() => ask(key, whole), 20),
     statusesOf(() => ask(key, streamed), 20),
   ]);
-  const smaller = imageBody(5_000_000, true);
+  const smaller = imageBody(5_000_000, { stream: true });
   return [...images.flat(), ...await statusesOf(() => ask(key, smaller), 200)];
 }
 
@@ -129,7 +129,10 @@ Deno.test("large requests of one key neither kill an edge of 1 GiB nor cut anoth
   const { edge, ask } = await startEdge(group, env);
   await using _edge = edge;
   const [batch, victim] = [await makeKey(env), await makeKey(env)];
-  await statusesOf(() => ask(batch.key, imageBody(1_000, false)), WARM_UP);
+  await statusesOf(
+    () => ask(batch.key, imageBody(1_000, { stream: false })),
+    WARM_UP,
+  );
   const { now: idle } = await residentBytes(edge.pid);
   const stream = victimText(ask, victim.key);
   const statuses = await sendLarge(ask, batch.key);

@@ -26,7 +26,10 @@ const HEADERS: [name: string, value: RegExp][] = [
 ];
 
 /** Fails if an answer of the console lacks one of them. */
-export function checkHeaders({ headers }: Answer, isFile = false): void {
+export function checkHeaders(
+  { headers }: Answer,
+  { isFile = false } = {},
+): void {
   for (const [header, value] of HEADERS) {
     assert.match(headers.get(header) ?? "", value, header);
   }

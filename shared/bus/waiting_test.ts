@@ -26,9 +26,9 @@ Deno.test("a beat tells of the hundred lanes in which most waits", () => {
       (_, n) => [`m${n}`, { ...WAITS, requests: n + 1 }] as const,
     ),
   );
-  const told = decodeEdgeBeat(encodeEdgeBeat(waiting));
-  assert.equal(told.size, 100);
-  assert.ok(told.has("m149") && told.has("m50") && !told.has("m49"));
+  const lanes = decodeEdgeBeat(encodeEdgeBeat(waiting));
+  assert.equal(lanes.size, 100);
+  assert.ok(lanes.has("m149") && lanes.has("m50") && !lanes.has("m49"));
 });
 
 Deno.test("beats and turns that cannot be read say nothing", () => {

@@ -10,7 +10,7 @@ const forwardRequestSchema = z.object({
   model: z.string(),
   stream: z.boolean(),
   forward: z.enum([...FORWARD_NAMES, "other"]),
-  /** Of `other`: one of the `forward_paths` of a server. */
+  /** The path of `other`: one of the `forward_paths` of a server. */
   path: z.string().exactOptional(),
   /** The query with its `?`, or empty. */
   query: z.string(),

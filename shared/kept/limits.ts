@@ -33,11 +33,11 @@ export const KEPT_LIMITS = {
   /** What waits for the log in a worker. Beyond: it reads no more of its backend. */
   waitingBytesMax: 512 * KIB,
   /**
-   * The pause between two entries of one answer, so that they carry several tokens. Who
-   * resumes gets them this much later.
+   * The pause between two entries of one answer, so that they carry several tokens. A
+   * client that resumes gets them this much later.
    */
   entryMs: 50,
-  /** A call of the log; it is repeated. A server that is gone is noticed in 1.2 s. */
+  /** How long a call of the log may take; it is repeated. */
   callMs: 2_000,
   /** The log may be away for this long. Beyond: `keep_failed`. */
   awayMs: 10_000,
@@ -49,9 +49,10 @@ export const KEPT_LIMITS = {
   silentMs: 20_000,
   /**
    * How soon a reader without entries looks again: an entry that is announced may come
-   * a moment later. Twice as long each time, up to the second bound.
+   * a moment later. Each time it waits twice as long.
    */
   lookMs: 5,
+  /** The longest such wait. */
   lookMsMax: 500,
   /**
    * Readers of an edge to which entries are announced: a server of the bus allows 200
@@ -68,8 +69,9 @@ export const KEPT_LIMITS = {
   renewMs: 10_000,
   /** An answer of which no edge says that belongs to whoever looks. */
   orphanMs: 30_000,
-  /** How often an edge looks for such answers and for expired ones, and how many. */
+  /** How often an edge looks for such answers and for expired ones. */
   sweepMs: 10_000,
+  /** How many of them it takes at a time. */
   sweptMax: 100,
   /** How often an edge makes sure that there is a log. */
   watchMs: 10_000,

@@ -29,13 +29,15 @@ export const KEPT_STREAM = "gateway_kept";
 const NANOS_PER_MS = 1_000_000;
 /** Fewer, if the servers are fewer, or some are away while the stream is made. */
 const REPLICAS_MOST = 3;
+// Codes of errors of JetStream.
 /** An append whose request expects another last entry. */
 const WRONG_LAST_SEQUENCE = 10_071;
 /** The stream, the account or the disk takes no more. */
 const FULL = [10_023, 10_047, 10_077];
-
 /** No cluster, no suitable peers, not enough of them. */
 const TOO_FEW_SERVERS = [10_074, 10_005, 10_023];
+/** There is a stream of this name with another configuration. */
+const NAME_TAKEN = 10_058;
 
 /** The bounds of the stream. */
 export interface KeptStreamOptions {
@@ -58,7 +60,7 @@ interface Session {
 export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
   readonly #link: Link;
   #session: Session | null = null;
-  /** Requests whose entries are announced. */
+  /** How many readers have the entries of their request announced. */
   #watched = 0;
 
   constructor(link: Link) {
@@ -181,7 +183,9 @@ async function put(
   try {
     await manager.streams.add(config);
   } catch (error) {
-    if (!(error instanceof JetStreamApiError) || !isTaken(error)) throw error;
+    const isThere = error instanceof JetStreamApiError &&
+      error.code === NAME_TAKEN;
+    if (!isThere) throw error;
     const { max_bytes, max_age, num_replicas } = config;
     await manager.streams.update(KEPT_STREAM, {
       ...max_bytes !== undefined && { max_bytes },
@@ -190,9 +194,6 @@ async function put(
     });
   }
 }
-
-/** There is a stream of this name with another configuration. */
-const isTaken = ({ code }: JetStreamApiError): boolean => code === 10_058;
 
 /** There are fewer servers than replicas. Others keep what the stream has. */
 const lacksServers = (error: unknown): boolean =>

@@ -57,8 +57,8 @@ export function distanceOf(
  * The candidates that have as many requests as they may: with one more, they would be
  * above 1.25 times the mean, rounded up. Never all of them.
  *
- * Of four equal servers that run 7, 2, 2 and 1 requests, each may run 5 when the next
- * one comes: `ceil(1.25 * 13 / 4)`. So the first is full.
+ * Four equal servers that run 7, 2, 2 and 1 requests may run 5 each when the next one
+ * comes: `ceil(1.25 * 13 / 4)`. So the first is full.
  */
 export function fullOf<Each extends Candidate>(
   candidates: readonly Each[],

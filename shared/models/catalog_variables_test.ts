@@ -14,7 +14,10 @@ function modelsOf(env: Env, readFile = noFiles, hasUpstreamKey = false) {
   return [...catalogOf(settings, { hasUpstreamKey }).values()];
 }
 
-function upstream(env: Env, hasKey = false): BackendConfig | undefined {
+function upstream(
+  env: Env,
+  { hasKey = false } = {},
+): BackendConfig | undefined {
   const variables = { UPSTREAM_BASE_URL: BASE_URL, ...env };
   const [model, ...others] = modelsOf(variables, noFiles, hasKey);
   assert.equal(model?.id, DEFAULT_MODEL_ID);
@@ -35,7 +38,7 @@ Deno.test("catalogOf() offers a model server under the gateway's name", () => {
     UPSTREAM_FIRST_TOKEN_SECONDS: "30",
     UPSTREAM_BETWEEN_TOKENS_SECONDS: "7",
     UPSTREAM_TOTAL_SECONDS: "900",
-  }, true);
+  }, { hasKey: true });
   assert.equal(message?.model, "qwen3:8b");
   assert.equal(message.base_url, BASE_URL);
   assert.equal(message.api_key_env, "UPSTREAM_API_KEY");

@@ -13,7 +13,7 @@ export class Proofs {
   readonly #now: MonotonicNow;
   #watched: ReadonlySet<string> = new Set();
   readonly #ownAtMs = new Map<string, number>();
-  readonly #toldAtMs = new Map<string, number>();
+  readonly #othersAtMs = new Map<string, number>();
 
   constructor(now: MonotonicNow) {
     this.#now = now;
@@ -27,8 +27,8 @@ export class Proofs {
   /** Keeps the proofs of these servers, and of no others. */
   watch(ids: ReadonlySet<string>): void {
     this.#watched = ids;
-    for (const known of [this.#ownAtMs, this.#toldAtMs]) {
-      for (const id of known.keys()) if (!ids.has(id)) known.delete(id);
+    for (const times of [this.#ownAtMs, this.#othersAtMs]) {
+      for (const id of times.keys()) if (!ids.has(id)) times.delete(id);
     }
   }
 
@@ -40,22 +40,22 @@ export class Proofs {
   /** How long ago a server has answered any worker; Infinity: nobody knows. */
   agoMs(id: string): number {
     const own = this.#ownAtMs.get(id) ?? -Infinity;
-    return this.#now() - Math.max(own, this.#toldAtMs.get(id) ?? -Infinity);
+    return this.#now() - Math.max(own, this.#othersAtMs.get(id) ?? -Infinity);
   }
 
-  /** What the others must know. */
-  told(): UseReport["proved"] {
+  /** What this worker reports to the others. */
+  report(): UseReport["proved"] {
     const nowMs = this.#now();
     return [...this.#ownAtMs].map(([id, atMs]) => ({ id, agoMs: nowMs - atMs }))
       .filter(({ agoMs }) => agoMs < TELL_MS_MAX);
   }
 
-  /** Takes what another worker tells. */
-  hear(proved: UseReport["proved"]): void {
+  /** Adds what another worker reports. */
+  add(proved: UseReport["proved"]): void {
     for (const { id, agoMs } of proved) {
       if (!this.#watched.has(id)) continue;
-      const known = this.#toldAtMs.get(id) ?? -Infinity;
-      this.#toldAtMs.set(id, Math.max(known, this.#now() - agoMs));
+      const before = this.#othersAtMs.get(id) ?? -Infinity;
+      this.#othersAtMs.set(id, Math.max(before, this.#now() - agoMs));
     }
   }
 }

@@ -69,7 +69,7 @@ class Peer {
         isNew,
         isLeaving: false,
         uses,
-        proved: this.table.proofs.told(),
+        proved: this.table.proofs.report(),
       }),
     );
   }

@@ -76,7 +76,7 @@ export class UseTable {
 
   /** Takes what another worker tells. Returns whether it was unknown. */
   hear(workerId: string, report: UseReport): boolean {
-    this.proofs.hear(report.proved);
+    this.proofs.add(report.proved);
     return this.others.hear(workerId, report, this.#now());
   }
 

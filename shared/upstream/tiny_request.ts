@@ -22,13 +22,13 @@ export function tinyRequest(
   config: BackendConfig,
   kind: ModelKind,
 ): TinyRequest {
-  const asked = askedOf(config, kind);
-  if (asked === null) return { method: "GET", path: LIST_PATH, body: "" };
-  const [path, body] = asked;
+  const post = postOf(config, kind);
+  if (post === null) return { method: "GET", path: LIST_PATH, body: "" };
+  const [path, body] = post;
   return { method: "POST", path, body: JSON.stringify(body) };
 }
 
-function askedOf(
+function postOf(
   { model, dialect }: BackendConfig,
   kind: ModelKind,
 ): [path: string, body: object] | null {

@@ -54,24 +54,24 @@ export class KnownEdges {
     bus.subscribe(subjects.edgeBeats, ({ subject, data }) => {
       const edgeId = lastToken(subject);
       const isNew = !this.#seenAtMs.has(edgeId);
-      this.heard(edgeId);
-      this.turns.told(edgeId, decodeEdgeBeat(data));
+      this.onSign(edgeId);
+      this.turns.onBeat(edgeId, decodeEdgeBeat(data));
       if (isNew) onNew();
     });
     bus.subscribe(subjects.turnReturns(family, workerId), ({ data }) => {
       const edgeId = decodeReturn(data);
-      if (edgeId !== null && !this.turns.returned(edgeId)) onFree();
+      if (edgeId !== null && !this.turns.onReturn(edgeId)) onFree();
     });
   }
 
   /** An edge has given a sign of life. */
-  heard(edgeId: string): void {
+  onSign(edgeId: string): void {
     this.#seenAtMs.set(edgeId, this.#options.clock.now());
   }
 
   /** No edge could be heard for a while: every silence starts over. */
   forgive(): void {
-    for (const edgeId of this.#seenAtMs.keys()) this.heard(edgeId);
+    for (const edgeId of this.#seenAtMs.keys()) this.onSign(edgeId);
   }
 
   /** Forgets the edges that have been silent for too long, or all, and returns them. */
@@ -82,7 +82,7 @@ export class KnownEdges {
     ).map(([edgeId]) => edgeId).toArray();
     for (const edgeId of lost) {
       this.#seenAtMs.delete(edgeId);
-      this.turns.lost(edgeId);
+      this.turns.onEdgeLost(edgeId);
     }
     return lost;
   }

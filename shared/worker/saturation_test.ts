@@ -59,15 +59,15 @@ Deno.test("a job whose request came in pieces waits here, and its refusal is an 
 });
 
 Deno.test("a job that was cancelled while its servers were asked is not handed back", async () => {
-  const asked = Promise.withResolvers<void>();
+  const answered = Promise.withResolvers<void>();
   const run: RunRequest = async () => {
-    await asked.promise;
+    await answered.promise;
     throw new SaturatedError(70);
   };
   const t = await WorkerRig.start({ run });
   t.job(1);
   t.cancel(1);
-  asked.resolve();
+  answered.resolve();
   await turns();
   assert.deepEqual(t.rejections, []);
   assert.equal(t.worker.inFlight, 0);

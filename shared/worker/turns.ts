@@ -86,7 +86,7 @@ export class Turns {
   }
 
   /** An edge has told what waits there. */
-  told(edgeId: string, waiting: EdgeWaiting): void {
+  onBeat(edgeId: string, waiting: EdgeWaiting): void {
     let edge = this.#edges.get(edgeId);
     if (edge === undefined) {
       if (waiting.size === 0) return;
@@ -109,30 +109,30 @@ export class Turns {
   }
 
   /** An edge is silent: nothing is kept for it. */
-  lost(edgeId: string): void {
+  onEdgeLost(edgeId: string): void {
     const edge = this.#edges.get(edgeId);
     if (edge === undefined) return;
-    this.told(edgeId, NOTHING_WAITS);
+    this.onBeat(edgeId, NOTHING_WAITS);
     this.#release(edge, edge.kept);
     this.#edges.delete(edgeId);
   }
 
   /**
-   * A job of an edge has come, and uses the slot that was kept for it, if any.
-   * `tokens`: what it asks for if it has waited. One that is rejected has had no turn.
+   * The worker takes a job of an edge, which uses the slot that was kept for it, if
+   * any. `tokens`: what it asks for if it has waited.
    */
-  onJob(edgeId: string, tokens?: number, isTaken = true): void {
-    if (this.#kept === 0 && this.#waiting === 0) return;
-    const edge = this.#edges.get(edgeId);
-    if (edge === undefined) return;
-    this.#release(edge, Math.min(1, edge.kept));
-    if (!isTaken) {
-      edge.tag -= edge.estimates.shift() ?? 0;
-      return;
-    }
+  onJob(edgeId: string, tokens?: number): void {
+    const edge = this.#useSlot(edgeId);
+    if (edge === null) return;
     const weight = this.#sumOf(edge).weight;
     if (tokens === undefined || weight === 0) return;
     edge.tag += tokens / weight - (edge.estimates.shift() ?? 0);
+  }
+
+  /** The worker rejects a job of an edge: it has had no turn. */
+  onRejectedJob(edgeId: string): void {
+    const edge = this.#useSlot(edgeId);
+    if (edge !== null) edge.tag -= edge.estimates.shift() ?? 0;
   }
 
   /** A request of an edge has freed its slot. Its end has not left yet. */
@@ -147,13 +147,13 @@ export class Turns {
   }
 
   /** An edge does not need its slot. False if nobody else does: all may have it. */
-  returned(edgeId: string): boolean {
+  onReturn(edgeId: string): boolean {
     const edge = this.#edges.get(edgeId);
     if (edge === undefined || edge.kept === 0) return true;
     this.#options.count?.("returned");
     this.#release(edge, 1);
     // What it has told is outdated.
-    this.told(edgeId, NOTHING_WAITS);
+    this.onBeat(edgeId, NOTHING_WAITS);
     return this.#giveNext();
   }
 
@@ -173,9 +173,17 @@ export class Turns {
         this.#release(edge, edge.kept);
       }
       const hasMissed = unused > 0 && edge.estimates.length > edge.kept;
-      if (isLate || hasMissed) this.told(edge.id, NOTHING_WAITS);
+      if (isLate || hasMissed) this.onBeat(edge.id, NOTHING_WAITS);
     }
     if (unused > 0) this.#giveNext();
+  }
+
+  /** Uses the slot that is kept for an edge, if any. Null: it has told of nothing. */
+  #useSlot(edgeId: string): WaitingEdge | null {
+    if (this.#kept === 0 && this.#waiting === 0) return null;
+    const edge = this.#edges.get(edgeId) ?? null;
+    if (edge !== null) this.#release(edge, Math.min(1, edge.kept));
+    return edge;
   }
 
   #giveNext(): boolean {

@@ -16,14 +16,14 @@ class Stage {
   readonly turns = new Turns({
     now: () => this.nowMs,
     mayRun: (lane) => !this.closed.has(lane),
-    tell: (edgeId, { slot }) => void this.#told.push(`${edgeId} ${slot}`),
+    tell: (edgeId, { slot }) => void this.#news.push(`${edgeId} ${slot}`),
     count: (result) => void this.counts.push(result),
   });
-  readonly #told: string[] = [];
+  readonly #news: string[] = [];
 
   /** An edge tells that requests of one lane wait. */
-  told(edgeId: string, waits: Partial<LaneWaiting> & { lane?: string }): void {
-    this.turns.told(edgeId, waiting(waits));
+  beat(edgeId: string, waits: Partial<LaneWaiting> & { lane?: string }): void {
+    this.turns.onBeat(edgeId, waiting(waits));
   }
 
   /** An edge frees a slot; returns what is told. */
@@ -33,7 +33,7 @@ class Stage {
   }
 
   take(): string {
-    return this.#told.splice(0).join(", ");
+    return this.#news.splice(0).join(", ");
   }
 }
 
@@ -49,20 +49,20 @@ function waiting(
 Deno.test("a slot stays with the edge that frees it while nobody else waits, or all wait briefly", () => {
   const t = new Stage();
   assert.equal(t.free("a"), "");
-  t.told("a", { requests: 5 });
+  t.beat("a", { requests: 5 });
   assert.equal(t.free("a"), "");
   const brief = new Stage();
-  brief.told("a", { requests: 5, oldestMs: 100 });
-  brief.told("b", { requests: 5, oldestMs: 499 });
+  brief.beat("a", { requests: 5, oldestMs: 100 });
+  brief.beat("b", { requests: 5, oldestMs: 499 });
   assert.equal(brief.free("a"), "");
-  brief.told("b", { requests: 5, oldestMs: 500 });
+  brief.beat("b", { requests: 5, oldestMs: 500 });
   assert.equal(brief.free("a"), "a passed, b kept");
   assert.equal(brief.free("a"), "");
 });
 
 Deno.test("an edge that frees no slot gets those of others, until it tells that nothing waits", () => {
   const t = new Stage();
-  t.told("b", { requests: 2 });
+  t.beat("b", { requests: 2 });
   assert.equal(t.free("a"), "a passed, b kept");
   assert.deepEqual([t.turns.kept, t.turns.keptBesides("a")], [1, 1]);
   assert.equal(t.turns.keptBesides("b"), 0);
@@ -72,7 +72,7 @@ Deno.test("an edge that frees no slot gets those of others, until it tells that 
   t.turns.onJob("b");
   assert.equal(t.turns.kept, 0);
   assert.equal(t.free("a"), "a passed, b kept");
-  t.turns.told("b", new Map());
+  t.turns.onBeat("b", new Map());
   assert.equal(t.free("a"), "");
   assert.equal(t.turns.kept, 1, "it may have sent a job meanwhile");
 });
@@ -112,7 +112,7 @@ const SHARES: readonly Share[] = [
 for (const { name, edges, turns } of SHARES) {
   Deno.test(`slots are shared ${name}`, () => {
     const t = new Stage();
-    for (const [id, waits] of Object.entries(edges)) t.told(id, waits);
+    for (const [id, waits] of Object.entries(edges)) t.beat(id, waits);
     const counts: Record<string, number> = {};
     for (let n = 0; n < 120; n += 1) {
       // Edge "a" frees all of them.
@@ -129,14 +129,14 @@ for (const { name, edges, turns } of SHARES) {
 
 Deno.test("what a request asks for counts, whatever those ask for that wait with it", () => {
   const t = new Stage();
-  t.told("a", { requests: 1_000 });
-  t.told("b", { requests: 1_000 });
+  t.beat("a", { requests: 1_000 });
+  t.beat("b", { requests: 1_000 });
   const tokens = new Map([["a", 0], ["b", 0]]);
   for (let n = 0; n < 300; n += 1) {
     const next = t.free("a") === "" ? "a" : "b";
-    const asked = next === "a" ? 50 : 1 + n % 9;
-    t.turns.onJob(next, asked);
-    tokens.set(next, (tokens.get(next) ?? 0) + asked);
+    const amount = next === "a" ? 50 : 1 + n % 9;
+    t.turns.onJob(next, amount);
+    tokens.set(next, (tokens.get(next) ?? 0) + amount);
   }
   const [a = 0, b = 0] = [...tokens.values()];
   assert.ok(Math.abs(a - b) <= 100, `${a}, ${b}`);
@@ -144,44 +144,44 @@ Deno.test("what a request asks for counts, whatever those ask for that wait with
 
 Deno.test("a job that is rejected has had no turn", () => {
   const t = new Stage();
-  t.told("a", { requests: 1_000 });
-  t.told("b", { requests: 1_000 });
+  t.beat("a", { requests: 1_000 });
+  t.beat("b", { requests: 1_000 });
   let served = "";
   for (let n = 0; n < 12; n += 1) {
     const next = t.free("a") === "" ? "a" : "b";
     served += next;
     t.turns.onJob(next, 10);
     // One that came without a turn, to a worker that is full.
-    t.turns.onJob("b", 10, false);
+    t.turns.onRejectedJob("b");
   }
   assert.match(served, /^(ab){6}$|^(ba){6}$/);
 });
 
 Deno.test("the first request at an edge is delayed by one turn of another, and an edge saves up none", () => {
   const t = new Stage();
-  t.told("a", { requests: 1_000 });
+  t.beat("a", { requests: 1_000 });
   for (let n = 0; n < 100; n += 1) assert.equal(t.free("a"), "");
-  t.told("b", { requests: 1_000, oldestMs: 0 });
+  t.beat("b", { requests: 1_000, oldestMs: 0 });
   const turns = Array.from({ length: 6 }, () => t.free("a") === "" ? "a" : "b");
   assert.match(turns.join(""), /^a?(ba)+b?$/);
 });
 
 Deno.test("a slot that its edge returns goes to the next, then to anybody", () => {
   const t = new Stage();
-  t.told("b", { requests: 5 });
-  t.told("c", { requests: 5 });
+  t.beat("b", { requests: 5 });
+  t.beat("c", { requests: 5 });
   assert.equal(t.free("a"), "a passed, b kept");
-  assert.equal(t.turns.returned("b"), true);
+  assert.equal(t.turns.onReturn("b"), true);
   assert.equal(t.take(), "c kept");
-  assert.equal(t.turns.returned("c"), false);
+  assert.equal(t.turns.onReturn("c"), false);
   assert.equal(t.turns.kept, 0);
   // What they have told is outdated, until they tell again.
   assert.equal(t.free("a"), "");
-  t.told("c", {});
+  t.beat("c", {});
   assert.equal(t.free("a"), "a passed, c kept");
   // Nothing is kept for these.
-  assert.equal(t.turns.returned("a"), true);
-  assert.equal(t.turns.returned("nobody"), true);
+  assert.equal(t.turns.onReturn("a"), true);
+  assert.equal(t.turns.onReturn("nobody"), true);
   assert.deepEqual(t.counts, [
     "given",
     "returned",
@@ -193,7 +193,7 @@ Deno.test("a slot that its edge returns goes to the next, then to anybody", () =
 
 Deno.test("a slot that its edge does not use in time, or an edge that is lost, frees it", () => {
   const t = new Stage();
-  t.told("b", { requests: 5 });
+  t.beat("b", { requests: 5 });
   t.free("a");
   t.nowMs = KEPT_MS - 1;
   t.turns.onTick(1);
@@ -202,18 +202,18 @@ Deno.test("a slot that its edge does not use in time, or an edge that is lost, f
   t.turns.onTick(1);
   assert.equal(t.turns.kept, 0);
   assert.deepEqual(t.counts, ["given", "expired"]);
-  t.told("b", { requests: 5 });
+  t.beat("b", { requests: 5 });
   t.free("a");
-  t.turns.lost("b");
-  t.turns.lost("b");
+  t.turns.onEdgeLost("b");
+  t.turns.onEdgeLost("b");
   assert.equal(t.turns.kept, 0);
   assert.equal(t.free("a"), "");
 });
 
 Deno.test("an edge that has not used a slot of its own is left out until it tells again", () => {
   const t = new Stage();
-  t.told("a", { requests: 5 });
-  t.told("b", { requests: 5, oldestMs: 900 });
+  t.beat("a", { requests: 5 });
+  t.beat("b", { requests: 5, oldestMs: 900 });
   assert.equal(t.free("a"), "");
   t.turns.onTick(1);
   assert.equal(t.take(), "");
@@ -222,13 +222,13 @@ Deno.test("an edge that has not used a slot of its own is left out until it tell
   t.turns.onJob("b", 10);
   assert.equal(t.free("a"), "a passed, b kept");
   t.turns.onJob("b", 10);
-  t.told("a", { requests: 5 });
+  t.beat("a", { requests: 5 });
   assert.equal(t.free("b"), "b passed, a kept");
 });
 
 Deno.test("a slot that nobody has used for a tick is kept for the next edge", () => {
   const t = new Stage();
-  t.told("b", { requests: 5 });
+  t.beat("b", { requests: 5 });
   t.turns.onTick(1);
   assert.equal(t.take(), "");
   t.turns.onTick(1);
@@ -244,7 +244,7 @@ Deno.test("a slot that nobody has used for a tick is kept for the next edge", ()
 Deno.test("a request whose model is at limits here, or is not here, has no turn", () => {
   const t = new Stage();
   t.closed.add("other");
-  t.told("b", { lane: "other", requests: 5 });
+  t.beat("b", { lane: "other", requests: 5 });
   assert.equal(t.free("a"), "");
   t.closed.clear();
   assert.equal(t.free("a"), "a passed, b kept");

@@ -249,9 +249,12 @@ export class Worker implements JobHost {
     }
     const { edgeId, requestId } = target;
     const refusal = this.#refusal(message, edgeId);
-    const { queuedTokens } = message;
-    this.#edges.turns.onJob(edgeId, queuedTokens, refusal === null);
-    if (refusal !== null) return this.#reject(target, message.attempt, refusal);
+    const { turns } = this.#edges;
+    if (refusal !== null) {
+      turns.onRejectedJob(edgeId);
+      return this.#reject(target, message.attempt, refusal);
+    }
+    turns.onJob(edgeId, message.queuedTokens);
     // May throw, so it comes before anything is counted.
     const job = new Job({ edgeId, requestId, message }, {
       host: this,
@@ -261,7 +264,7 @@ export class Worker implements JobHost {
     this.#jobs.get(requestId)?.sender.cancel("not_accepted");
     this.#jobs.set(requestId, job);
     this.#inFlight += 1;
-    this.#edges.heard(edgeId);
+    this.#edges.onSign(edgeId);
     // Its edge does not know yet which worker has it.
     const isForAny = subject === subjects.anyWorker(family);
     job.start({ acceptance: isForAny ? "at once" : "by the next tick" });

@@ -30,7 +30,7 @@ class Rig {
   ) {}
 
   /** Sends a request; each is a conversation of its own, which any server may get. */
-  ask(controls = SHORT, stream = false): Promise<Response> {
+  ask(controls = SHORT, { stream = false } = {}): Promise<Response> {
     this.#requests += 1;
     const [message = assert.fail()] = simulates(controls);
     const content = `${message.content} ${this.#requests}`;
@@ -106,7 +106,7 @@ Deno.test("a server that is drained in the console ends what it runs, gets nothi
   };
   const lasting = `${LASTING_TOKENS} tokens, 60 tokens per second`;
   const streams = Array.from({ length: STREAMS }, async () => {
-    const answer = await t.ask(lasting, true);
+    const answer = await t.ask(lasting, { stream: true });
     return await answer.text();
   });
   await until(

@@ -58,12 +58,12 @@ function doorOf(
 async function setup(queue: object, options: SetupOptions = {}) {
   await using starting = new AsyncDisposableStack();
   /** What the server was asked, in its order, and how each is answered. */
-  const asked: { name: string; answer: () => void }[] = [];
+  const questions: { name: string; answer: () => void }[] = [];
   const server = starting.use(startScriptedServer({
     reply: (request) => {
       const { promise, resolve } = Promise.withResolvers<void>();
       const name = /"name":"([^"]+)"/.exec(request.body)?.[1] ?? "";
-      asked.push({ name, answer: resolve });
+      questions.push({ name, answer: resolve });
       return [{ until: promise }, ...chatReply({ words: [name] })(request)];
     },
   }));
@@ -79,7 +79,7 @@ async function setup(queue: object, options: SetupOptions = {}) {
   const running = starting.move();
   return {
     edge,
-    asked,
+    questions,
     /** Starts a second edge. */
     addEdge: () => gateway.addEdge({ door }),
     /** Sends a request of the key whose id its name begins with. */
@@ -92,7 +92,7 @@ async function setup(queue: object, options: SetupOptions = {}) {
     async drain(count: number): Promise<string> {
       const names: string[] = [];
       while (names.length < count) {
-        const next = await until(() => asked.shift());
+        const next = await until(() => questions.shift());
         names.push(next.name);
         next.answer();
       }
@@ -142,7 +142,7 @@ Deno.test("requests that wait are served by accounts, then keys, batch ones of a
   const answers: Promise<Response>[] = [];
   for (const [index, { name, ...more }] of requests.entries()) {
     answers.push(t.ask(name, more));
-    if (index === 0) await until(() => t.asked.length === 1);
+    if (index === 0) await until(() => t.questions.length === 1);
     else await t.waiting(index);
   }
   assert.equal(
@@ -168,7 +168,7 @@ Deno.test("an account of more weight is served more often, and a key that is set
   for (const [index, name] of names.entries()) {
     // No header lets a key that is set to batch go before others.
     answers.push(t.ask(name, { priority: "normal" }));
-    if (index === 0) await until(() => t.asked.length === 1);
+    if (index === 0) await until(() => t.questions.length === 1);
     else await t.waiting(index);
   }
   assert.equal(
@@ -183,7 +183,7 @@ Deno.test("requests that wait at two edges are served by accounts in turn, whoev
   const other = await t.addEdge();
   await until(() => other.dispatcher.workers.totals().workers === 1);
   const answers = [t.ask("a1-first")];
-  await until(() => t.asked.length === 1);
+  await until(() => t.questions.length === 1);
   for (const [index, name] of ["a1-1", "a1-2", "a1-3", "a1-4"].entries()) {
     answers.push(t.ask(name));
     await t.waiting(index + 1);
@@ -210,7 +210,7 @@ Deno.test("requests that wait at two edges are served by accounts in turn, whoev
 Deno.test("a queue that is full says when to come again, and lets the largest account give way", async () => {
   await using t = await setup({ ...MINUTE, requests_max: 2 });
   const first = t.ask("a1-first");
-  await until(() => t.asked.length === 1);
+  await until(() => t.questions.length === 1);
   const waits = t.ask("a1-1");
   await t.waiting(1);
   const givesWay = t.ask("a1-2");
@@ -235,7 +235,7 @@ Deno.test("a queue that is full says when to come again, and lets the largest ac
 Deno.test("a queue is also bounded by the tokens that those who wait ask for", async () => {
   await using t = await setup({ ...MINUTE, tokens_max: 1_000 });
   const first = t.ask("a1-first");
-  await until(() => t.asked.length === 1);
+  await until(() => t.questions.length === 1);
   const large = await t.ask("a1-1", { maxTokens: 1_000 });
   assert.equal(large.status, 429);
   await large.body?.cancel();
@@ -248,7 +248,7 @@ Deno.test("a queue is also bounded by the tokens that those who wait ask for", a
 Deno.test("a model whose queue waits for no time answers at once, and one who leaves frees a place", async () => {
   await using t = await setup({ wait_seconds: 0 });
   const first = t.ask("a1-first");
-  await until(() => t.asked.length === 1);
+  await until(() => t.questions.length === 1);
   const refused = await t.ask("b1-1");
   assert.equal(refused.status, 503);
   assert.equal((await refused.json()).error.code, "overloaded");
@@ -257,7 +257,7 @@ Deno.test("a model whose queue waits for no time answers at once, and one who le
 
   await using one = await setup({ ...MINUTE, requests_max: 1 });
   const holder = one.ask("a1-first");
-  await until(() => one.asked.length === 1);
+  await until(() => one.questions.length === 1);
   const client = new AbortController();
   const left = one.ask("a1-1", { signal: client.signal });
   left.catch(() => {}); // It leaves before an answer.
@@ -273,7 +273,7 @@ Deno.test("a model whose queue waits for no time answers at once, and one who le
 Deno.test("a stream gets signs of life while it waits, and an error event when its time is over", async () => {
   await using t = await setup({ wait_seconds: 60 }, { streamHeadMs: 1 });
   const first = t.ask("a1-first");
-  await until(() => t.asked.length === 1);
+  await until(() => t.questions.length === 1);
   const answer = await t.ask("a1-1", { stream: true });
   assert.equal(answer.status, 200);
   const reader = answer.body?.pipeThrough(new TextDecoderStream())
@@ -292,7 +292,7 @@ Deno.test("a stream gets signs of life while it waits, and an error event when i
 
   await using short = await setup({ wait_seconds: 0.2 }, { streamHeadMs: 1 });
   const holder = short.ask("a1-first");
-  await until(() => short.asked.length === 1);
+  await until(() => short.questions.length === 1);
   const refused = await short.ask("a1-1", { stream: true });
   assert.match(await refused.text(), /^: [^]*data: \{"error":.*"overloaded"/m);
   assert.equal(await short.drain(1), "a1-first");
@@ -305,5 +305,5 @@ Deno.test("nobody goes before others by a header", async () => {
   assert.equal(answer.status, 400);
   const { error } = await answer.json();
   assert.match(error.message, /X-Gateway-Priority/);
-  assert.equal(t.asked.length, 0);
+  assert.equal(t.questions.length, 0);
 });

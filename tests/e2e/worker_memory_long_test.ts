@@ -211,10 +211,10 @@ async function startAround(worker: Load["worker"], group: MemoryCgroup) {
 
 /** Sends requests, with the keys in turn. */
 function asking(keys: readonly string[]) {
-  let asked = 0;
+  let count = 0;
   return (url: string, content: BodyInit, type?: string) => {
-    const key = keys[asked % keys.length];
-    asked += 1;
+    const key = keys[count % keys.length];
+    count += 1;
     return fetch(url, {
       method: "POST",
       body: content,

@@ -190,16 +190,16 @@ async function changes(
     await refuses(dir, usual);
     await refuses(copy, fromCopy);
   }
-  const told = mustBeTold ? TOLD : [];
+  const repair = mustBeTold ? TOLD : [];
   {
     await using first = await serve(VALKEY_SERVER, copy, [
       ...fromCopy,
-      ...told,
+      ...repair,
     ]);
     assert.deepEqual(await contents(first.link), before);
   }
   {
-    await using first = await serve(VALKEY_SERVER, dir, [...usual, ...told]);
+    await using first = await serve(VALKEY_SERVER, dir, [...usual, ...repair]);
     assert.deepEqual(await contents(first.link), before);
     await rewrite(first.link);
     await first.end();

@@ -93,7 +93,10 @@ interface Day {
 }
 
 /** Runs the day on servers of one model, of which a pool chooses. */
-async function live(seed: number, hasAffinity: boolean): Promise<Day> {
+async function live(
+  seed: number,
+  { hasAffinity }: { hasAffinity: boolean },
+): Promise<Day> {
   const random = seededRandom(seed);
   const turns = turnsOfDay(random);
   let nowMs = 0;
@@ -152,8 +155,8 @@ async function live(seed: number, hasAffinity: boolean): Promise<Day> {
 
 for (const seed of [1, 2, 3]) {
   Deno.test(`a day of conversations finds its caches by affinity (seed ${seed})`, async () => {
-    const byChance = await live(seed, false);
-    const byAffinity = await live(seed, true);
+    const byChance = await live(seed, { hasAffinity: false });
+    const byAffinity = await live(seed, { hasAffinity: true });
     // 38 % of the tokens by chance, 76 % by affinity; loads within 1.06 times the mean.
     assert.ok(byChance.hits < 0.45, `${byChance.hits}`);
     assert.ok(byAffinity.hits > 0.7, `${byAffinity.hits}`);

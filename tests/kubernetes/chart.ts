@@ -38,7 +38,7 @@ const STORE_VARIABLES = [
   "REDIS_SENTINEL_PASSWORD_FILE",
   "REDIS_SENTINEL_USERNAME",
 ];
-/** Of Redis and its sentinels. */
+/** The ports of Redis and its sentinels. */
 const STORE_PORTS = [6379, 26379];
 
 await installTools();

@@ -14,7 +14,7 @@ import { addNode } from "./cluster/node.ts";
 
 const REQUESTS = 2_000;
 const TURNS = 12;
-/** Of these requests, on a machine that also starts pods. */
+/** How many of them may be late, on a machine that also starts pods. */
 const LATE_MAX = 100;
 const SERVICES = [
   "edge-auth",
@@ -112,8 +112,8 @@ async function helmTest({ namespace, target }: Subject): Promise<void> {
   const literal = `--from-literal=key=${target.key}`;
   await namespace.kubectl("create", "secret", "generic", name, literal);
   await upgrade(namespace, `tests.existingSecret=${name}`);
-  const said = await namespace.helm("test", "gateway");
-  assert.match(said, /Phase:\s+Succeeded/);
+  const report = await namespace.helm("test", "gateway");
+  assert.match(report, /Phase:\s+Succeeded/);
 }
 
 async function replace({ namespace, target }: Subject): Promise<void> {

@@ -3,7 +3,7 @@
 // for prometheus-adapter serve. Run by `deno task test:kubernetes`.
 import assert from "node:assert/strict";
 import { readSource } from "../support/repository/source_files.ts";
-import * as z from "zod";
+import { z } from "zod";
 import {
   installTools,
   objectsIn,
@@ -76,8 +76,8 @@ const adapterRules = async () => {
 Deno.test("a worker has one autoscaler, of the kind that was asked for, or none", async () => {
   assert.deepEqual(await scalersOf(""), []);
   const kinds = { keda: "ScaledObject", hpa: "HorizontalPodAutoscaler" };
-  for (const [asked, kind] of Object.entries(kinds)) {
-    const found = (await scalersOf(asked)).map((each) => ({
+  for (const [scaler, kind] of Object.entries(kinds)) {
+    const found = (await scalersOf(scaler)).map((each) => ({
       kind: each.kind,
       name: each.metadata.name,
     }));
@@ -119,10 +119,10 @@ Deno.test("an HPA asks an adapter for the sum that KEDA asks Prometheus for", as
     const rule = rules.find(({ name }) => name.as === external.metric.name) ??
       assert.fail(`no rule for ${external.metric.name}`);
     // The adapter asks for the namespace of the HPA, and serves any release in it.
-    const asked = rule.metricsQuery
+    const query = rule.metricsQuery
       .replaceAll("<<.LabelMatchers>>", 'namespace="gateway"')
       .replaceAll(`.+-${family}-worker-.*`, `${name}-.*`);
-    assert.equal(asked, queries[index]);
+    assert.equal(query, queries[index]);
     assert.match(rule.seriesQuery, /^gateway_worker_in_flight\{/);
   }
 });

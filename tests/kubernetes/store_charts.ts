@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { makeTempDir, print, runProcess } from "../support/process.ts";
 import { readSource } from "../support/repository/source_files.ts";
-import * as z from "zod";
+import { z } from "zod";
 import {
   configMapSchema,
   type KubernetesObject,

@@ -83,7 +83,7 @@ Deno.test("for an answer without a bound, what was learned is held: at least 256
     const openAnswers = open === 0
       ? undefined
       : { count: open, tokensMax: 4_000 };
-    const asked = openAnswers ? { ...estimate, openAnswers } : estimate;
-    assert.equal(nanosToHold(asked, rate, learned), tokens, name);
+    const request = openAnswers ? { ...estimate, openAnswers } : estimate;
+    assert.equal(nanosToHold(request, rate, learned), tokens, name);
   }
 });

@@ -107,11 +107,11 @@ for (const side of ["key", "owner"] as const) {
         const key = await world.addKey(
           side === "key" ? { limits } : { ownerLimits: limits },
         );
-        const asked = Array.from(
+        const admissions = Array.from(
           { length: 60 },
           (_, at) => (edges[at % 3] ?? assert.fail()).admit(key, ASK),
         );
-        const decisions = await Promise.all(asked);
+        const decisions = await Promise.all(admissions);
         const grants = decisions.filter((each) => each.isAdmitted);
         assert.equal(grants.length, 10);
         const [edge = assert.fail()] = edges;
@@ -241,13 +241,13 @@ Deno.test("a request that is lost with its edge is charged what it held, once; o
       limits: { budgetTotal: 100 },
       ownerLimits: { budgetDay: 100 },
     });
-    const told: number[] = [];
+    const charges: number[] = [];
     const lost = new LostRequests({
       redis: await edgeLink(world),
       now: monotonicNow,
       expectedMs: () => Date.now(),
       log: silentLog,
-      onCharged: (_terms, nanos) => told.push(nanos),
+      onCharged: (_terms, nanos) => charges.push(nanos),
     });
     // As of a recording, of which only what it holds says how long it is.
     const grant = await admitted(edge, key, { wantNanos: 40 });
@@ -258,7 +258,7 @@ Deno.test("a request that is lost with its edge is charged what it held, once; o
     assert.equal(charged[0] + charged[1], 1);
     assert.deepEqual((await booked(world, key))[0], [40, 0]);
     const usage = await usageCounted(world, key);
-    assert.deepEqual([usage.cost, usage.lostCost, ...told], [40, 40, 40]);
+    assert.deepEqual([usage.cost, usage.lostCost, ...charges], [40, 40, 40]);
     await edge.settle(grant, cost(15));
     assert.deepEqual((await booked(world, key))[0], [15, 0]);
     const after = await usageCounted(world, key);

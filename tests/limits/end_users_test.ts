@@ -172,29 +172,29 @@ Deno.test("a request that is lost with its edge is charged to its end user, too"
 Deno.test("what tells end users apart may change at any time, and keys without limits for them keep nothing", () =>
   onEdges(async (world, [one, other]) => {
     const key = await world.addKey();
-    const asked: string[] = [];
+    const sources: string[] = [];
     const ask = {
       ...ASK,
       endUser: (source: string) => {
-        asked.push(source);
+        sources.push(source);
         return "ada";
       },
     };
     await admitted(one, key, ask);
-    assert.deepEqual(asked, []);
+    assert.deepEqual(sources, []);
     assert.deepEqual(await world.command("KEYS", "users:*"), []);
     await world.setKey(key, { end_user: "header:x-user-id 1 0 0" });
     await admitted(one, key, ask);
     assert.equal(await refusedBy(other, key, ask), "user:requests");
-    assert.deepEqual(asked, ["header:x-user-id", "header:x-user-id"]);
+    assert.deepEqual(sources, ["header:x-user-id", "header:x-user-id"]);
     await world.setKey(key, { end_user: "session 1 0 0" });
     await admitted(other, key, ask);
     await world.setKey(key, { end_user: "" });
     await admitted(one, key, ask);
     await admitted(other, key, ask);
-    asked.length = 0;
+    sources.length = 0;
     await admitted(other, key, ask);
-    assert.deepEqual(asked, []);
+    assert.deepEqual(sources, []);
     await world.setKey(key, { end_user: "nonsense" });
     await assert.rejects(one.admit(key, ask), /corrupt end users/);
   }));

@@ -246,16 +246,16 @@ async function checkEndUsers(gateway: LimitedGateway): Promise<void> {
     const key = await gateway.addKey({ endUsers: `${from} 1 0 0` });
     for (const [n, { headers = {}, body = {} }] of who.entries()) {
       const messages = [{ role: "user", content: "ping" }];
-      const asked = { model: DEFAULT_MODEL_ID, max_tokens: 5, messages };
+      const request = { model: DEFAULT_MODEL_ID, max_tokens: 5, messages };
       const ask = (edge: number) =>
         callApi(`${gateway.baseUrl(edge)}/${path}`, key.value, {
           headers,
-          body: { ...asked, ...body },
+          body: { ...request, ...body },
         });
       const first = await ask(0);
-      const said = await first.text();
+      const text = await first.text();
       // The scripted server speaks no messages, but the request was admitted.
-      assert.ok(first.status !== 429, `${from} ${n}: ${said}`);
+      assert.ok(first.status !== 429, `${from} ${n}: ${text}`);
       const second = await ask(1);
       const { error } = await second.json();
       assert.equal(second.status, 429, `${from} ${n}`);

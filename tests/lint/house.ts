@@ -15,6 +15,19 @@ const JSX_FUNCTION_LINES_MAX = 100;
 /** Characters of the title of a test or a step, as it stands in the source. */
 const TEST_TITLE_CHARACTERS_MAX = 100;
 
+/**
+ * Names that leave open what the thing is: prepositions and participles that stood for
+ * too many things.
+ */
+const RIDDLES: ReadonlySet<string> = new Set([
+  "asked",
+  "given",
+  "known",
+  "of",
+  "said",
+  "told",
+]);
+
 type AnyFunction =
   | Deno.lint.ArrowFunctionExpression
   | Deno.lint.FunctionDeclaration
@@ -183,6 +196,57 @@ const testTitle: Deno.lint.Rule = {
   },
 };
 
+/** A name is a noun that says what the thing is. */
+const nounName: Deno.lint.Rule = {
+  create(context) {
+    function check(
+      node: Deno.lint.Node | Deno.lint.Parameter | null,
+    ): void {
+      if (node === null) return;
+      switch (node.type) {
+        case "Identifier":
+        case "PrivateIdentifier":
+          if (!RIDDLES.has(node.name)) return;
+          context.report({
+            node,
+            message: `"${node.name}" does not say what it names`,
+            hint: "Take a noun, or a verb for a function",
+          });
+          return;
+        case "ArrayPattern":
+          node.elements.forEach(check);
+          return;
+        case "ObjectPattern":
+          for (const each of node.properties) {
+            check(each.type === "Property" ? each.value : each);
+          }
+          return;
+        case "AssignmentPattern":
+          check(node.left);
+          return;
+        case "TSParameterProperty":
+          check(node.parameter);
+          return;
+        case "RestElement":
+          check(node.argument);
+          return;
+      }
+    }
+    function checkFunction(node: AnyFunction): void {
+      if (node.type !== "ArrowFunctionExpression") check(node.id);
+      node.params.forEach(check);
+    }
+    return {
+      ArrowFunctionExpression: checkFunction,
+      FunctionDeclaration: checkFunction,
+      FunctionExpression: checkFunction,
+      MethodDefinition: ({ key }) => check(key),
+      PropertyDefinition: ({ key }) => check(key),
+      VariableDeclarator: ({ id }) => check(id),
+    };
+  },
+};
+
 /** `log_nats.ts` is `logNats`: one module has one name, wherever it is used. */
 const namespaceName: Deno.lint.Rule = {
   create(context) {
@@ -215,6 +279,7 @@ const plugin: Deno.lint.Plugin = {
     "namespace-name": namespaceName,
     "no-assignment-in-expression": noAssignmentInExpression,
     "no-spread-literal": noSpreadLiteral,
+    "noun-name": nounName,
     "test-title": testTitle,
   },
 };

@@ -119,6 +119,17 @@ const ROWS: readonly Row[] = [
     count: 2,
   },
   {
+    rule: "noun-name",
+    source: "const answer = a.of(1); const row = { told: 1 }; use(row.told);",
+    count: 0,
+  },
+  {
+    rule: "noun-name",
+    source: "const [of, { a: said }] = f(b, (given = 1) => given);" +
+      " class A { #known = 1; told(...asked) {} }",
+    count: 6,
+  },
+  {
     rule: "test-title",
     source: `Deno.test("${"a".repeat(100)}", () => {}); of("${long}");`,
     count: 0,

@@ -14,7 +14,7 @@ const CALLS = [{ index: 0, id: "a", function: CALLED }];
 async function passedOn(delta: object, reason: string): Promise<string> {
   const reply = streamResponse([choiceChunk(delta), choiceChunk({}, reason)]);
   await using r = rig(() => reply);
-  const { answer, context } = newAnswer(chat(true));
+  const { answer, context } = newAnswer(chat({ stream: true }));
   const usage = await r.backend.complete(answer);
   await answer.end(usage);
   return context.answer().toString();

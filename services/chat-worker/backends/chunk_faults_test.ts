@@ -121,7 +121,9 @@ Deno.test("fewer choices in a complete response are a fault of 'n', with their u
     () => read(two, 3),
     { ...failure, message: message("2 choices", 3), usage: estimate },
   );
-  assert.throws(() => read([stop], 2, false), { code: "upstream_truncated" });
+  assert.throws(() => read([stop], 2, { isWhole: false }), {
+    code: "upstream_truncated",
+  });
 });
 
 Deno.test("an error event throws, whatever its data, and is redacted", () => {

@@ -17,7 +17,11 @@ export function newReader(n = 1) {
 }
 
 /** Reads chunks to their end, and returns the call that got the answer. */
-export function read(chunks: readonly unknown[], n = 1, isWhole = true) {
+export function read(
+  chunks: readonly unknown[],
+  n = 1,
+  { isWhole = true } = {},
+) {
   const { reader, answer, context } = newReader(n);
   for (const chunk of chunks) {
     const text = typeof chunk === "string" ? chunk : JSON.stringify(chunk);

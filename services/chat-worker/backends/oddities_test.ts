@@ -108,7 +108,7 @@ const CASES: Case[] = [
 for (const { name, reply, stream = true, oddities } of CASES) {
   Deno.test(`complete() counts what is odd about ${name}`, async () => {
     await using r = rig(() => reply);
-    const { answer } = newAnswer(chat(stream));
+    const { answer } = newAnswer(chat({ stream }));
     const counted: Partial<Record<Oddity, number>> = {};
     answer.progress.onOddity = (oddity, count) => {
       counted[oddity] = count;
@@ -126,7 +126,7 @@ Deno.test("complete() counts what it skipped of an answer that fails, too", asyn
     ),
     { close: true },
   ]);
-  const { answer } = newAnswer(chat(true));
+  const { answer } = newAnswer(chat({ stream: true }));
   let skipped = 0;
   answer.progress.onOddity = (_, count) => {
     skipped += count;

@@ -195,7 +195,7 @@ for (const [fault, cases] of Object.entries(failures)) {
     Deno.test(`complete() fails with ${fault} for ${name}`, async () => {
       const { stream = true, n = 1, deadlines = {}, text = "" } = more;
       await using r = rig(() => reply, { deadlines });
-      const { output, error } = await complete(r.backend, chat(stream, { n }));
+      const { output, error } = await complete(r.backend, chat({ stream, n }));
       assert.equal(textOf(output), text);
       assert.ok(error instanceof UpstreamError, String(error));
       assert.equal(error.fault, fault);
@@ -225,7 +225,7 @@ function assertNoSecret(error: UpstreamError, server: ScriptedServer): void {
 Deno.test("complete() fails with unreachable, and no address in the message, where nobody listens", async () => {
   const r = rig(() => []);
   await r.server[Symbol.asyncDispose]();
-  const { error } = await complete(r.backend, chat(true));
+  const { error } = await complete(r.backend, chat({ stream: true }));
   r.backend.close();
   const failure = assertFault(error, "unreachable");
   assertNoSecret(failure, r.server);
@@ -235,7 +235,7 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
 
 Deno.test("complete() names the target of a redirect for the log, and follows none", async () => {
   await using r = rig(() => MOVED);
-  const { error } = await complete(r.backend, chat(true));
+  const { error } = await complete(r.backend, chat({ stream: true }));
   const { logText } = assertFault(error, "redirect");
   assert.match(logText, /status 307 and redirects to https:\/\/127.0.0.1\/v2;/);
   assert.equal(r.server.requests.length, 1);

@@ -64,12 +64,11 @@ export function rig(
   };
 }
 
-/** A request without usage in its stream. */
+/** A request without usage in its stream, unless it is asked for. */
 export function chat(
-  stream: boolean,
-  more: Partial<ChatRequest> = {},
+  members: Partial<ChatRequest> & Pick<ChatRequest, "stream">,
 ): ChatRequest {
-  return requestWith({ stream, include_usage: false, ...more });
+  return requestWith({ include_usage: false, ...members });
 }
 
 /** Returns what was {@link contentOf} of a stream, or the contents of a whole answer. */

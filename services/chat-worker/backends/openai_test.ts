@@ -91,7 +91,7 @@ for (const { name, reply, expected = spoken } of wholeStreams) {
   Deno.test(`complete() reads a stream with ${name}`, async () => {
     const deadlines = { between_tokens_ms: 1_000 };
     await using r = rig(() => reply, { deadlines });
-    const { output, error } = await complete(r.backend, chat(true));
+    const { output, error } = await complete(r.backend, chat({ stream: true }));
     assert.equal(error, null);
     assert.deepEqual(output, expected);
   });
@@ -106,7 +106,7 @@ Deno.test("complete() accepts whole answers and streams, and uses the connection
       : streamResponse(payloads);
   });
   for (const stream of [false, true, null, true, false]) {
-    const request = chat(stream === true);
+    const request = chat({ stream: stream === true });
     const { output, error, context } = await complete(r.backend, request);
     const sentRequest = r.server.requests.at(-1)?.json();
     assert.equal(Reflect.get(Object(sentRequest), "stream"), stream === true);
@@ -123,7 +123,7 @@ Deno.test("complete() sends its request again if the server closes an idle conne
     number % 2 === 0 ? [CLOSE] : streamResponse(payloads)
   );
   for (const connections of [1, 2, 3]) {
-    const { error } = await complete(r.backend, chat(true));
+    const { error } = await complete(r.backend, chat({ stream: true }));
     assert.equal(error, null);
     assert.equal(r.server.connections, connections);
   }
@@ -133,7 +133,7 @@ for (const stream of [true, false]) {
   Deno.test(`complete() asks a server of one choice three times for n = 3, ${stream ? "streamed" : "whole"}`, async () => {
     const reply = chatReply({ words, choicesMax: 1 });
     await using r = rig(reply, { dialect: "llama.cpp" });
-    const request = chat(stream, { n: 3, seed: 7, include_usage: true });
+    const request = chat({ stream, n: 3, seed: 7, include_usage: true });
     const { output, error } = await complete(r.backend, request);
     assert.equal(error, null);
     if (stream) {
@@ -158,7 +158,7 @@ Deno.test("complete() ends all parallel requests for choices when one fails", as
     ],
     { dialect: "ollama" },
   );
-  const { error } = await complete(r.backend, chat(true, { n: 3 }));
+  const { error } = await complete(r.backend, chat({ stream: true, n: 3 }));
   assertFault(error, "truncated");
   for (const number of [1, 3]) await (await r.server.request(number)).left;
 });
@@ -173,7 +173,7 @@ Deno.test("API10: complete() takes a whole answer of 32 MiB and refuses a larger
   const events = [streamHead(), ...Array<Step>(80).fill(piece), lastChunk];
   const replies = [wholeAnswer(32 * MIB), wholeAnswer(32 * MIB + 1), events];
   await using r = rig(({ number }) => replies[number - 1] ?? []);
-  const answer = () => complete(r.backend, chat(false));
+  const answer = () => complete(r.backend, chat({ stream: false }));
   assert.deepEqual((await answer()).output, ["hi"]);
   assertFault((await answer()).error, "unsupported");
   assertFault((await answer()).error, "unsupported");
@@ -185,7 +185,10 @@ Deno.test("API4: whole answers beyond the memory of the process wait for a secon
   let nowMs = 0;
   const memory = new WorkerMemory(4 * MIB, () => nowMs);
   const run = (context = recordContext()) =>
-    runCompletion(chat(false), context, { pool, memory: memory.openJob() });
+    runCompletion(chat({ stream: false }), context, {
+      pool,
+      memory: memory.openJob(),
+    });
   const { context, room } = slowContext();
   const first = run(context);
   await until(() => context.bytes > 0);
@@ -208,7 +211,11 @@ Deno.test("complete() closes the connection when it is aborted in the middle of 
   for (const status of ["200 OK", "500 Bad"]) {
     await using r = rig(() => [half(status), STALL]);
     const controller = new AbortController();
-    const running = complete(r.backend, chat(false), recordContext(controller));
+    const running = complete(
+      r.backend,
+      chat({ stream: false }),
+      recordContext(controller),
+    );
     const request = await r.server.request(1);
     await until(() => request.bytesSent > 0);
     controller.abort(new Error("Client left"));
@@ -228,7 +235,7 @@ Deno.test("complete() may pause after a read of a stream, unless it brought no w
   ];
   await using r = rig(() => [...steps, chunk(event("[DONE]")), lastChunk]);
   for (const [stream, pauses] of [[true, [1, 2]], [false, []]] as const) {
-    const { error, context } = await complete(r.backend, chat(stream));
+    const { error, context } = await complete(r.backend, chat({ stream }));
     assert.deepEqual([error, context.pauses], [null, pauses]);
   }
 });
@@ -245,7 +252,7 @@ Deno.test("complete() does not read ahead of its reader, and no deadline but the
     yield* [stop, lastChunk];
   }, { deadlines: { between_tokens_ms: PAUSE_MS_MAX } });
   const { context, room } = slowContext();
-  const completing = complete(r.backend, chat(true), context);
+  const completing = complete(r.backend, chat({ stream: true }), context);
   const request = await r.server.request(1);
   let [pieces, sinceMs] = [-1, 0];
   // The reader pauses for longer than the server may.
@@ -266,7 +273,7 @@ Deno.test("complete() says whether the first token has come, or the whole answer
     for (const sends of [true, false]) {
       const reply = chatReply({ words: ["Hel", "lo"] });
       await using r = rig(() => reply({ json: () => ({ stream: sends }) }));
-      const { answer } = newAnswer(chat(asks), recordContext());
+      const { answer } = newAnswer(chat({ stream: asks }), recordContext());
       const began: unknown[] = [];
       answer.progress.onBegun = (how) => void began.push(how);
       await r.backend.complete(answer);

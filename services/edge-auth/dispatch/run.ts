@@ -75,7 +75,6 @@ export class Run implements PlacedRun {
     this.#search = new WorkerSearch(place.wanted, {
       workers,
       now: () => clock.now(),
-      heedsLimits: place.model !== null,
       waitMs: place.terms.waitMs,
     });
   }

@@ -33,8 +33,13 @@ export class Place implements Waiting {
     queueOf: (model: string | null) => QueueTerms,
   ) {
     this.#run = run;
-    this.wanted = { model: job.model, family: familyOf(job.kind) };
-    this.model = job.body instanceof WholeBody ? job.model : null;
+    const isUpload = !(job.body instanceof WholeBody);
+    this.wanted = {
+      model: job.model,
+      family: familyOf(job.kind),
+      isGuess: isUpload,
+    };
+    this.model = isUpload ? null : job.model;
     this.share = shareOf(job);
     this.terms = queueOf(this.model);
   }

@@ -4,15 +4,19 @@
  * request that waits: only as many are offered as there are signs of room.
  */
 
-/** A request that waits is offered again at the earliest after this time, */
+/** The earliest time after which a request that waits is offered again. */
 const ASK_AGAIN_MS_MIN = 50;
-/** and at the latest, however long a limit lasts: operators may have changed it. */
+/**
+ * The latest time after which it is, however long a limit lasts: operators may have
+ * changed it.
+ */
 const ASK_AGAIN_MS_MAX = 250;
 /** What a worker has accepted shows that there is room: twice as many may follow. */
 const OFFERS_PER_ACCEPTED = 2;
 /** What a worker has said counts for this long after its last rejection. */
 const FORGET_MS = 1_000;
 
+/** What is known of the servers of one model, as the worker has reported it. */
 interface Gate {
   /** How long the limit lasts at least. */
   untilMs: number;
@@ -43,7 +47,7 @@ export class Saturation {
   }
 
   /** The worker has rejected a request: its servers are at limits for this long. */
-  rejected(model: string, waitMs: number, nowMs: number): void {
+  onRejected(model: string, waitMs: number, nowMs: number): void {
     const askMs = Math.max(waitMs, ASK_AGAIN_MS_MIN);
     this.#gates.set(model, {
       untilMs: nowMs + askMs,
@@ -54,7 +58,7 @@ export class Saturation {
   }
 
   /** A request was offered. */
-  offered(model: string, nowMs: number): void {
+  onOffered(model: string, nowMs: number): void {
     const gate = this.#gates.get(model);
     if (gate === undefined) return;
     if (gate.offersLeft > 0) gate.offersLeft -= 1;
@@ -62,19 +66,19 @@ export class Saturation {
   }
 
   /** The worker has accepted a request. */
-  accepted(model: string): void {
+  onAccepted(model: string): void {
     const gate = this.#gates.get(model);
     if (gate !== undefined) gate.offersLeft += OFFERS_PER_ACCEPTED;
   }
 
   /** A request has ended there, whose place another one may take. */
-  ended(model: string): void {
+  onEnded(model: string): void {
     const gate = this.#gates.get(model);
     if (gate !== undefined) gate.offersLeft += 1;
   }
 
   /** The place of one that ends is promised to another edge. */
-  passed(model: string): void {
+  onPassed(model: string): void {
     const gate = this.#gates.get(model);
     if (gate !== undefined) gate.offersLeft -= 1;
   }

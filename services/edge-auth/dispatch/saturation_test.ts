@@ -20,11 +20,11 @@ Deno.test("a model at limits is offered again after its wait, at the latest afte
   for (const { waitMs, againMs } of TIMES) {
     const saturation = new Saturation();
     assert.equal(saturation.isOpen("m", 0), true);
-    saturation.rejected("m", waitMs, 0);
+    saturation.onRejected("m", waitMs, 0);
     assert.equal(saturation.isOpen("m", againMs - 1), false, `${waitMs}`);
     assert.equal(saturation.isOpen("m", againMs), true, `${waitMs}`);
     assert.equal(saturation.isOpen("other", 0), true);
-    saturation.offered("m", againMs);
+    saturation.onOffered("m", againMs);
     assert.equal(saturation.isOpen("m", againMs), false, "one at a time");
   }
 });
@@ -32,11 +32,11 @@ Deno.test("a model at limits is offered again after its wait, at the latest afte
 Deno.test("what a worker has said of its limits is told with its end, and then forgotten", () => {
   const saturation = new Saturation();
   assert.equal(saturation.waitMs("m", 0), 0);
-  saturation.rejected("m", 30_000, 0);
+  saturation.onRejected("m", 30_000, 0);
   assert.equal(saturation.waitMs("m", 10_000), 20_000);
   assert.equal(saturation.waitMs("m", 30_000), 0);
   assert.equal(saturation.isOpen("m", 30_000), true);
-  saturation.rejected("m", 10, 40_000);
+  saturation.onRejected("m", 10, 40_000);
   assert.equal(saturation.waitMs("m", 40_900), 50, "it was so a moment ago");
   assert.equal(saturation.waitMs("m", 41_000), 0);
 });
@@ -46,19 +46,19 @@ Deno.test("a request that has ended makes place for one, an accepted one shows t
   const offer = () => {
     let offers = 0;
     while (saturation.isOpen("m", 1)) {
-      saturation.offered("m", 1);
+      saturation.onOffered("m", 1);
       offers += 1;
     }
     return offers;
   };
-  saturation.rejected("m", 500, 0);
+  saturation.onRejected("m", 500, 0);
   assert.equal(offer(), 0);
-  saturation.ended("m");
+  saturation.onEnded("m");
   assert.equal(offer(), 1);
-  saturation.accepted("m");
+  saturation.onAccepted("m");
   assert.equal(offer(), 2);
-  saturation.accepted("m");
-  saturation.rejected("m", 500, 1);
+  saturation.onAccepted("m");
+  saturation.onRejected("m", 500, 1);
   assert.equal(offer(), 0, "a rejection says that it is enough");
 });
 
@@ -104,7 +104,8 @@ Deno.test("a worker at limits of one model gets the jobs of its other models", (
   t.reject("saturated", "w1", { retryAfterMs: 30_000 });
   const { workers } = t.dispatcher;
   assert.equal(workers.pick(wanted("m"), new Set()), null);
-  assert.equal(workers.pick(wanted("m"), new Set(), false), "w1", "an upload");
+  const upload = { ...wanted("m"), isGuess: true };
+  assert.equal(workers.pick(upload, new Set()), "w1");
   workers.onBeat("w1", {
     version: 2,
     family: "chat",
@@ -183,7 +184,7 @@ class LimitedWorkers {
   readonly stage = new Stage();
   rejections = 0;
   #ended = 0;
-  #asked = 0;
+  #requestCount = 0;
   readonly #running: { request: number; worker: string; endsAtMs: number }[] =
     [];
 
@@ -198,8 +199,9 @@ class LimitedWorkers {
     while (this.#ended < requests) {
       for (const id of this.ids) stage.beat(id, 1_000);
       while (
-        this.#asked < requests && this.#asked - this.#ended < how.atOnce
-      ) stage.ask(++this.#asked);
+        this.#requestCount < requests &&
+        this.#requestCount - this.#ended < how.atOnce
+      ) stage.ask(++this.#requestCount);
       await stage.tickTo(stage.clock.ms + 5);
       for (const event of await stage.take()) this.#on(event);
       this.#end();

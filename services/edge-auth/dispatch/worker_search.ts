@@ -6,11 +6,7 @@ import type { WantedModel } from "./workers.ts";
 
 /** What the search uses of the known workers; `WorkerTable` describes each. */
 export interface SearchedWorkers {
-  pick(
-    wanted: WantedModel,
-    tried: ReadonlySet<string>,
-    heedsLimits: boolean,
-  ): string | null;
+  pick(wanted: WantedModel, tried: ReadonlySet<string>): string | null;
   hasWorkerFor(wanted: WantedModel): boolean;
   saturatedMs(wanted: WantedModel): number;
 }
@@ -19,8 +15,6 @@ export interface SearchedWorkers {
 export interface WorkerSearchOptions {
   readonly workers: SearchedWorkers;
   readonly now: () => number;
-  /** Whether limits of the servers of its model matter: else its model is a guess. */
-  readonly heedsLimits: boolean;
   /** How long it may wait. */
   readonly waitMs: number;
 }
@@ -73,8 +67,7 @@ export class WorkerSearch {
   }
 
   get #saturatedMs(): number {
-    const { workers, heedsLimits } = this.#options;
-    return heedsLimits ? workers.saturatedMs(this.#wanted) : 0;
+    return this.#options.workers.saturatedMs(this.#wanted);
   }
 
   /**
@@ -91,8 +84,8 @@ export class WorkerSearch {
    * asked, but only once, since the same worker may reject the job every time.
    */
   next(): OfferTarget | null {
-    const { workers, heedsLimits } = this.#options;
-    const workerId = workers.pick(this.#wanted, this.#tried, heedsLimits);
+    const { workers } = this.#options;
+    const workerId = workers.pick(this.#wanted, this.#tried);
     if (workerId !== null) return { workerId };
     const mayAskGroup = !this.#hasAskedGroup &&
       !workers.hasWorkerFor(this.#wanted);

@@ -48,6 +48,8 @@ export interface WantedModel {
   readonly model: string;
   /** A worker of another one has another list, in which the model is of another kind. */
   readonly family: WorkerFamily;
+  /** Whether the model is a guess, so that limits of its servers do not matter. */
+  readonly isGuess?: boolean;
 }
 
 /** How many workers live, how many jobs they run at once, and how many they run now. */
@@ -109,19 +111,16 @@ export class WorkerTable {
   /**
    * A worker with a free slot that has not been tried, or null. Of two drawn at random,
    * the emptier one: with old beats, the least busy of all would get every job. One
-   * whose servers are at limits of theirs counts as full, if the job heeds that.
+   * whose servers are at limits of theirs counts as full.
    */
-  pick(
-    wanted: WantedModel,
-    tried: ReadonlySet<string>,
-    heedsLimits = true,
-  ): string | null {
+  pick(wanted: WantedModel, tried: ReadonlySet<string>): string | null {
+    const { model, isGuess = false } = wanted;
     const nowMs = this.#options.now();
     const candidates = this.#workers.values().filter((worker) =>
       isAlive(worker, nowMs) && runs(worker, wanted) &&
       worker.pausedUntilMs <= nowMs && worker.inFlight < worker.slots &&
       !tried.has(worker.id) &&
-      (!heedsLimits || worker.saturation.isOpen(wanted.model, nowMs))
+      (isGuess || worker.saturation.isOpen(model, nowMs))
     ).toArray();
     const first = this.#draw(candidates);
     const second = this.#draw(candidates);
@@ -161,6 +160,7 @@ export class WorkerTable {
    * said; 0: one of them has not.
    */
   saturatedMs(wanted: WantedModel): number {
+    if (wanted.isGuess) return 0;
     const nowMs = this.#options.now();
     const waits = this.#workers.values()
       .filter((worker) => isAlive(worker, nowMs) && runs(worker, wanted))
@@ -179,12 +179,12 @@ export class WorkerTable {
     worker.inFlight += 1;
     if (this.#turn?.id === id) this.#turn = null;
     if (model === null) return;
-    worker.saturation.offered(model, this.#options.now());
+    worker.saturation.onOffered(model, this.#options.now());
   }
 
   /** The worker has accepted a job. */
   onAccepted(id: string, model: string | null): void {
-    if (model !== null) this.#workers.get(id)?.saturation.accepted(model);
+    if (model !== null) this.#workers.get(id)?.saturation.onAccepted(model);
   }
 
   /**
@@ -197,12 +197,12 @@ export class WorkerTable {
     const { inFlight, slots, saturation } = worker;
     if (slot === "passed") {
       worker.inFlight += 1;
-      if (model !== null) saturation.passed(model);
+      if (model !== null) saturation.onPassed(model);
       return;
     }
     worker.inFlight = Math.min(inFlight, slots - 1);
     worker.pausedUntilMs = 0;
-    if (model !== null) saturation.ended(model);
+    if (model !== null) saturation.onEnded(model);
     this.#turn = { id, inFlight };
   }
 
@@ -221,7 +221,7 @@ export class WorkerTable {
     if (worker !== undefined) {
       worker.inFlight = Math.max(0, worker.inFlight - 1);
       worker.pausedUntilMs = 0;
-      if (model !== null) worker.saturation.ended(model);
+      if (model !== null) worker.saturation.onEnded(model);
     }
     this.#options.onSlotFreed?.();
   }
@@ -233,7 +233,7 @@ export class WorkerTable {
   ): void {
     if (reason === "saturated") {
       const { saturation } = this.#workers.get(worker) ?? {};
-      saturation?.rejected(model, retryAfterMs ?? 0, this.#options.now());
+      saturation?.onRejected(model, retryAfterMs ?? 0, this.#options.now());
     } else if (reason !== "unknown_model") {
       // A worker that has another list of models takes the jobs of all others.
       this.pause(worker, retryAfterMs ?? REJECTED_MS);

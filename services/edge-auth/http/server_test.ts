@@ -53,7 +53,7 @@ const requestOf = (bytes: number | null): [head: string, body: string] => [
   "a".repeat(bytes ?? 0),
 ];
 
-async function openSocket(port: number, allowHalfOpen = false) {
+async function openSocket(port: number, { allowHalfOpen = false } = {}) {
   const where = { port, host: "127.0.0.1", allowHalfOpen, noDelay: true };
   const socket = connect(where);
   await once(socket, "connect");
@@ -75,7 +75,9 @@ for (const bodyBytes of [null, 0, 600, 100_000]) {
       const how = isSplit ? "after its head" : "in one piece";
       Deno.test(`a client of a body of ${bodyBytes} bytes, sent ${how}, that leaves by ${way} is noticed`, async () => {
         await using calls = await startCalls();
-        const socket = await openSocket(calls.server.port, true);
+        const socket = await openSocket(calls.server.port, {
+          allowHalfOpen: true,
+        });
         const [head, rest] = requestOf(bodyBytes);
         if (isSplit) {
           await new Promise((resolve) => socket.write(head, resolve));
@@ -107,7 +109,9 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
     await using started = await start(({ response }) => {
       response.setHeader("connection", "close").end("the answer");
     });
-    const socket = await openSocket(started.server.port, true);
+    const socket = await openSocket(started.server.port, {
+      allowHalfOpen: true,
+    });
     const faults: Error[] = [];
     socket.on("error", (error) => faults.push(error));
     const read = readText(socket);

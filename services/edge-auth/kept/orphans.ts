@@ -113,7 +113,7 @@ export class Orphans {
     const { requestId, ownerId } = record;
     const entry = await keptLog.last(requestId);
     const frame = entry && openEntry(record, entry.bytes);
-    if (frame && (isEnd(frame))) {
+    if (frame && isEnd(frame)) {
       return await this.#end(record, outcomeOf(frame));
     }
     const { sequence = 0 } = entry ?? {};
@@ -135,7 +135,7 @@ export class Orphans {
       bytes: Math.max(KEPT_LIMITS.reservedBytes, tokens * BYTES_PER_TOKEN),
       hasData: tokens > 0,
     });
-    // First: if this edge is killed in between, the next one does it again.
+    // The charge comes first: if this edge is killed now, the next one repeats it.
     const charge = await settleFor(record, outcome, leases);
     await records.close(record, closing);
     await records.dueIn(closing.keepMs, [record]);

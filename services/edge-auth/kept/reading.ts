@@ -168,8 +168,8 @@ export function errorOfEnd(end: KeptEnd | null): ApiError {
   if (error === null) return lost();
   const { code, message, retryAfterMs, ...more } = error;
   const options = { ...more, retryAfterMs: retryAfterMs ?? undefined };
-  const known = isErrorCode(code) ? code : "internal_error";
-  return new ApiError(known, message, options);
+  const errorCode = isErrorCode(code) ? code : "internal_error";
+  return new ApiError(errorCode, message, options);
 }
 
 /** The 404 of an answer that the account does not have, or no longer. */

@@ -116,7 +116,7 @@ export interface Opening extends KeptSubject {
   readonly principal: Principal;
   /** The client's idempotency key; null: it has sent none. */
   readonly idempotencyKey: string | null;
-  /** Of its body and its path. */
+  /** The digest of its path and its body. */
   readonly bodyDigest: string;
   readonly facts: KeptFacts;
   /** How long the record lasts if nobody ends it. */
@@ -187,8 +187,8 @@ export class KeptRecords {
       JSON.stringify(facts),
       ...terms === null ? [] : ["terms", textOf(terms)],
     ]);
-    const [type, known] = Array.isArray(reply) ? reply : [];
-    if (type === "known") return { type, requestId: String(known) };
+    const [type, id] = Array.isArray(reply) ? reply : [];
+    if (type === "known") return { type, requestId: String(id) };
     if (type === "new" || type === "other" || type === "full") return { type };
     throw new Error(`A record of an answer was opened with: ${reply}`);
   }

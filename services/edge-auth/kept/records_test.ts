@@ -69,8 +69,8 @@ Deno.test("of many requests with an idempotency key at one moment, one is new", 
   assert.equal(news.length, 1);
   const [first = assert.fail()] = news;
   const { requestId } = first;
-  const known = opened.filter(({ type }) => type === "known");
-  assert.deepEqual(known, known.map(() => ({ type: "known", requestId })));
+  const repeats = opened.filter(({ type }) => type === "known");
+  assert.deepEqual(repeats, repeats.map(() => ({ type: "known", requestId })));
   const other = opening({ idempotencyKey: "once", bodyDigest: "d2" });
   assert.deepEqual(await t.records.open(other), { type: "other" });
   // Another key of the account has idempotency keys of its own.

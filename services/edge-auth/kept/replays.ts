@@ -92,7 +92,7 @@ export class Replays {
     }
     const numbers = new EventNumbers(terms.after);
     const { now } = this.#options;
-    // Who reads on has seen that the answer has begun.
+    // A client that reads on has seen that the answer has begun.
     const streamHeadMs = terms.isReplayed
       ? this.#options.streamHeadMs
       : KEPT_LIMITS.headMs;
@@ -167,7 +167,7 @@ async function pump(
     if (part === null) return answer.onAbandoned();
     if (part.type === "end") break;
     answer.onPayload(part.payload, part.number);
-    await taken.within(part.number - KEPT_LIMITS.aheadMax);
+    await taken.upTo(part.number - KEPT_LIMITS.aheadMax);
   }
   if (numbers.isBehind) throw beyondEnd(numbers.count);
   answer.onEnd();
@@ -200,7 +200,7 @@ class TakenParts implements StartedRun {
   }
 
   /** Resolves when the client has taken everything up to this part, or has left. */
-  async within(number: number): Promise<void> {
+  async upTo(number: number): Promise<void> {
     while (this.#last < number && !this.#isOver) {
       this.#waiting ??= Promise.withResolvers();
       await this.#waiting.promise;

@@ -214,7 +214,7 @@ Deno.test("the log of an owner keeps so many rows, and so many days, of all keys
   for (let n = 0; n < 20; n++) {
     for (const { add, flush } of edges) {
       for (const principal of [key, other]) {
-        for (let of = 0; of < 3; of++) add(principal, UNKNOWN_MODEL);
+        for (let row = 0; row < 3; row++) add(principal, UNKNOWN_MODEL);
       }
       await flush();
     }

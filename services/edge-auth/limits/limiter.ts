@@ -171,7 +171,7 @@ export class Limiter {
     const { scope, model, endpoint = null, wantTokens } = ask;
     const { wantUnits = null, rate = null, wantNanos = null } = ask;
     const amounts = { reservedTokens: wantTokens, reservedUnits: wantUnits };
-    const source = this.#endUsers.of(principal);
+    const source = this.#endUsers.sourceOf(principal);
     const id = this.#leaseIds.next(ask, endUserId(source, ask.endUser));
     const lease = { id, principal, model, endpoint, ...amounts, rate };
     const atMs = this.expectedMs;

@@ -18,23 +18,23 @@ Deno.test("EventNumbers.eventsOf() numbers lines, and leaves out those before", 
   assert.equal(beyond.isBehind, true);
 });
 
-const ANSWERS: { given: string; numbered: string }[] = [
+const ANSWERS: { events: string; numbered: string }[] = [
   {
-    given: "event: a\ndata: 1\n\n: ping\n\ndata: ü\n\n",
+    events: "event: a\ndata: 1\n\n: ping\n\ndata: ü\n\n",
     numbered: "event: a\ndata: 1\nid: 1\n\n: ping\nid: 2\n\ndata: ü\nid: 3\n\n",
   },
   {
-    given: "id: theirs\r\ndata: 1\r\n\r\ndata: 2\r\n\r\n",
+    events: "id: theirs\r\ndata: 1\r\n\r\ndata: 2\r\n\r\n",
     numbered: "id: theirs\r\ndata: 1\r\nid: 1\r\n\r\ndata: 2\r\nid: 2\r\n\r\n",
   },
-  { given: "data: 1\n\ndata: cut", numbered: "data: 1\nid: 1\n\ndata: cut" },
+  { events: "data: 1\n\ndata: cut", numbered: "data: 1\nid: 1\n\ndata: cut" },
 ];
 
 Deno.test("EventNumbers.numbered() is the same whole, and byte by byte", () => {
-  for (const { given, numbered } of ANSWERS) {
+  for (const { events, numbered } of ANSWERS) {
     for (const size of [1, 2, 7, 1_000]) {
       const numbers = new EventNumbers();
-      const bytes = encode(given);
+      const bytes = encode(events);
       const pieces: Uint8Array[] = [];
       for (let at = 0; at < bytes.length; at += size) {
         pieces.push(numbers.numbered(bytes.subarray(at, at + size)));

@@ -119,7 +119,7 @@ Deno.test("every route answers as it is described, and again when a request is r
   const names = await stage(started);
   const filled = (text: string) =>
     text.replace(/:([a-z]+)/g, (whole, name) => names.get(name) ?? whole);
-  const asked = new Set<unknown>();
+  const routes = new Set<unknown>();
   for (const [line, body] of REQUESTS) {
     const [method = "", path = ""] = filled(line).split(" ");
     const sent: Sent = body === undefined
@@ -127,14 +127,14 @@ Deno.test("every route answers as it is described, and again when a request is r
       : { body: filled(JSON.stringify(body)) };
     const { status, text, etag } = await ask(method, path, sent);
     assert.ok(status < 300, `${line}: ${text}`);
-    asked.add(routeOf(method, path));
+    routes.add(routeOf(method, path));
     if (method !== "PUT") continue;
     const before = await site.stored("own:*");
     const again = await ask(method, path, sent);
     assert.deepEqual([again.status, again.etag], [status, etag], line);
     assert.deepEqual(await site.stored("own:*"), before, line);
   }
-  const silent = ADMIN_ROUTES.filter((route) => !asked.has(route));
+  const silent = ADMIN_ROUTES.filter((route) => !routes.has(route));
   assert.deepEqual(silent.map(({ method, path }) => `${method} ${path}`), []);
 });
 

@@ -34,9 +34,9 @@ const words = new Map(LIMIT_NAMES.map((name) => [limitWords(name, "_"), name]));
 export const someLimits = z.record(
   z.string(),
   z.union([z.number(), z.string().max(50)]),
-).transform((given, context) => {
+).transform((texts, context) => {
   const limits: Partial<Limits> = {};
-  for (const [word, value] of Object.entries(given)) {
+  for (const [word, value] of Object.entries(texts)) {
     const name = words.get(word);
     const parsed = name && setting[name].safeParse(String(value));
     if (name === undefined || parsed === undefined) {

@@ -97,8 +97,10 @@ async function undo(
   if (!await deps.overrides.remove(target, operatorOf(call))) {
     throw new AdminRefused("not_found", "There is no such change to undo");
   }
-  const told = await workers.tellOverrides();
-  return { json: { ...target, undone: true, told, last_server: false } };
+  const isTold = await workers.tellOverrides();
+  return {
+    json: { ...target, undone: true, told: isTold, last_server: false },
+  };
 }
 
 const WHY = z.strictObject({ reason: reason.optional() });

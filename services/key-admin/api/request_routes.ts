@@ -69,8 +69,8 @@ async function running(
 ): Promise<AdminAnswer> {
   const { account = null, key, model } = query;
   if (account !== null) await checkAccount(deps, account);
-  await using asked = await deps.askRunning();
-  const found = await asked.list(account);
+  await using runs = await deps.askRunning();
+  const found = await runs.list(account);
   if (found === null) throw new AdminRefused("unavailable", NATS_SILENT);
   const requests = found.requests.filter((each) =>
     (key ?? each.keyId) === each.keyId && (model ?? each.model) === each.model
@@ -110,11 +110,11 @@ async function stop(
       "Not the id of a request: these have 32 hexadecimal digits after req_";
     throw new AdminRefused("invalid_value", message, { param: "id" });
   }
-  await using asked = await deps.askRunning();
-  const found = await asked.list(null);
+  await using runs = await deps.askRunning();
+  const found = await runs.list(null);
   if (found === null) throw new AdminRefused("unavailable", NATS_SILENT);
   const request = found.requests.find((each) => each.requestId === requestId);
-  const result = request === undefined ? "ended" : await asked.stop(request);
+  const result = request === undefined ? "ended" : await runs.stop(request);
   if (request === undefined || result === "ended") {
     throw new AdminRefused("not_found", HAS_ENDED);
   }

@@ -79,8 +79,9 @@ export function modelIds(
   } = {},
 ): string[] {
   const ids = names.map((name) => modelNames.find(name)?.id ?? name);
-  const known = modelNames.ids();
-  const fault = known && !isForced && unknownModel(ids, [...known, ...before]);
+  const listedIds = modelNames.ids();
+  const fault = listedIds && !isForced &&
+    unknownModel(ids, [...listedIds, ...before]);
   if (!fault) return [...new Set(ids)];
   throw new AdminRefused("invalid_value", fault, { param: "models" });
 }

@@ -49,7 +49,7 @@ const QUERY = z.strictObject({
 });
 
 /** What a request asks for, checked. */
-interface Asked {
+interface UsageQuery {
   readonly scope: { ownerId: string; keyId: string | null };
   readonly span: UsageSpan;
   readonly by: Grouping | null;
@@ -58,7 +58,7 @@ interface Asked {
 async function readQuery(
   deps: AdminDeps,
   { account, key, by: grouping, ...texts }: z.output<typeof QUERY>,
-): Promise<Asked> {
+): Promise<UsageQuery> {
   const by = grouping ?? null;
   if (account !== undefined) await checkAccount(deps, account);
   const keyOwner = key === undefined ? null : await deps.people.ownerOf(key);
@@ -97,9 +97,9 @@ function countsJson(counts: Counts): Record<string, number | string> {
 /** A report, with its parts and their names. */
 async function readReport(
   deps: AdminDeps,
-  asked: Asked,
+  query: UsageQuery,
 ): Promise<{ report: UsageReport; groups: (UsageGroup & { name: string })[] }> {
-  const { scope, span, by } = asked;
+  const { scope, span, by } = query;
   if (by === "model" || by === "endpoint") {
     const report = await deps.usage.readBy(scope, span, { by });
     const groups = report.groups
@@ -107,13 +107,13 @@ async function readReport(
     return { report, groups };
   }
   const report = await deps.usage.read(scope, span);
-  return { report, groups: await partsOf(deps, asked, report) };
+  return { report, groups: await partsOf(deps, query, report) };
 }
 
 /** The parts of a report that are keys or accounts, with their names. */
 async function partsOf(
   deps: AdminDeps,
-  { scope, span, by }: Asked,
+  { scope, span, by }: UsageQuery,
   report: UsageReport,
 ): Promise<(UsageGroup & { name: string })[]> {
   const { usage, people } = deps;
@@ -139,11 +139,11 @@ async function partsOf(
 }
 
 async function show(
-  { deps, query }: AdminCall<z.output<typeof QUERY>, unknown>,
+  { deps, query: text }: AdminCall<z.output<typeof QUERY>, unknown>,
 ): Promise<AdminAnswer> {
-  const asked = await readQuery(deps, query);
-  const { span } = asked;
-  const { report, groups } = await readReport(deps, asked);
+  const query = await readQuery(deps, text);
+  const { span } = query;
+  const { report, groups } = await readReport(deps, query);
   return {
     json: {
       zone: span.zone,

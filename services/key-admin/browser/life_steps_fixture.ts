@@ -31,7 +31,10 @@ import "./try_steps_fixture.ts";
 const INSET = 10;
 
 /** Takes a key through its life, with or without the script. */
-async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
+async function wholeLife(
+  visit: Visit,
+  { javaScriptEnabled = true } = {},
+) {
   const email = `life-${javaScriptEnabled}@example.org`;
   const { page } = await signedIn(visit, email, { javaScriptEnabled });
   await follow(page, "Create key");
@@ -291,10 +294,10 @@ interface Step {
 }
 
 const STEPS: Step[] = [
-  { name: "the lifecycle of a key", step: (visit) => wholeLife(visit, true) },
+  { name: "the lifecycle of a key", step: (visit) => wholeLife(visit) },
   {
     name: "the same without JavaScript",
-    step: (visit) => wholeLife(visit, false),
+    step: (visit) => wholeLife(visit, { javaScriptEnabled: false }),
     isShownWithout: true,
   },
   {

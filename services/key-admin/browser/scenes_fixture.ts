@@ -225,7 +225,7 @@ async function tellOfModels({ site }: Stage): Promise<void> {
     "The model server failed: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 79.15 GiB total capacity; 77.90 GiB already allocated)";
   const model = "neutral-3.7-plus";
   tellWaiting(site, "e1", { model, requests: 1_234, oldestMs: 83_000 });
-  const probed = (ageMs: number, isFailed = false) => (
+  const probed = (ageMs: number, { isFailed = false } = {}) => (
     { probe: { ageMs, isFailed } }
   );
   tell(site, "w1", [
@@ -237,9 +237,14 @@ async function tellOfModels({ site }: Stage): Promise<void> {
       state: "open",
       openMs: 12_000,
       error: { text, ageMs: 90_000 },
-      ...probed(18_000, true),
+      ...probed(18_000, { isFailed: true }),
     },
-    { model: "small-1", ...used, state: "half-open", ...probed(30_000, true) },
+    {
+      model: "small-1",
+      ...used,
+      state: "half-open",
+      ...probed(30_000, { isFailed: true }),
+    },
     { model: "large-1", limitedMs: 20_000, requests: 3, ...probed(59_000) },
     { model: "phi-4", isDrained: true, inFlight: 3, ...probed(120_000) },
     { model: "kimi-k2", isDrained: true },

@@ -35,11 +35,12 @@ export function commandDeps(
     catalog = deps.catalog,
     ...others
   } = changes;
-  const asked = { askWorkers, askRunning, modelNames };
   return {
     api: new LocalApi({
       ...deps,
-      ...asked,
+      askWorkers,
+      askRunning,
+      modelNames,
       catalog: "catalog" in changes ? changes.catalog : catalog,
     }),
     local: { ...deps, readFile },

@@ -61,8 +61,8 @@ export async function projectRequest(
   });
   const make = VALID_REQUESTS[own] ??
     (method === "POST" ? assert.fail(`no request: ${route}`) : {});
-  const of = { ...owner, ownerId: accountId, keyId };
-  const request = typeof make === "function" ? await make(site, of) : make;
+  const subject = { ...owner, ownerId: accountId, keyId };
+  const request = typeof make === "function" ? await make(site, subject) : make;
   const path = request.path ?? pattern.replace(":id", keyId);
   return { ...request, accountId, path: root + path };
 }

@@ -246,14 +246,14 @@ export class RouteCheck {
     const { events = [], status = this.#isPost ? 303 : 200 } = request;
     const isFile = this.#pattern.startsWith("/assets/");
     const isInvited = this.#pattern.startsWith("/link/");
-    checkHeaders(await this.#site.client().get(this.#path), isFile);
+    checkHeaders(await this.#site.client().get(this.#path), { isFile });
     const audited = isInvited
       ? await this.#site.deps.owners.ensure(INVITED)
       : request.accountId ?? owner.ownerId;
     const earlier = (await entries(this.#site, audited)).length;
     const answer = await this.#ask(owner.client);
     assert.equal(answer.status, status, this.#site.logLines.at(-1));
-    checkHeaders(answer, isFile);
+    checkHeaders(answer, { isFile });
     assert.ok(isFile || !INLINE.test(answer.text), answer.text);
     if (PREPARES.includes(route)) return;
     const changed = !isDeepStrictEqual(await this.#site.stored(), before);

@@ -200,7 +200,7 @@ Deno.test("ASVS 1.3.2, 3.6.1: no script evaluates code, and all files are our ow
   for (const path of paths) {
     const file = await site.client().get(path);
     assert.equal(file.status, 200);
-    checkHeaders(file, true);
+    checkHeaders(file, { isFile: true });
   }
   const other = await site.client().get("/assets/000000000000/site.css");
   assert.equal(other.status, 404);

@@ -33,33 +33,33 @@ const END = /message_stop|response\.completed|\[DONE\]/;
 for (const [path, bodyOf] of Object.entries(BODIES)) {
   Deno.test(`${path} fails where it is asked to`, async () => {
     await using simulator = startAsked();
-    const ask = async (phrase: string, stream: boolean) => {
+    const ask = async (phrase: string, { stream = true } = {}) => {
       const body = { ...bodyOf(`Hi [simulator: ${phrase}]`), stream };
       const response = await simulator.post(path, body);
       const { bytes, isCut } = await bytesOf(response);
       return { response, text: bytes.toString(), isCut };
     };
     for (const stream of [true, false]) {
-      const { response, text } = await ask("error 529", stream);
+      const { response, text } = await ask("error 529", { stream });
       assert.equal(response.status, 529);
       assert.equal(response.headers.get("retry-after"), "1");
       assert.match(text, /"overloaded_error"/);
       const isAnthropic = path === "/messages";
       assert.equal(text.startsWith('{"type":"error"'), isAnthropic);
     }
-    const failed = await ask("fail after 3 tokens", true);
+    const failed = await ask("fail after 3 tokens");
     const failure = Object.entries(FAILURES)
       .find(([own]) => own === path)?.[1] ?? assert.fail();
     assert.match(failed.text, failure);
     assert.doesNotMatch(failed.text, END);
-    const cut = await ask("cut after 3 tokens", true);
+    const cut = await ask("cut after 3 tokens");
     assert.ok(cut.isCut);
     assert.doesNotMatch(cut.text, END);
-    const whole = await ask("3 tokens", true);
+    const whole = await ask("3 tokens");
     assert.match(whole.text, END);
     assert.match(whole.text, /"(output|completion)_tokens":3|\[DONE\]/);
     for (const stream of [true, false]) {
-      const { text } = await ask("usage missing", stream);
+      const { text } = await ask("usage missing", { stream });
       assert.doesNotMatch(text, /"usage":{/);
     }
   });

@@ -5,7 +5,7 @@ import { seededRandom } from "./language.ts";
 import { valueFor } from "./schema_value.ts";
 
 type Schema = Record<string, unknown>;
-const namedSchema = (schema: Schema, isStrict = false) => ({
+const namedSchema = (schema: Schema, { isStrict = false } = {}) => ({
   param: "response_format",
   name: "x",
   isStrict,
@@ -94,7 +94,10 @@ Deno.test("checkSchema() refuses what is outside of the strict subset", () => {
   ];
   for (const [schema, message] of [...cases, ...strictOnly]) {
     const refusal = { status: 400, message };
-    assert.throws(() => checkSchema(namedSchema(schema, true)), refusal);
+    assert.throws(
+      () => checkSchema(namedSchema(schema, { isStrict: true })),
+      refusal,
+    );
   }
   for (const [schema, message] of cases) {
     assert.throws(() => checkSchema(namedSchema(schema)), {

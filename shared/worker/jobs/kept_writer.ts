@@ -33,7 +33,7 @@ export interface KeptWriterOptions extends KeptSubject {
 }
 
 /** What ends an answer: the last entry, and its tokens. */
-export interface KeptEnd {
+export interface LastEntry {
   readonly type: typeof FrameType.END | typeof FrameType.ERR;
   readonly payload: Uint8Array;
   readonly tokens: number;
@@ -50,7 +50,7 @@ export class KeptWriter {
   #number = 0;
   #sequence = 0;
   #appendedAtMs: number;
-  #end: KeptEnd | null = null;
+  #end: LastEntry | null = null;
   #isWriting = true;
   #isClosed = false;
   #room: PromiseWithResolvers<void> | null = null;
@@ -97,7 +97,7 @@ export class KeptWriter {
   }
 
   /** Resolves when the log has everything. Rejects with the `ApiError` if it cannot. */
-  end(end: KeptEnd): Promise<void> {
+  end(end: LastEntry): Promise<void> {
     if (!this.#isClosed) {
       this.#end ??= end;
       this.#skipPause?.();

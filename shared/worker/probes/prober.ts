@@ -130,19 +130,19 @@ export class Prober {
     const nowMs = now();
     if (nowMs < this.#lookAtMs) return;
     this.#lookAtMs = nowMs + LOOK_MS;
-    const known = new Set<string>();
+    const keys = new Set<string>();
     const ids = new Set<string>();
     for (const model of models()) {
       for (const backend of model.backends) {
         if (backend.probe === undefined) continue;
-        known.add(keyOf(model.id, backend.name));
+        keys.add(keyOf(model.id, backend.name));
         ids.add(proofIdOf(backend));
         this.#look(model, backend, nowMs);
       }
     }
     proofs.watch(ids);
     for (const key of this.#targets.keys()) {
-      if (!known.has(key)) this.#targets.delete(key);
+      if (!keys.has(key)) this.#targets.delete(key);
     }
   }
 
@@ -181,8 +181,8 @@ export class Prober {
     const { name: backend } = server;
     const key = keyOf(model, backend);
     const proofId = proofIdOf(server);
-    const known = this.#targets.get(key);
-    if (known?.proofId === proofId) return known;
+    const target = this.#targets.get(key);
+    if (target?.proofId === proofId) return target;
     const { now, random } = this.#options;
     const made: Target = {
       model,

@@ -65,7 +65,7 @@ class Rig {
 
   #tell(from: Proofs): void {
     for (const { proofs } of this.workers) {
-      if (proofs !== from) proofs.hear(from.told());
+      if (proofs !== from) proofs.add(from.report());
     }
   }
 
@@ -216,7 +216,7 @@ Deno.test("a server that is probed no more, or is gone, is forgotten", async () 
   await t.pass(500);
   assert.equal(t.first.prober.stateOf("m", "gpu"), undefined);
   assert.equal(t.first.proofs.isEmpty, true);
-  assert.deepEqual(t.first.proofs.told(), []);
+  assert.deepEqual(t.first.proofs.report(), []);
 });
 
 Deno.test("a probe of a server says nothing of another one that has its name now", async () => {

@@ -108,7 +108,7 @@ export class UseSharing {
     const message = encodeReport({
       ...report,
       uses: this.#table.uses(),
-      proved: this.proofs.told(),
+      proved: this.proofs.report(),
     });
     try {
       bus.publish(subjects.use(workerId), message);

@@ -210,9 +210,9 @@ export async function checkLedgerUnderFaults(
     const at = `${principals[n]?.keyId} ${DEFAULT_MODEL_ID}`;
     assert.equal(report.byKeyAndModel.get(at)?.cost, BigInt(spent));
   }
-  const said = JSON.stringify({ ...chaos.outcomes, charged, ...limited });
-  assert.ok(limited.spent >= BUDGET_NANOS, `not spent: ${said}`);
-  assert.ok(limited.spent <= BUDGET_NANOS + REQUEST_NANOS_MAX, said);
+  const figures = JSON.stringify({ ...chaos.outcomes, charged, ...limited });
+  assert.ok(limited.spent >= BUDGET_NANOS, `not spent: ${figures}`);
+  assert.ok(limited.spent <= BUDGET_NANOS + REQUEST_NANOS_MAX, figures);
   const { complete, refused, left } = chaos.outcomes;
-  assert.ok(complete > REQUESTS / 8 && refused > 0 && left > 0, said);
+  assert.ok(complete > REQUESTS / 8 && refused > 0 && left > 0, figures);
 }

@@ -31,11 +31,9 @@ const REQUESTS = 20;
 const FROZEN_MS = DISPATCH_LIMITS.workerLostMs + 500;
 /** A lost worker is known in this time, and its requests are begun elsewhere. */
 const REPEATED_MS = 750;
-/**
- * Of each client under load between two requests, which leaves room for new workers.
- */
+/** How long a client under load pauses, which leaves room for new workers. */
 const PAUSE_MS = 100;
-/** By the others, while one worker is replaced. */
+/** What the other workers serve at least, while one is replaced. */
 const SERVED_MIN = 30;
 /** What the simulator says in two tokens; `CUT`: in one. */
 const HELLO = { kind: "complete", content: "I am" } as const;

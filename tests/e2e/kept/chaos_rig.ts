@@ -70,7 +70,7 @@ async function startCluster(stack: AsyncDisposableStack) {
   return servers;
 }
 
-function startModelServer(asked: Map<string, number>) {
+function startModelServer(promptCounts: Map<string, number>) {
   return startScriptedServer({
     reply: async function* (request): AsyncIterable<Step> {
       if (request.body === "") {
@@ -81,7 +81,7 @@ function startModelServer(asked: Map<string, number>) {
       }
       const { messages } = Object(request.json());
       const prompt: string = messages[0].content;
-      asked.set(prompt, (asked.get(prompt) ?? 0) + 1);
+      promptCounts.set(prompt, (promptCounts.get(prompt) ?? 0) + 1);
       const words = wordsFor(prompt);
       for (const step of chatReply({ words })(request)) {
         yield step;
@@ -96,8 +96,8 @@ export async function startChaosRig(): Promise<ChaosRig> {
   await using stack = new AsyncDisposableStack();
   const servers = await startCluster(stack);
   const world = stack.use(await startRedisWorld());
-  const asked = new Map<string, number>();
-  const model = stack.use(startModelServer(asked));
+  const promptCounts = new Map<string, number>();
+  const model = stack.use(startModelServer(promptCounts));
   const env = {
     NATS_URL: servers.map(({ server }) => `nats://${server}`).join(","),
     REDIS_URL: world.redis.url,
@@ -125,7 +125,7 @@ export async function startChaosRig(): Promise<ChaosRig> {
   return {
     key,
     world,
-    asked,
+    asked: promptCounts,
     edges,
     faults,
     async kill(victim, index) {

@@ -50,7 +50,7 @@ interface Reading {
   index: unknown;
   id: string;
   form: CallForm;
-  /** Of a call of another form, its type. */
+  /** The name of the function, or the type of a call of another form. */
   name: string;
   text: string;
   /** Members besides those, of the call and of its function or custom tool. */

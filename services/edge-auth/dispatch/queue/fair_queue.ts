@@ -50,7 +50,7 @@ interface AccountLane<Item> {
   batch: KeyTurns<Item> | null;
   waiting: number;
   tokens: number;
-  /** Of the account, as its latest request has it. */
+  /** The weight of the account, as its latest request has it. */
   weight: number;
 }
 
@@ -76,7 +76,7 @@ export class FairQueue<Item extends Sharing> {
   readonly #served = new WeakSet<Item>();
   /** The tag of the account that was served last. */
   #servedTag = 0;
-  /** With so many accounts, those that owe nothing are looked for. */
+  /** When there are this many accounts, those that owe nothing are looked for. */
   #sweptAt = SWEPT_MIN;
 
   /** How many wait. */

@@ -5,11 +5,11 @@ export const WEIGHT_DEFAULT = 1;
 
 /** How an account and a key share in a queue. */
 export interface QueueSettings {
-  /** How much the account gets beside others, */
+  /** How much the account gets beside other accounts. */
   readonly weight: number;
-  /** and the key beside the others of its account. */
+  /** How much the key gets beside the other keys of its account. */
   readonly keyWeight: number;
-  /** It waits behind all others of its account. */
+  /** Whether it waits behind all others of its account. */
   readonly isBatch: boolean;
 }
 

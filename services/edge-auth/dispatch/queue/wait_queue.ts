@@ -104,8 +104,8 @@ export class WaitQueue {
   lanes(family?: WorkerFamily): EdgeWaiting {
     const nowMs = this.#now();
     const lanes = new Map<string, LaneWaiting>();
-    for (const [of, queue] of this.#families) {
-      if (family !== undefined && of !== family) continue;
+    for (const [each, queue] of this.#families) {
+      if (family !== undefined && each !== family) continue;
       for (const { lane, sinceMs } of queue.items()) {
         const waits = lanes.get(lane) ?? amountOf(queue, lane);
         waits.oldestMs = Math.max(waits.oldestMs, nowMs - sinceMs);

@@ -11,7 +11,7 @@ export class EndUserSources {
   readonly #sources = new Map<string, string>();
 
   /** The source of a key; empty: none is known. */
-  of({ keyId }: Principal): string {
+  sourceOf({ keyId }: Principal): string {
     return this.#sources.get(keyId) ?? "";
   }
 

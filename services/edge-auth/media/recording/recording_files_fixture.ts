@@ -34,7 +34,7 @@ export function flacFile(samples: number, perSecond = 44_100): Buffer {
   return join("fLaC", Uint8Array.of(0x80, 0, 0, 34), info);
 }
 
-/** Of MPEG 1, layer 3, 128 kbit/s, 44.1 kHz, two channels. */
+/** The head of a frame of MPEG 1, layer 3, 128 kbit/s, 44.1 kHz, two channels. */
 const FRAME_HEAD = 0xfffb9000;
 const FRAME_BYTES = 417;
 

@@ -179,21 +179,21 @@ export async function readDays(
   days: readonly string[],
 ): Promise<Counted[][]> {
   const keys = days.map((day) => usageHash(scope, day));
-  const known: KnownFields = new Map();
+  const fields: FieldCounters = new Map();
   return (await readHashes(redis, keys))
-    .map((flat) => countersIn(flat, known));
+    .map((flat) => countersIn(flat, fields));
 }
 
 /** The counters of fields that were read before; null: of a later version. */
-type KnownFields = Map<string, Omit<Counted, "count"> | null>;
+type FieldCounters = Map<string, Omit<Counted, "count"> | null>;
 
 /** The counters of a hash. Most days have the same fields. */
-function countersIn(flat: readonly string[], known: KnownFields): Counted[] {
+function countersIn(flat: readonly string[], fields: FieldCounters): Counted[] {
   const found: Counted[] = [];
   for (let at = 0; at < flat.length; at += 2) {
     const field = flat[at] ?? "";
-    const counter = known.get(field) ?? counterOf(field);
-    known.set(field, counter);
+    const counter = fields.get(field) ?? counterOf(field);
+    fields.set(field, counter);
     if (counter === null) continue;
     const { name, hour, endpoint, model } = counter;
     found.push({ name, count: Number(flat[at + 1]), hour, endpoint, model });

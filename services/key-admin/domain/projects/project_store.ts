@@ -130,7 +130,7 @@ export class ProjectStore {
   }
 
   /** The projects of an owner, by when they joined. */
-  async of(ownerId: string): Promise<Membership[]> {
+  async membershipsOf(ownerId: string): Promise<Membership[]> {
     const joined = ["ZRANGE", joinedKey(ownerId), "0", "-1"];
     const ids = asTexts(await this.#redis.command(joined));
     const all = await Promise.all(
@@ -308,8 +308,8 @@ export class ProjectStore {
     if (!isThere) throw new ProjectRefused("not_found");
     if (actor.as !== "operator") return;
     for (const note of notes) {
-      const of = name ?? before.name;
-      const whole = note.detail === "" ? of : `${of}: ${note.detail}`;
+      const title = name ?? before.name;
+      const whole = note.detail === "" ? title : `${title}: ${note.detail}`;
       await this.#note(actor, { ...note, detail: whole }, actor.ownerId);
     }
   }

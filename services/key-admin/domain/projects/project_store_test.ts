@@ -138,14 +138,14 @@ Deno.test("of two admins who remove each other at once, one stays", async () => 
 Deno.test("a membership ends at once, also for who reads the index of projects", async () => {
   const { site, projects, id, ids, as } = await startProject();
   await using _ = site;
-  const [membership] = await projects.of(ids.bob);
+  const [membership] = await projects.membershipsOf(ids.bob);
   assert.deepEqual(membership, await projects.membership(id, ids.bob));
   assert.equal(membership?.role, "member");
   assert.equal(membership?.project.name, "Search");
   const key = await storedKey(site, id, { description: "Of Bob" });
   await projects.remove(as("ada"), id, ids.bob);
   assert.equal(await projects.membership(id, ids.bob), null);
-  assert.deepEqual(await projects.of(ids.bob), []);
+  assert.deepEqual(await projects.membershipsOf(ids.bob), []);
   assert.equal((await site.deps.keys.find(id, key.id)).ownerId, id);
   for (const other of ["", "own_", id.replace("prj", "own"), `${id}x`, "{}"]) {
     assert.equal(await projects.membership(other, ids.ada), null, other);

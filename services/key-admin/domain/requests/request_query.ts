@@ -96,9 +96,9 @@ function mistakeIn(texts: RequestTexts, nowMs: number): QueryMistake | null {
       "Not the id of a request: these have 32 hexadecimal digits after req_";
     return { field: "request", message };
   }
-  const known: readonly string[] = REQUEST_OUTCOMES;
-  if (outcome !== "" && !known.includes(outcome)) {
-    return { field: "outcome", message: `One of ${known.join(", ")}` };
+  const outcomes: readonly string[] = REQUEST_OUTCOMES;
+  if (outcome !== "" && !outcomes.includes(outcome)) {
+    return { field: "outcome", message: `One of ${outcomes.join(", ")}` };
   }
   const [fromMs, toMs] = [
     parseMoment(texts.from, nowMs),

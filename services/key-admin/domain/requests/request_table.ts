@@ -77,8 +77,8 @@ export class Texts {
 
   /** The number of a text, which may be new. */
   numberOf(text: string): number {
-    const known = this.#numbers.get(text);
-    if (known !== undefined) return known;
+    const before = this.#numbers.get(text);
+    if (before !== undefined) return before;
     const number = this.#texts.push(text) - 1;
     this.#numbers.set(text, number);
     return number;

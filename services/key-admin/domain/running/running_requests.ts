@@ -79,7 +79,7 @@ class Answers {
 export class RunningRequests {
   readonly #options: RunningRequestsOptions;
   readonly #pause: (ms: number) => Promise<unknown>;
-  readonly #asked = new Map<string, Answers>();
+  readonly #questions = new Map<string, Answers>();
   /** The edges that have answered the last question. */
   #edgeIds = new Set<string>();
 
@@ -89,26 +89,26 @@ export class RunningRequests {
     options.bus.subscribe(subjects.allRunning, ({ subject, data }) => {
       const answer = decodeRunningAnswer(data);
       if (answer === null) return;
-      this.#asked.get(answer.ask)?.take(lastToken(subject), answer);
+      this.#questions.get(answer.ask)?.take(lastToken(subject), answer);
     });
   }
 
   /** The requests of an account, or of all; null: the bus is down. */
   async list(account: string | null): Promise<RunningList | null> {
     const ask = this.#options.newId();
-    const known = this.#edgeIds;
+    const edgeIds = this.#edgeIds;
     const answers = await this.#ask({ what: "list", ask, account });
     if (answers === null) return null;
     const { edges, backends } = answers;
-    const told = [...edges.values()];
-    const requests = told.flatMap(({ runs }) => runs)
+    const lists = [...edges.values()];
+    const requests = lists.flatMap(({ runs }) => runs)
       .sort((a, b) => b.ageMs - a.ageMs)
       .map((run) => ({ ...run, backend: backends.get(run.requestId) ?? "" }));
-    const total = told.reduce((sum, each) => sum + each.total, 0);
+    const total = lists.reduce((sum, each) => sum + each.total, 0);
     return {
       requests,
       edges: edges.size,
-      silentEdges: [...known].filter((id) => !edges.has(id)).length,
+      silentEdges: [...edgeIds].filter((id) => !edges.has(id)).length,
       more: total - requests.length,
     };
   }
@@ -131,7 +131,7 @@ export class RunningRequests {
     const { bus, now } = this.#options;
     if (!bus.isConnected) return null;
     const answers = new Answers();
-    this.#asked.set(question.ask, answers);
+    this.#questions.set(question.ask, answers);
     try {
       bus.publish(subjects.runningWanted, encodeRunningQuestion(question));
       const askedAtMs = now();
@@ -139,7 +139,7 @@ export class RunningRequests {
         await this.#pause(LOOK_MS);
       }
     } finally {
-      this.#asked.delete(question.ask);
+      this.#questions.delete(question.ask);
     }
     this.#edgeIds = new Set(answers.edges.keys());
     return answers;
@@ -147,9 +147,10 @@ export class RunningRequests {
 
   #isAnswered(answers: Answers, waitedMs: number): boolean {
     if (hasStopped(answers) || waitedMs >= ANSWER_MS_MAX) return true;
-    const known = [...this.#edgeIds];
-    if (known.length === 0) return waitedMs >= FIRST_ANSWER_MS;
-    return waitedMs >= ANSWER_MS && known.every((id) => answers.edges.has(id));
+    const expected = [...this.#edgeIds];
+    if (expected.length === 0) return waitedMs >= FIRST_ANSWER_MS;
+    return waitedMs >= ANSWER_MS &&
+      expected.every((id) => answers.edges.has(id));
   }
 }
 

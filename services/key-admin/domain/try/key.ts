@@ -78,8 +78,8 @@ export async function tryKeyValue(
       return new Uint8Array(hkdfSync("sha256", cookie, "", label, length));
     });
   };
-  const known = session.tryKeyIds.get(ownerId) ?? "";
-  const key = await keys.get(ownerId, known);
+  const keyId = session.tryKeyIds.get(ownerId) ?? "";
+  const key = await keys.get(ownerId, keyId);
   const lastsMs = (key?.expiresAtMs ?? 0) - now();
   if (key?.state === "enabled" && lastsMs > TRY_LIMITS.renewMs) {
     return mintValue(key.id);

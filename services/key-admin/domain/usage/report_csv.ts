@@ -78,10 +78,10 @@ export async function* reportCsv(
   const lines = (
     buckets: readonly Counts[],
     names: readonly string[],
-    isWhole = false,
+    { withUnused = false } = {},
   ) =>
     buckets.map((counts, at) =>
-      isWhole || isUsed(counts)
+      withUnused || isUsed(counts)
         ? csvLine([
           cellOf(span, at),
           ...names,
@@ -100,7 +100,7 @@ export async function* reportCsv(
     return;
   }
   let { buckets: left } = await usage.read(scope, span);
-  if (by === null) return yield lines(left, [], true);
+  if (by === null) return yield lines(left, [], { withUnused: true });
   for await (const { scope: part, names } of parts()) {
     const { buckets } = await usage.read(part, span);
     left = left.map((counts, at) => withoutCounts(counts, buckets[at] ?? {}));
@@ -126,10 +126,10 @@ function localTime(ms: number, zone: string): string {
     minute: "2-digit",
     timeZoneName: "longOffset",
   }).formatToParts(ms);
-  const of = (type: string) =>
+  const textOf = (type: string) =>
     parts.find((part) => part.type === type)?.value ?? "";
-  const offset = of("timeZoneName").replace("GMT", "") || "+00:00";
-  return `${of("year")}-${of("month")}-${of("day")}T${of("hour")}:${
-    of("minute")
-  }${offset}`;
+  const offset = textOf("timeZoneName").replace("GMT", "") || "+00:00";
+  return `${textOf("year")}-${textOf("month")}-${textOf("day")}T${
+    textOf("hour")
+  }:${textOf("minute")}${offset}`;
 }

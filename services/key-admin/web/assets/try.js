@@ -290,8 +290,8 @@ function continueConversation() {
   const { history, message } = form.elements;
   const messages = JSON.parse(history.value.trim() || "[]");
   if (sent.trim() !== "") messages.push({ role: "user", content: sent });
-  const { isWhole: _, ...said } = answer;
-  const members = Object.entries(said)
+  const { isWhole: _, ...reply } = answer;
+  const members = Object.entries(reply)
     .filter(([name, value]) => name === "content" || value.length > 0);
   messages.push(Object.fromEntries(members));
   history.value = JSON.stringify(messages, null, 2);

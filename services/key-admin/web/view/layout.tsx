@@ -254,7 +254,7 @@ async function listed(c: ConsoleContext, signedIn: SignedIn) {
   const { projects, projectsCreatedBy } = c.var.deps;
   return {
     signedIn,
-    projects: await projects.of(signedIn.session.ownerId),
+    projects: await projects.membershipsOf(signedIn.session.ownerId),
     mayCreate: signedIn.account.isOperator || projectsCreatedBy === "everyone",
   };
 }

@@ -56,7 +56,7 @@ import { SelectBox, SelectedForm } from "./keys_selected.tsx";
 export const NEWEST = "-created";
 
 /** The query in the address of the list; members that it may leave out are empty. */
-function askedOf(c: ConsoleContext) {
+function queryOf(c: ConsoleContext) {
   const filter = filterOf(c.req.query("filter"));
   const sort = c.req.query("sort") ?? "";
   return {
@@ -67,20 +67,20 @@ function askedOf(c: ConsoleContext) {
     after: c.req.query("after") ?? "",
   };
 }
-type Asked = ReturnType<typeof askedOf>;
+type ListQuery = ReturnType<typeof queryOf>;
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {
   const { deps, deps: { keys } } = c.var;
   const scope = ownScopeOf(c);
   const { ownerId, base } = scope;
-  const asked = askedOf(c);
-  const { search, after, by, sort } = asked;
+  const query = queryOf(c);
+  const { search, after, by, sort } = query;
   if (isKeyId(search) && await keys.get(ownerId, search) !== null) {
     return c.redirect(`${base}/${search}`, 302);
   }
   const page = await keys.list(ownerId, {
-    filter: filterOf(asked.filter),
+    filter: filterOf(query.filter),
     search,
     after,
     rows: PAGE_ROWS,
@@ -89,7 +89,7 @@ const listKeys: Handler = async (c) => {
     ...sort !== "" && { sort },
   });
   const { rows } = page;
-  const isFirstKey = rows.length === 0 && address(base, asked) === base;
+  const isFirstKey = rows.length === 0 && address(base, query) === base;
   const create = <a class="button primary" href={`${base}/new`}>Create key</a>;
   return (
     <Page
@@ -112,12 +112,12 @@ const listKeys: Handler = async (c) => {
           <>
             <KeyList
               scope={scope}
-              asked={asked}
+              query={query}
               page={page}
               columns={await columnsFor(deps, {
                 rows,
                 scope,
-                here: address(base, asked),
+                here: address(base, query),
               })}
             />
             {await limitsCard(deps, ownerId, { whose: whoseOf(scope) })}
@@ -128,18 +128,18 @@ const listKeys: Handler = async (c) => {
 };
 
 /** The rows of a page, with what leads to other rows and orders. */
-function KeyList({ scope, asked, page, columns }: {
+function KeyList({ scope, query, page, columns }: {
   scope: KeyScope;
-  asked: Asked;
+  query: ListQuery;
   page: RowPage<KeyRow>;
   columns: readonly Column<KeyRow>[];
 }) {
   const { base } = scope;
   const { rows, next, isPartial = false } = page;
-  const { filter, search, by, after } = asked;
-  const to = (changed: Partial<Asked>) =>
-    address(base, { ...asked, after: "", ...changed });
-  const sort = asked.sort || NEWEST;
+  const { filter, search, by, after } = query;
+  const to = (changed: Partial<ListQuery>) =>
+    address(base, { ...query, after: "", ...changed });
+  const sort = query.sort || NEWEST;
   return (
     <>
       <div class="row between">
@@ -153,7 +153,7 @@ function KeyList({ scope, asked, page, columns }: {
           action={base}
           placeholder="Description or last 4 characters"
           search={search}
-          hidden={{ filter, by, sort: asked.sort }}
+          hidden={{ filter, by, sort: query.sort }}
         />
       </div>
       <div class="row between">

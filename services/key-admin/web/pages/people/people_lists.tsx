@@ -44,7 +44,7 @@ const USED_IN = [
 ] as const;
 
 /** The query in the address; members that it may leave out are empty. */
-function askedOf(c: ConsoleContext, sorts: SortValues<never>) {
+function queryOf(c: ConsoleContext, sorts: SortValues<never>) {
   const sort = c.req.query("sort") ?? "";
   const isOfKeys = c.req.path === ALL_KEYS;
   const filter = isOfKeys ? filterOf(c.req.query("filter")) : "all";
@@ -62,8 +62,8 @@ export async function showView<Row>(
   { placeholder, read, columns: columnsOf, sorts }: View<Row>,
 ) {
   const { path } = c.req;
-  const asked = askedOf(c, sorts);
-  const { search, sort, days, filter } = asked;
+  const query = queryOf(c, sorts);
+  const { search, sort, days, filter } = query;
   const after = c.req.query("after") ?? "";
   const { rows, next, isPartial = false } = await read({
     search,
@@ -75,8 +75,8 @@ export async function showView<Row>(
     ...sort !== "" && { sort },
   });
   const isOfKeys = path === ALL_KEYS;
-  const to = (changed: Partial<typeof asked & { after: string }>) =>
-    address(path, { ...asked, ...changed });
+  const to = (changed: Partial<typeof query & { after: string }>) =>
+    address(path, { ...query, ...changed });
   const current = sort || NEWEST;
   const columns = columnsOf(days === "30" ? "in 30 days" : "today");
   return (

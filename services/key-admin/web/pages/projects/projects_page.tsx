@@ -46,7 +46,7 @@ const listProjects: Handler = async (c) => {
     >
       <Table
         caption="Your projects"
-        rows={await projects.of(c.var.signedIn.session.ownerId)}
+        rows={await projects.membershipsOf(c.var.signedIn.session.ownerId)}
         empty={{
           title: "No projects",
           lead: mayCreate(c)

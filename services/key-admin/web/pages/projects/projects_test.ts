@@ -238,7 +238,7 @@ Deno.test("PROJECTS_CREATED_BY: everyone creates projects, or only operators", a
   });
   assert.equal(named.status, 303, "only operators name somebody else");
   const eveId = await site.deps.owners.find(EMAILS.eve) ?? "";
-  assert.equal((await site.deps.projects.of(eveId)).length, 2);
+  assert.equal((await site.deps.projects.membershipsOf(eveId)).length, 2);
 });
 
 Deno.test("operators see all projects, and change keys and members of any", async () => {

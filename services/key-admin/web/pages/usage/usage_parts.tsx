@@ -46,7 +46,10 @@ interface ListedKey extends KeyUse {
 
 /** The usage of the parts of an account or of the gateway. */
 export interface Parts {
-  /** Of the gateway, those that are used most, if bars are stacked by key. */
+  /**
+   * The keys of an account; for the gateway, those that are used most, if bars are
+   * stacked by key.
+   */
   readonly keys: readonly ListedKey[];
   /** What each account of the gateway used. */
   readonly used: ReadonlyMap<string, Counts>;
