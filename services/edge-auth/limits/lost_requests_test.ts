@@ -1,7 +1,11 @@
 // Promise: a request that dies with its edge is charged what it had reserved, once,
 // when its lease has expired; and if its edge was only cut off, what it used instead.
 import assert from "node:assert/strict";
-import { leaseKey, type Principal } from "@gateway/shared/keys/record";
+import {
+  leaseKey,
+  type Principal,
+  spendKey,
+} from "@gateway/shared/keys/record";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import {
@@ -109,6 +113,30 @@ Deno.test(
     assert.deepEqual(t.charged, [RESERVED.cost]);
     const { lostRequests, lostCost } = await usageCounted(t.world, key);
     assert.deepEqual([lostRequests, lostCost], [1, RESERVED.cost]);
+  }),
+);
+
+const MANY = 450;
+
+Deno.test(
+  "all requests of a key that are lost with their edge are charged at the next look",
+  onStage(async (t) => {
+    const cost = RESERVED.cost;
+    const limits = { budgetTotal: 10 * MANY * cost };
+    const key = await t.world.addKey({ limits });
+    const ask = { ...ASK, wantNanos: cost };
+    const grants = await Promise.all(
+      Array.from({ length: MANY }, () => t.edge.admit(key, ask)),
+    );
+    assert.ok(grants.every(({ isAdmitted }) => isAdmitted));
+    await t.note(key);
+    const ms = LEASE_MS + 1;
+    await letTimePass(t.world.link, { principal: key, ms });
+    assert.equal(await t.lost.charge(), MANY);
+    assert.equal(await t.lost.charge(), 0);
+    const budget = ["HMGET", spendKey(key, "total"), "s", "h"] as const;
+    const amounts = await t.world.command(...budget);
+    assert.deepEqual(amounts, [String(MANY * cost), "0"]);
   }),
 );
 
