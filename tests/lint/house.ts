@@ -28,6 +28,9 @@ const RIDDLES: ReadonlySet<string> = new Set([
   "told",
 ]);
 
+/** Assertions and views of bytes, whose signatures are not ours. */
+const FOREIGN_CALL = /^assert\b|\.[gs]et(Uint|Int|Float)\d+$/;
+
 type AnyFunction =
   | Deno.lint.ArrowFunctionExpression
   | Deno.lint.FunctionDeclaration
@@ -247,6 +250,27 @@ const nounName: Deno.lint.Rule = {
   },
 };
 
+/** `f(a, true)`: what is true can only be read in the signature. */
+const noBooleanArgument: Deno.lint.Rule = {
+  create(context) {
+    return {
+      CallExpression(node) {
+        if (node.arguments.length < 2) return;
+        if (FOREIGN_CALL.test(context.sourceCode.getText(node.callee))) return;
+        for (const argument of node.arguments) {
+          if (argument.type !== "Literal") continue;
+          if (typeof argument.value !== "boolean") continue;
+          context.report({
+            node: argument,
+            message: `A call has "${argument.raw}" among its arguments`,
+            hint: "Take an object with a named member",
+          });
+        }
+      },
+    };
+  },
+};
+
 /** `log_nats.ts` is `logNats`: one module has one name, wherever it is used. */
 const namespaceName: Deno.lint.Rule = {
   create(context) {
@@ -278,6 +302,7 @@ const plugin: Deno.lint.Plugin = {
     "named-columns": namedColumns,
     "namespace-name": namespaceName,
     "no-assignment-in-expression": noAssignmentInExpression,
+    "no-boolean-argument": noBooleanArgument,
     "no-spread-literal": noSpreadLiteral,
     "noun-name": nounName,
     "test-title": testTitle,

@@ -119,6 +119,13 @@ const ROWS: readonly Row[] = [
     count: 2,
   },
   {
+    rule: "no-boolean-argument",
+    source: "f(true); f(a, { b: true }); assert.equal(a, true, b);" +
+      " view.getUint16(0, true);",
+    count: 0,
+  },
+  { rule: "no-boolean-argument", source: "f(a, false, true);", count: 2 },
+  {
     rule: "noun-name",
     source: "const answer = a.of(1); const row = { told: 1 }; use(row.told);",
     count: 0,

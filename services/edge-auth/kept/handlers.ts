@@ -25,7 +25,7 @@ import type { Replays } from "./replays.ts";
 /** What reading and deleting answers needs. */
 export interface AnswerDependencies {
   readonly replays: Pick<Replays, "find" | "send">;
-  readonly records: Pick<KeptRecords, "remove" | "dueIn">;
+  readonly records: Pick<KeptRecords, "remove" | "setDueIn">;
   readonly keptLog: Pick<KeptLogReader, "remove">;
   readonly bus: Pick<BusLink, "publish">;
   readonly log: Pick<Log, "warn">;
@@ -69,7 +69,7 @@ export async function deleteAnswer(
   const requestId = idOf(call);
   const record = await replays.find(call.principal, requestId);
   // What a worker appends until it hears of this is removed when it is due.
-  await records.dueIn(KEPT_LIMITS.orphanMs, [record]);
+  await records.setDueIn(KEPT_LIMITS.orphanMs, [record]);
   if (!await records.remove(record)) throw unknownAnswer();
   const id = publicRequestId(requestId);
   try {

@@ -150,7 +150,7 @@ export class Keeper implements AnswerKeeper {
       case "new":
         metrics.keeping("new");
         return await this.#startFirst(call, request, opening);
-      case "known": {
+      case "repeat": {
         metrics.keeping("replayed");
         const { requestId } = opened;
         const end = await replays.send(call, { requestId }, {
@@ -160,7 +160,7 @@ export class Keeper implements AnswerKeeper {
         request.body.release();
         return end;
       }
-      case "other":
+      case "mismatch":
         metrics.keeping("mismatch");
         throw otherBody();
       case "full":
@@ -309,7 +309,7 @@ export class Keeper implements AnswerKeeper {
     const { answerBytes: bytes } = outcome;
     const closing = closingOf(outcome, { keepMs, bytes, hasData });
     records.close(name, closing)
-      .then(() => records.dueIn(closing.keepMs, [name]))
+      .then(() => records.setDueIn(closing.keepMs, [name]))
       .catch((error) =>
         // Whoever looks after the answer next ends its record.
         log.warn("kept_answer_not_closed", {

@@ -20,7 +20,7 @@ import { closingOf, lostOutcome, outcomeOf, settleFor } from "./settling.ts";
 export interface OrphansOptions {
   readonly records: Pick<
     KeptRecords,
-    "find" | "claim" | "release" | "dueIn" | "close"
+    "find" | "claim" | "clearDue" | "setDueIn" | "close"
   >;
   readonly keptLog: Pick<KeptLogReader, "last" | "remove">;
   readonly leases: Pick<Leases, "settle">;
@@ -82,7 +82,7 @@ export class Orphans {
     if (!isLogReady()) return;
     const watched = [...this.#watched.values()].map(({ name }) => name);
     try {
-      await records.dueIn(KEPT_LIMITS.orphanMs, watched);
+      await records.setDueIn(KEPT_LIMITS.orphanMs, watched);
       for (const name of watched) await this.#lookAt(name);
       for (;;) {
         const claimed = await records.claim();
@@ -101,7 +101,7 @@ export class Orphans {
     const record = await records.find(name);
     if (record === null) {
       await keptLog.remove(requestId);
-      await records.release(name);
+      await records.clearDue(name);
       this.#watched.delete(requestId);
     } else if (record.state === "running") await this.#follow(record);
     else this.#watched.delete(requestId);
@@ -138,7 +138,7 @@ export class Orphans {
     // The charge comes first: if this edge is killed now, the next one repeats it.
     const charge = await settleFor(record, outcome, leases);
     await records.close(record, closing);
-    await records.dueIn(closing.keepMs, [record]);
+    await records.setDueIn(closing.keepMs, [record]);
     this.#watched.delete(requestId);
     const { state } = closing;
     onEnded?.(state);
@@ -154,7 +154,7 @@ export class Orphans {
 
   async #renew(): Promise<void> {
     const { records, running, log } = this.#options;
-    await records.dueIn(KEPT_LIMITS.orphanMs, running()).catch((error) =>
+    await records.setDueIn(KEPT_LIMITS.orphanMs, running()).catch((error) =>
       log.warn("kept_answers_not_looked_after", { error })
     );
   }

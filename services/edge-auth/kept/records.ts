@@ -126,13 +126,13 @@ export interface Opening extends KeptSubject {
 }
 
 /**
- * What has become of an opening. `known`: the key has sent the same request before, and
- * this is its answer. `other`: it has sent another body with this idempotency key.
- * `full`: the account keeps as much as it may.
+ * What has become of an opening. `repeat`: the key has sent the same request before,
+ * and this is its answer. `mismatch`: it has sent another body with this idempotency
+ * key. `full`: the account keeps as much as it may.
  */
 export type Opened =
-  | { readonly type: "new" | "other" | "full" }
-  | { readonly type: "known"; readonly requestId: string };
+  | { readonly type: "new" | "mismatch" | "full" }
+  | { readonly type: "repeat"; readonly requestId: string };
 
 /** How a record ends. */
 export interface Closing {
@@ -188,8 +188,10 @@ export class KeptRecords {
       ...terms === null ? [] : ["terms", textOf(terms)],
     ]);
     const [type, id] = Array.isArray(reply) ? reply : [];
-    if (type === "known") return { type, requestId: String(id) };
-    if (type === "new" || type === "other" || type === "full") return { type };
+    if (type === "repeat") return { type, requestId: String(id) };
+    if (type === "new" || type === "mismatch" || type === "full") {
+      return { type };
+    }
     throw new Error(`A record of an answer was opened with: ${reply}`);
   }
 
@@ -250,7 +252,7 @@ export class KeptRecords {
   }
 
   /** Answers are to be looked after this long from now, unless it is said again. */
-  async dueIn(ms: number, names: readonly AnswerName[]): Promise<void> {
+  async setDueIn(ms: number, names: readonly AnswerName[]): Promise<void> {
     if (names.length === 0) return;
     await this.#registry.run(DUE, [DUE_ANSWERS_KEY], [
       String(ms),
@@ -271,7 +273,7 @@ export class KeptRecords {
   }
 
   /** Nobody has to look after an answer any more. */
-  async release({ ownerId, requestId }: AnswerName): Promise<void> {
+  async clearDue({ ownerId, requestId }: AnswerName): Promise<void> {
     await this.#registry.command(
       "ZREM",
       DUE_ANSWERS_KEY,

@@ -69,10 +69,10 @@ Deno.test("of many requests with an idempotency key at one moment, one is new", 
   assert.equal(news.length, 1);
   const [first = assert.fail()] = news;
   const { requestId } = first;
-  const repeats = opened.filter(({ type }) => type === "known");
-  assert.deepEqual(repeats, repeats.map(() => ({ type: "known", requestId })));
+  const repeats = opened.filter(({ type }) => type === "repeat");
+  assert.deepEqual(repeats, repeats.map(() => ({ type: "repeat", requestId })));
   const other = opening({ idempotencyKey: "once", bodyDigest: "d2" });
-  assert.deepEqual(await t.records.open(other), { type: "other" });
+  assert.deepEqual(await t.records.open(other), { type: "mismatch" });
   // Another key of the account has idempotency keys of its own.
   const principal = { ...PRINCIPAL, keyId: "k2" };
   const another = opening({ idempotencyKey: "once", principal });
@@ -95,7 +95,7 @@ Deno.test("a record says how its answer is read and how it ended; a second end i
   assert.equal(ended?.state, "complete");
   assert.equal(ended?.end?.completionTokens, 3);
   const again = opening({ idempotencyKey: "k" });
-  assert.equal((await t.records.open(again)).type, "known");
+  assert.equal((await t.records.open(again)).type, "repeat");
 });
 
 Deno.test("what a request reserves is not written to a record that was removed", async () => {
@@ -187,10 +187,10 @@ Deno.test("a new record is due at once to be looked after: its edge may be kille
 Deno.test("an answer that is due is claimed by one edge at a time, until it is released", async () => {
   await using t = await startRecords();
   const name = nameOf(opening());
-  await t.records.dueIn(0, [name]);
+  await t.records.setDueIn(0, [name]);
   const claims = await Promise.all([t.records.claim(), t.records.claim()]);
   assert.deepEqual(claims.flat(), [name]);
-  await t.records.dueIn(0, [name]);
-  await t.records.release(name);
+  await t.records.setDueIn(0, [name]);
+  await t.records.clearDue(name);
   assert.deepEqual(await t.records.claim(), []);
 });

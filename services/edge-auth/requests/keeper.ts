@@ -16,7 +16,7 @@ export interface KeepableRequest extends RunFacts {
   readonly session: string | undefined;
   readonly endUser: EndUserNames;
   readonly body: WholeBody;
-  /** Of its path and its body: two requests are the same if these are. */
+  /** The digest of its path and its body: requests with the same one are the same. */
   readonly bodyDigest: string;
 }
 
@@ -56,28 +56,40 @@ const OFF = { name: "x-gateway-keep", value: "off" };
 
 /**
  * Who keeps the answer of a call that asks for it; null: nobody, by the operator's
- * decision, which a header tells. Throws the `ApiError` of an endpoint without it.
+ * decision, which a header tells. Throws the `ApiError` of a log that is away.
  */
 export function keeperFor(
-  { exchange: { response, path } }: AuthenticatedCall,
+  { exchange: { response } }: AuthenticatedCall,
   { keeper = null }: KeeperDependencies,
-  keeps: boolean,
 ): AnswerKeeper | null {
   if (keeper === null) response.fixedHeaders[OFF.name] = OFF.value;
-  else if (!keeps) {
-    throw new ApiError(
-      "keep_unavailable",
-      `Answers of ${path} are not kept: send it without the headers ` +
-        "'Idempotency-Key' and 'X-Gateway-Keep'.",
-    );
-  } else keeper.requireLog();
+  else keeper.requireLog();
   return keeper;
+}
+
+/**
+ * Throws the `ApiError` of an endpoint whose answers are not kept, for a call that asks
+ * for it. If the operator has switched it off for all of them, a header tells that.
+ */
+export function refuseToKeep(
+  { exchange: { response, path } }: AuthenticatedCall,
+  { keeper = null }: KeeperDependencies,
+): void {
+  if (keeper === null) {
+    response.fixedHeaders[OFF.name] = OFF.value;
+    return;
+  }
+  throw new ApiError(
+    "keep_unavailable",
+    `Answers of ${path} are not kept: send it without the headers ` +
+      "'Idempotency-Key' and 'X-Gateway-Keep'.",
+  );
 }
 
 /**
  * Runs an admitted request whose key wants all answers to be kept, unless its client
  * says otherwise. Null: it is not kept; if that is not what key and client want, a
- * header tells. Who has not asked for it in the request gets no error for it.
+ * header tells. A client that has not asked for it gets no error.
  */
 export async function keepByDefault(
   call: AuthenticatedCall,

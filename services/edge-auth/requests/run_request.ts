@@ -42,6 +42,7 @@ import {
   keepByDefault,
   type KeeperDependencies,
   keeperFor,
+  refuseToKeep,
   requestDigest,
 } from "./keeper.ts";
 import {
@@ -81,7 +82,7 @@ interface CheckedRequest extends RunFacts {
   readonly isKept: boolean;
   /** Who keeps its answer; null: nobody, unless its key wants it. */
   readonly keeper: AnswerKeeper | null;
-  /** Of path and body; empty if nobody keeps its answer. */
+  /** The digest of path and body; empty if nobody keeps its answer. */
   readonly bodyDigest: string;
 }
 
@@ -203,8 +204,10 @@ function keeperOf(
   deps: KeeperDependencies,
 ): AnswerKeeper | null {
   // There is nothing to be lost of a count.
-  const isAsked = asksToKeep(call.keep) && !isFree;
-  return isAsked ? keeperFor(call, deps, isKept) : null;
+  if (!asksToKeep(call.keep) || isFree) return null;
+  if (isKept) return keeperFor(call, deps);
+  refuseToKeep(call, deps);
+  return null;
 }
 
 /** The conversation of a request; undefined for one that belongs to none. */

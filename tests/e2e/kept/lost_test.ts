@@ -97,7 +97,7 @@ async function outlivesItsEdge(
   const [, other = assert.fail()] = gateway.edges;
   const { answers, orphans } = other.keeping ?? assert.fail();
   const requestId = id.slice("req_".length);
-  await answers.records.dueIn(0, [{ ownerId: key.ownerId, requestId }]);
+  await answers.records.setDueIn(0, [{ ownerId: key.ownerId, requestId }]);
   // Two at once: the script that settles lets one count.
   await Promise.all([orphans.look(), orphans.look()]);
   assert.equal(await gateway.leases(key), 0);

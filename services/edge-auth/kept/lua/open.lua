@@ -11,8 +11,8 @@
 --       8 ms until it is due: its edge may be killed at once
 --       then names and values of further fields of the record
 --
--- Returns {"new"}, {"known", request id} if the body is the same, {"other"} if it is
--- not, {"full"} if the account has no room.
+-- Returns {"new"}, {"repeat", request id} if the body is the same, {"mismatch"} if it
+-- is not, {"full"} if the account has no room.
 
 local call = redis.call
 local RECORD, INDEX, BYTES, DUE, ONCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -23,11 +23,11 @@ local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 if ONCE then
-  local known = call('GET', ONCE)
-  local body = known and call('HGET', ARGV[6] .. known, 'body')
+  local first = call('GET', ONCE)
+  local body = first and call('HGET', ARGV[6] .. first, 'body')
   if body then
-    if body == digest then return { 'known', known } end
-    return { 'other' }
+    if body == digest then return { 'repeat', first } end
+    return { 'mismatch' }
   end
 end
 

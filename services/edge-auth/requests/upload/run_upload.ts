@@ -7,7 +7,7 @@ import { Form, type FormFields } from "../../http/read_form.ts";
 import { type AuthenticatedCall, type CallEnd, refused } from "../call.ts";
 import type { UploadEndpoint } from "../endpoint.ts";
 import { asksToKeep } from "../keep_headers.ts";
-import { keeperFor } from "../keeper.ts";
+import { refuseToKeep } from "../keeper.ts";
 import { requireRights } from "../rights.ts";
 import { left, type RunRequestDependencies } from "../run_request.ts";
 import { UploadRun } from "./upload_run.ts";
@@ -30,7 +30,7 @@ export async function runUpload<Request extends JobRequest>(
   const { keyId } = principal;
   // A form may take minutes, in which its model may be taken out of the list.
   const deps = { ...live, catalog: live.catalog.snapshot() };
-  if (asksToKeep(call.keep)) keeperFor(call, live, false);
+  if (asksToKeep(call.keep)) refuseToKeep(call, live);
   await admission.checkRefused(principal, kind);
   await admission.modelsOf(principal, scopeOf(kind));
   await refusedBodies.wait(keyId, deadlines);
