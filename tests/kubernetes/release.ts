@@ -47,6 +47,8 @@ async function release(clone: string, ...args: string[]) {
     args: ["task", "--quiet", "release", ...args],
     cwd: clone,
     env: {
+      // That of the task that runs this test leads elsewhere.
+      INIT_CWD: clone,
       PATH: `${programs}:${HELM_FOLDER}:${Deno.env.get("PATH")}`,
       // Nobody's key signs here, whatever this machine has.
       GNUPGHOME: programs,
