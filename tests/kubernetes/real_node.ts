@@ -16,6 +16,9 @@ const REQUESTS = 2_000;
 const TURNS = 12;
 /** How many of them may be late, on a machine that also starts pods. */
 const LATE_MAX = 100;
+/** Liveness would give up after six looks, one in ten seconds. */
+const OUTAGE_MS = 75_000;
+const EDGES = 2;
 const SERVICES = [
   "edge-auth",
   "chat-worker",
@@ -31,7 +34,7 @@ const SETTINGS = [
   "image.tag=local",
   "nats.image=gateway-local/nats:local",
   "redis.image=gateway-local/redis:local",
-  "edge.replicas=2",
+  `edge.replicas=${EDGES}`,
   "chatWorker.replicas=2",
   ...[
     "edge",
@@ -157,17 +160,26 @@ async function failUpgrade(subject: Subject): Promise<void> {
   assert.equal((await namespace.history()).at(-1), "deployed");
 }
 
-async function loseRedis(subject: Subject): Promise<void> {
+async function loseStores(subject: Subject): Promise<void> {
   const { namespace, target } = subject;
   const before = await restarts(namespace);
-  const pod = `${RELEASE}-redis-0`;
-  await namespace.kubectl("delete", "pod", pod, "--wait=false");
-  await namespace.wait("a refusal", async () => {
+  const stores = ["nats", "redis"].map((store) =>
+    `statefulset/${RELEASE}-${store}`
+  );
+  await namespace.kubectl("scale", ...stores, "--replicas=0");
+  const isRefused = async () => {
     const { status, retryAfter } = await chat(target, { stream: false });
     return status === 503 && retryAfter !== null;
-  });
+  };
+  await namespace.wait("a refusal", isRefused);
+  const endsAtMs = performance.now() + OUTAGE_MS;
+  while (performance.now() < endsAtMs) {
+    assert.ok(await isRefused());
+    assert.equal(await namespace.available("edge-auth"), EDGES);
+    assert.equal(await restarts(namespace), before);
+  }
+  await namespace.kubectl("scale", ...stores, "--replicas=1");
   await waitForAnswer(subject);
-  assert.equal(await namespace.available("edge-auth"), 2);
   assert.equal(await restarts(namespace), before);
 }
 
@@ -185,7 +197,8 @@ const STEPS = {
   "serves a stream through its Service": stream,
   "passes `helm test`": helmTest,
   "goes on serving when an upgrade has no image": failUpgrade,
-  "answers 503 without Redis, and knows its keys when that is back": loseRedis,
+  "answers 503 without its stores, restarts nothing, and knows its keys after":
+    loseStores,
   "loses no request while edges and workers are replaced": replace,
   "goes away in the time that its pods have": remove,
 } as const;
