@@ -101,6 +101,7 @@ local function write_budgets()
     SPENDING.change(limiter_keys, change.budgets, change)
   end
   SPENDING.drop_holds(KEYS[1], ended_holds)
+  if sum.lost > 0 then SPENDING.drop_old_marks(hold_key, now()) end
 end
 
 -- Settles what a request held of budgets. Returns its cost, which is what it held if

@@ -24,9 +24,14 @@ local function drop_holds(limiter_key, leases)
   redis.call('HDEL', BUDGET.hold_key(limiter_key), unpack(leases))
 end
 
--- Keeps what a request was charged as lost until its edge may have settled it, and
--- drops what is older. Requests are lost so seldom that it may read all that is held.
+-- Keeps what a request was charged as lost until its edge may have settled it.
 local function mark_lost(hold_key, lease, hold, now)
+  redis.call('HSET', hold_key, '!' .. lease, string.format('%s @%.0f', hold, now))
+end
+
+-- Drops what was charged as lost long ago. Requests are lost so seldom that it may read
+-- all that is held.
+local function drop_old_marks(hold_key, now)
   local holds = redis.call('HGETALL', hold_key)
   for at = 1, #holds, 2 do
     local charged_at = string.match(holds[at + 1], ' @(%d+)$')
@@ -34,7 +39,6 @@ local function mark_lost(hold_key, lease, hold, now)
       redis.call('HDEL', hold_key, holds[at])
     end
   end
-  redis.call('HSET', hold_key, '!' .. lease, string.format('%s @%.0f', hold, now))
 end
 
 -- Leaves a notice if what is spent has just reached a threshold: the highest one. A
@@ -77,5 +81,6 @@ local SPENDING = {
   holds_of = holds_of,
   drop_holds = drop_holds,
   mark_lost = mark_lost,
+  drop_old_marks = drop_old_marks,
   change = change,
 }
