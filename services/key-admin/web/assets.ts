@@ -18,11 +18,14 @@ export interface Assets {
   stylesheet: string;
   /** The script of all pages. */
   script: string;
-  /** The script of the page "Try it". */
+  /** The script of the page "Try it", a module. */
   tryScript: string;
   icon: string;
   files: ReadonlyMap<string, Asset>;
 }
+
+/** The script of "Try it", and the modules that it imports. */
+const TRY_SCRIPTS = ["try.js", "try_events.js", "try_notes.js"];
 
 /** The parts of the style sheet. A later one overrides those before it. */
 const STYLES = ["elements", "controls", "words", "layout", "pages", "tables"]
@@ -35,20 +38,34 @@ export async function readAssets(): Promise<Assets> {
   const files = new Map<string, Asset>();
   /** Adds a file that is made of these parts. Returns its path. */
   const add = async (name: string, mediaType: string, parts = [name]) => {
-    const texts = await Promise.all(parts.map(readPart));
-    const body = texts.join("\n");
-    const digest = createHash("sha256").update(body).digest("hex");
-    const path = `/assets/${digest.slice(0, VERSION_CHARS)}/${name}`;
+    const body = (await Promise.all(parts.map(readPart))).join("\n");
+    const path = `${folderOf(body)}/${name}`;
     files.set(path, { body, type: `${mediaType}; charset=utf-8` });
     return path;
+  };
+  /** Adds modules that import each other. Returns the path of the first one. */
+  const addModules = async ([first = "", ...others]: readonly string[]) => {
+    const names = [first, ...others];
+    const bodies = await Promise.all(names.map(readPart));
+    const folder = folderOf(bodies.join("\n"));
+    const type = "text/javascript; charset=utf-8";
+    bodies.forEach((body, at) => {
+      files.set(`${folder}/${names[at]}`, { body, type });
+    });
+    return `${folder}/${first}`;
   };
   return {
     stylesheet: await add("console.css", "text/css", STYLES),
     script: await add("console.js", "text/javascript"),
-    tryScript: await add("try.js", "text/javascript"),
+    tryScript: await addModules(TRY_SCRIPTS),
     icon: await add("icon.svg", "image/svg+xml"),
     files,
   };
+}
+
+function folderOf(body: string): string {
+  const digest = createHash("sha256").update(body).digest("hex");
+  return `/assets/${digest.slice(0, VERSION_CHARS)}`;
 }
 
 const readPart = (name: string): Promise<string> =>

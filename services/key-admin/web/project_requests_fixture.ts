@@ -52,7 +52,7 @@ export async function projectRequest(
     const { query = "", ...request } = special(memberId);
     return { path: root + pattern + query, accountId, ...request };
   }
-  if (own === "GET /try/videos/:id/content") {
+  if (/^GET \/try\/(videos|answers)\//.test(own)) {
     const makesKey = tryForm("Makes the key of the session");
     await owner.client.post(`${root}/try`, makesKey);
   }

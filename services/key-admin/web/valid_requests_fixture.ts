@@ -40,6 +40,8 @@ export type MakeRequest = (
 
 /** The address of whom {@link VALID_REQUESTS} invite. */
 export const INVITED = "invited@example.org";
+/** There is no such answer; `tests/e2e/kept/try_reload_test.ts` has one. */
+const ANSWER = `/try/answers/req_${"0".repeat(32)}`;
 /** There is no such video; `web/pages/try/try_test.ts` has one. */
 const VIDEO = `/try/videos/video_${"0".repeat(32)}`;
 /** The version of a new key. */
@@ -175,6 +177,16 @@ export const VALID_REQUESTS: Readonly<
     form: tryForm("Hi"),
     events: ["key.created"],
     status: 200,
+  },
+  "GET /try/answers/:id": async (_, { client }) => {
+    await client.post("/try", tryForm("Makes the key of the session"));
+    return { status: 404, path: ANSWER };
+  },
+  "POST /try/answers/:id/stop": {
+    form: {},
+    events: ["key.created"],
+    status: 404,
+    path: `${ANSWER}/stop`,
   },
   "POST /try/videos/:id": {
     form: tryForm("Hi"),

@@ -14,6 +14,10 @@ export interface ApiRequest {
   file?: File | undefined;
   /** The part of a file to read. */
   range?: string | undefined;
+  /** Its answer is kept, and this names the request if it is sent again. */
+  once?: string | undefined;
+  /** It removes what the path names. */
+  isRemoval?: boolean;
 }
 
 /**
@@ -30,7 +34,10 @@ export type AskApi = (
  * is an error in its own form; `edge_unreachable` logs the cause.
  */
 export function createAskApi(edgeUrl: string, log: Log): AskApi {
-  return async ({ path, request, file, range }, { key, signal }) => {
+  return async (
+    { path, request, file, range, once, isRemoval = false },
+    { key, signal },
+  ) => {
     const timeout = AbortSignal.timeout(TRY_LIMITS.answerMs);
     try {
       return await fetch(`${edgeUrl}${path}`, {
@@ -38,7 +45,9 @@ export function createAskApi(edgeUrl: string, log: Log): AskApi {
           "authorization": `Bearer ${key}`,
           ...file === undefined && { "content-type": "application/json" },
           ...range !== undefined && { range },
+          ...once !== undefined && { "idempotency-key": once },
         },
+        ...isRemoval && { method: "DELETE" },
         ...request && {
           method: "POST",
           body: file === undefined

@@ -1,6 +1,17 @@
 // Sends the form of the page "Try it" and shows the answer in the page; that of a chat
-// while it arrives. Without this script, the form leads to a page with the whole
-// answer.
+// while it arrives. The API keeps that one for some minutes: a tab that is reloaded
+// shows it again, and goes on. Without this script, the form leads to a page with the
+// whole answer.
+
+import { eventsOf, piecesIn } from "./try_events.js";
+import {
+  chat,
+  newName,
+  note,
+  readNote,
+  stopRun,
+  tryPath,
+} from "./try_notes.js";
 
 const form = document.getElementById("try");
 const stopButton = form.querySelector("[data-stop]");
@@ -43,12 +54,10 @@ const pause = (signal) =>
   });
 
 /** Posts the form to a path of the console. For its code, the name of a file is enough. */
-/** `/try`, or that of a project. */
-const tryPath = new URL(form.action).pathname;
-
-const post = (path, { show = "", signal } = {}) => {
+const post = (path, { show = "", once = "", signal } = {}) => {
   const all = new FormData(form);
   if (show) all.set("show", show);
+  if (once) all.set("once", once);
   const names = [...all].map(([name, value]) => [name, value.name ?? value]);
   const body = isUpload && !show ? all : new URLSearchParams(names);
   const { search } = new URL(form.action);
@@ -57,88 +66,6 @@ const post = (path, { show = "", signal } = {}) => {
 
 const fail = ({ code, type, message }, status) =>
   show("error", `${code ?? type ?? status}: ${message}`);
-
-/** Reads a chunk of chat completions. */
-function ofChunk({ error, usage, choices: [choice] = [] }) {
-  const { delta = {}, finish_reason: finish } = choice ?? {};
-  const { content, reasoning_content: thinking, tool_calls = [] } = delta;
-  return {
-    error,
-    input: usage?.prompt_tokens,
-    output: usage?.completion_tokens,
-    finish,
-    content,
-    thinking,
-    calls: tool_calls.map(({ index, ...call }) => ({
-      index,
-      start: { ...call, function: { ...call.function, arguments: "" } },
-      text: call.function?.arguments,
-    })),
-  };
-}
-
-/** Reads an event of `/v1/responses`. */
-function ofResponses({ type, delta, item, output_index: index, response }) {
-  const { status, usage, error } = response ?? {};
-  switch (type) {
-    case "response.output_text.delta":
-      return { content: delta };
-    case "response.reasoning_text.delta":
-    case "response.reasoning_summary_text.delta":
-      return { thinking: delta };
-    case "response.output_item.done":
-      return item.type === "function_call"
-        ? { calls: [{ index, start: item }] }
-        : {};
-    case "response.completed":
-    case "response.incomplete":
-    case "response.failed":
-      return {
-        error,
-        input: usage?.input_tokens,
-        output: usage?.output_tokens,
-        finish: status,
-        isLast: true,
-      };
-    default:
-      return {};
-  }
-}
-
-/** Reads an event of `/v1/messages`. */
-function ofMessages({ type, message, index, content_block, delta, ...event }) {
-  const { stop_reason: finish, text, thinking, partial_json } = delta ?? {};
-  switch (type) {
-    case "message_start":
-      return { input: inputOf(message.usage) };
-    case "content_block_start":
-      return content_block.type === "tool_use"
-        ? { calls: [{ index, start: { ...content_block, input: "" } }] }
-        : {};
-    case "content_block_delta":
-      return partial_json === undefined
-        ? { content: text, thinking }
-        : { calls: [{ index, text: partial_json }] };
-    case "message_delta":
-      return { finish, output: event.usage?.output_tokens };
-    default:
-      return { isLast: type === "message_stop" };
-  }
-}
-
-/** Anthropic's input does not contain what concerns the cache. */
-const inputOf = (usage) =>
-  (usage?.input_tokens ?? 0) + (usage?.cache_read_input_tokens ?? 0) +
-  (usage?.cache_creation_input_tokens ?? 0);
-
-/** Reads an event of any endpoint. */
-function piecesIn({ type, ...event }) {
-  if (type === undefined) return ofChunk(event);
-  if (type === "error") return { error: event.error ?? event };
-  return type.startsWith("response.")
-    ? ofResponses({ type, ...event })
-    : ofMessages({ type, ...event });
-}
 
 /** Joins the pieces of a call of a tool. */
 function addCall({ index, start, text = "" }) {
@@ -168,7 +95,8 @@ function add(event, startMs) {
   if (called.length > 0) show("calls", JSON.stringify(called, null, 2));
   const hasToken = content || thinking || calls.length > 0;
   if (hasToken && part("first").textContent === "") {
-    show("first", seconds(startMs));
+    note({ first: chat.first ?? seconds(startMs) });
+    show("first", chat.first);
     show("state", "");
   }
   if (pieces.isLast && !error) endWhole();
@@ -182,20 +110,6 @@ function endWhole() {
   if (sentAs !== "") answer.reasoning_content = "";
   continueButton().hidden = sentAs !== "" && answer.tool_calls.length > 0;
   answer.isWhole = true;
-}
-
-/** The data of each event of a stream. */
-async function* eventsOf(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let rest = "";;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    for (const line of lines) {
-      if (line.startsWith("data: ")) yield line.slice("data: ".length);
-    }
-  }
 }
 
 /** Shows a page of the console: the answer, or why the form was refused. */
@@ -214,10 +128,13 @@ function showAnswerOf(page) {
 
 /** Shows an answer, or why there is none. */
 async function receive(response, startMs) {
+  const id = response.headers.get("x-gateway-answer");
+  note(response.ok && id !== null ? { id } : null);
   if (response.headers.get("content-type").startsWith("text/html")) {
     return showAnswerOf(parse(await response.text()));
   }
-  show("request", response.headers.get("x-request-id") ?? "");
+  // An answer that is read again has the id of the request that it answers.
+  show("request", id ?? response.headers.get("x-request-id") ?? "");
   show("status", response.status);
   if (response.ok) {
     for await (const data of eventsOf(response.body)) {
@@ -228,14 +145,12 @@ async function receive(response, startMs) {
     if (isLost) show("error", LOST);
   } else fail((await response.json()).error, response.status);
   show("state", "");
-  show("total", seconds(startMs));
+  note({ total: chat.total ?? seconds(startMs) });
+  show("total", chat.total);
 }
 
-/** Sends the form. Without a path, it starts something new. */
-async function send(path = tryPath + (isChat ? "/stream" : "")) {
-  const startMs = performance.now();
-  running = new AbortController();
-  const { signal } = running;
+/** Empties the page for the answer to the form. */
+function clear() {
   sent = form.elements.message?.value ?? "";
   sentAs = form.elements.endpoint?.value ?? "";
   answer = {
@@ -258,21 +173,97 @@ async function send(path = tryPath + (isChat ? "/stream" : "")) {
   sendButton.disabled = true;
   stopButton.hidden = false;
   box.scrollIntoView({ block: "nearest" });
+}
+
+/** Lets the form be sent again. */
+function release() {
+  part("again").hidden = false;
+  running = null;
+  sendButton.disabled = false;
+  stopButton.hidden = true;
+}
+
+/** Shows the answer that a function asks for, and asks on while it is being made. */
+async function run(
+  ask,
+  { startMs = performance.now(), request = new AbortController() } = {},
+) {
+  clear();
+  running = request;
+  const { signal } = request;
   try {
-    await receive(await post(path, { signal }), startMs);
+    const response = await ask(signal);
+    if (running !== request) {
+      // It was stopped before anybody knew its id.
+      const id = response.headers.get("x-gateway-answer");
+      if (id !== null) stopRun(id);
+      return request.abort();
+    }
+    await receive(response, startMs);
     while (videoPath()) {
       part("again").hidden = true;
       await pause(signal);
       await receive(await post(videoPath(), { signal }), startMs);
     }
   } catch {
+    if (running !== request) return;
     show("state", signal.aborted ? "Stopped by you." : "");
     if (!signal.aborted) show("error", LOST);
   }
-  part("again").hidden = false;
-  running = null;
-  sendButton.disabled = false;
-  stopButton.hidden = true;
+  if (running === request) release();
+}
+
+/** Sends the form. Without a path, it starts something new. */
+function send(path = tryPath + (isChat ? "/stream" : "")) {
+  note(null);
+  const once = isChat ? newName() : "";
+  if (isChat) {
+    note({ once, fields: [...new FormData(form)], sentAtMs: Date.now() });
+  }
+  return run((signal) => post(path, { once, signal }));
+}
+
+/**
+ * Ends what is running. A chat whose answer is not known yet is stopped as soon as it
+ * is: the API goes on with it, as if the tab was being reloaded.
+ */
+function stop() {
+  const request = running;
+  const { id, once } = chat;
+  note(null);
+  if (once && !id) {
+    release();
+    show("state", "Stopped by you.");
+    return;
+  }
+  if (id) stopRun(id);
+  request?.abort();
+}
+
+/** Shows the chat again that this tab had sent before it was reloaded. */
+async function resume() {
+  const { id, once, fields, sentAtMs, ...times } = readNote();
+  if (!once) return;
+  const request = new AbortController();
+  const { signal } = request;
+  const keptAnswer = id &&
+    await fetch(`${tryPath}/answers/${id}`, { signal }).catch(() => null);
+  if (running !== null) return keptAnswer?.body?.cancel();
+  if (id && !keptAnswer?.ok) return note(null);
+  for (const [name, value] of fields) {
+    const field = form.elements[name];
+    if (field === undefined) continue;
+    field.value = value;
+    const folded = field.closest("details");
+    if (folded && value !== "") folded.open = true;
+  }
+  form.dispatchEvent(new Event("change"));
+  note({ id, once, fields, sentAtMs, ...times });
+  const startMs = performance.now() - (Date.now() - sentAtMs);
+  await run(
+    () => keptAnswer || post(`${tryPath}/stream`, { once, signal }),
+    { startMs, request },
+  );
 }
 
 /** Shows the request as code, unless it has a mistake. */
@@ -313,8 +304,12 @@ form.addEventListener("keydown", (event) => {
   const isSend = event.key === "Enter" && (event.ctrlKey || event.metaKey);
   if (isSend) form.requestSubmit(sendButton);
 });
-stopButton.addEventListener("click", () => running?.abort());
+stopButton.addEventListener("click", stop);
 box.addEventListener("click", ({ target }) => {
   if (target.closest("[data-continue]")) continueConversation();
 });
 codeButton.hidden = true;
+const [{ type: arrival } = {}] = performance.getEntriesByType("navigation");
+// A link to a model wants to try that one.
+const isLink = arrival === "navigate" && location.search.includes("model=");
+if (isChat && !isLink) resume();

@@ -13,9 +13,7 @@ import {
   type TryAnswer,
 } from "../../../domain/try/answer.ts";
 import { codeOf } from "../../../domain/try/code.ts";
-import type { ApiRequest } from "../../../domain/try/edge.ts";
-import { TRY_LIMITS, tryKeyValue } from "../../../domain/try/key.ts";
-import type { TryRequest } from "../../../domain/try/chat_forms.ts";
+import { TRY_LIMITS } from "../../../domain/try/key.ts";
 import {
   TRY_KINDS,
   type TryField,
@@ -29,20 +27,19 @@ import {
   tryRequest,
 } from "../../../domain/try/request.ts";
 import {
-  actorOf,
   type ConsoleContext,
   type ConsoleDeps,
   type Handler,
   Refused,
   type Routes,
 } from "../../context.ts";
+import { askAnswer, askKept, askVideo, passOn, send } from "./try_calls.ts";
 import { TryCode } from "./try_code.tsx";
 import { parseForm, text } from "../../request/forms.ts";
 import { securityPolicy } from "../../guards.ts";
 import { ownScopeOf } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
 import { address, Facts, Field, PostForm, Tabs } from "../../view/parts.tsx";
-import { readCookie } from "../../request/session.ts";
 import { labelOf, namesText } from "../../view/texts.tsx";
 
 /** The form guard bounds the whole form. */
@@ -92,15 +89,17 @@ const openTry: Handler = (c) => {
 /** The posted form, its request and its mistakes. */
 function readTry(c: ConsoleContext) {
   const { kind } = askedFor(c);
-  const { show, ...values } = parseForm(
+  const { show, once, ...values } = parseForm(
     c,
     z.strictObject({
       ...tryFields(kind, text(CHARS_MAX)),
       /** Only shows the request as code. */
       show: z.literal("code").optional(),
+      /** Names a chat that the page may send again, once it was reloaded. */
+      once: z.string().regex(/^[0-9a-f]{32}$/).optional(),
     }),
   );
-  return { kind, show, values, ...tryRequest(kind, values) };
+  return { kind, show, once, values, ...tryRequest(kind, values) };
 }
 
 /**
@@ -133,20 +132,22 @@ const showAnswer: Handler = async (c) => {
  * answers are not streamed here, are answered as by {@link showAnswer}.
  */
 const streamAnswer: Handler = async (c) => {
-  const { kind, values, request, errors } = readTry(c);
+  const { kind, values, once, request, errors } = readTry(c);
   if (errors.size > 0) return showTry(c, { kind, values, errors });
   const { path, streamed } = endpointOf(kind, values);
   if (streamed === undefined) return await showAnswer(c);
-  return passOn(await send(c, path, { ...request, ...streamed }));
+  const body = { ...request, ...streamed };
+  return passOn(await askKept(c, { path, request: body, once }));
 };
 
-const PASSED = /^(content-(type|length|range)|accept-ranges|x-request-id)$/;
+/** Sends a kept answer again, from its beginning on and as it grows. */
+const readKept: Handler = async (c) => passOn(await askAnswer(c));
 
-/** An answer of the API without what is between the API and its callers. */
-function passOn({ body, status, headers }: Response): Response {
-  const passedHeaders = [...headers].filter(([name]) => PASSED.test(name));
-  return new Response(body, { status, headers: passedHeaders });
-}
+/** Ends the run of a kept answer, of which nothing is left. */
+const stopKept: Handler = async (c) => {
+  parseForm(c, z.strictObject({}));
+  return passOn(await askAnswer(c, { isRemoval: true }));
+};
 
 /** Passes on the file of the video in the path, or the part that a player asks for. */
 const sendVideo: Handler = async (c) => {
@@ -160,41 +161,15 @@ const sendVideo: Handler = async (c) => {
   return response;
 };
 
-/** The routes of "Try it": pages, streams, and the files of videos. */
+/** The routes of "Try it": pages, streams, kept answers, and the files of videos. */
 export const tryRoutes = (root: string): Routes => ({
   [`${root}/try`]: { GET: openTry, POST: showAnswer },
   [`${root}/try/stream`]: { POST: streamAnswer },
+  [`${root}/try/answers/:id`]: { GET: readKept },
+  [`${root}/try/answers/:id/stop`]: { POST: stopKept },
   [`${root}/try/videos/:id`]: { POST: showAnswer },
   [`${root}/try/videos/:id/content`]: { GET: sendVideo },
 });
-
-const send = (c: ConsoleContext, path: string, request: TryRequest) =>
-  ask(c, { path, request, file: c.var.file });
-
-/** Asks about the video in the path. Those of other owners do not exist (API1). */
-async function askVideo(c: ConsoleContext, more = ""): Promise<Response> {
-  const id = c.req.param("id") ?? "";
-  const isId = /^video_[0-9a-f]{32}$/.test(id);
-  const path = `${TRY_KINDS.video.path}/${id}${more}`;
-  const range = c.req.header("range");
-  const response = isId ? await ask(c, { path, range }) : null;
-  if (response !== null && response.status !== 404) return response;
-  await response?.body?.cancel();
-  throw new Refused(404, "This video does not exist");
-}
-
-/**
- * Asks the API with the key of this session. The request ends when the browser has
- * left.
- */
-async function ask(c: ConsoleContext, request: ApiRequest): Promise<Response> {
-  const { deps, signedIn: { session } } = c.var;
-  const from = { cookie: readCookie(c, "sid"), actor: actorOf(c) };
-  const { ownerId } = ownScopeOf(c);
-  const key = await tryKeyValue(deps, { session, ownerId }, from);
-  const { signal } = c.req.raw;
-  return await deps.askApi(request, { key, signal });
-}
 
 /** The content of the page. */
 interface ShownTry {
@@ -261,11 +236,16 @@ function showTry(
           </PostForm>
         </section>
         <div>
-          <Answer kind={kind} answer={answer} subject={values.prompt ?? ""} />
+          <Answer
+            kind={kind}
+            answer={answer}
+            subject={values.prompt ?? ""}
+            reader={c.var.signedIn.session.ownerId}
+          />
           <TryCode code={codeOf(endpoint, request, deps.apiUrl)} />
         </div>
       </div>
-      <script src={deps.assets.tryScript} defer />
+      <script type="module" src={deps.assets.tryScript} />
     </Page>
   );
 }
@@ -317,16 +297,18 @@ function Fields({ kind, models, values, errors }: {
  * The answer, or the empty elements in which the script shows it. The style sheet hides
  * those.
  */
-function Answer({ kind, answer, subject }: {
+function Answer({ kind, answer, subject, reader }: {
   kind: TryKind;
   answer: TryAnswer | undefined;
   /** What the images show, as their alternative text says. */
   subject: string;
+  /** The id of who reads it: nobody else gets it when the tab is reloaded. */
+  reader: string;
 }) {
   const { texts = {}, media = [], again } = answer ?? {};
   const facts = Object.entries({ ...TRY_KINDS[kind].facts, ...TRY_FACTS });
   return (
-    <section class="card" id={answer && "answer"} data-answer="">
+    <section class="card" id={answer && "answer"} data-answer={reader}>
       <h2>Answer</h2>
       <p class="faint" role="status" data-part="state">
         {answer ? texts.state : "Nothing sent yet."}

@@ -169,6 +169,39 @@ Deno.test("Try it passes the API's stream and refusals on, and stops a request w
   }
 });
 
+Deno.test("a chat of Try it is kept under the name that its page gives; where it cannot be, it is sent without", async () => {
+  await using site = await startDeployed();
+  const client = await site.signedIn(EMAIL);
+  const once = "0123456789abcdef".repeat(2);
+  const { askApi } = site.deps;
+  for (const code of ["keep_unavailable", "keep_full"]) {
+    const names: (string | undefined)[] = [];
+    site.deps.askApi = async (request, options) => {
+      names.push(request.once);
+      return request.once === undefined
+        ? await askApi(request, options)
+        : Response.json({ error: { code, message: "No." } }, { status: 400 });
+    };
+    const answer = await client.post("/try/stream", tryForm("Hi", { once }));
+    assert.match(answer.text, /data: \[DONE\]/);
+    assert.deepEqual(names, [once, undefined]);
+  }
+  site.deps.askApi = askApi;
+  const form = tryForm("[simulator: error 429]", { once });
+  const refused = await client.post("/try/stream", form);
+  assert.equal(refused.status, 429);
+  assert.match(refused.text, /"error"/);
+  const { request } = site.requests.at(-1) ?? assert.fail("nothing was sent");
+  assert.equal(request.headers.get("idempotency-key"), once);
+  for (const odd of ["", "short", `${once}0`, once.toUpperCase()]) {
+    const { status } = await client.post(
+      "/try/stream",
+      tryForm("Hi", { once: odd }),
+    );
+    assert.equal(status, 400, odd);
+  }
+});
+
 Deno.test("pages show images, audio and transcripts, within bounds, and allow their sources only there", async () => {
   await using site = await startDeployed();
   const client = await site.signedIn(EMAIL);
