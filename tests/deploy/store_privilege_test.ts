@@ -69,7 +69,7 @@ const MAY: Record<string, Record<string, string>> = {
     use: "evalsha hgetall hset del expire",
     used: "hgetall hset del expire",
     usage: "get set del",
-    spend: "hmget",
+    spend: "hmget copy hdel",
     hold: "hgetall",
     requests: "xrange",
     logged: "zrangebyscore",

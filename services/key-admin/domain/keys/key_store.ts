@@ -42,6 +42,7 @@ import {
   encodeKey,
   minuteText,
 } from "./key_record.ts";
+import { carrySpend } from "./carried_spend.ts";
 import { KeyRefused, refusal } from "./key_refused.ts";
 import commitLua from "./lua/commit.lua" with { type: "text" };
 import type { KeySettings } from "./settings.ts";
@@ -288,6 +289,7 @@ export class KeyStore {
     };
     const steps = creationSteps(key, { actor: origin.actor, untilMs, retired });
     await this.#writeLookup(key, untilMs);
+    if (retired) await carrySpend(this.#writer, [retired.old, key], nowMs);
     try {
       await this.#commit(origin, steps, nowMs);
     } catch (error) {

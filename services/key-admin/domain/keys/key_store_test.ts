@@ -168,7 +168,7 @@ Deno.test("API6: an owner has at most 100,000 keys", async () => {
   await create(t.store);
 });
 
-Deno.test("rotation makes a key with the same settings and never extends the old one, which must be in use", async () => {
+Deno.test("rotation makes a key with the same settings and never extends the old one", async () => {
   await using t = await setup();
   for (const { ms: graceMs } of Object.values(GRACES)) {
     for (const leftMs of [null, 60_000]) {
@@ -191,6 +191,38 @@ Deno.test("rotation makes a key with the same settings and never extends the old
       assert.equal(retired?.state, "enabled");
     }
   }
+});
+
+Deno.test("a rotation does not refill budgets: the new key begins where the old one is", async () => {
+  await using t = await setup();
+  const today = new Date().toISOString().slice(0, 10).replaceAll("-", "");
+  const spent = {
+    total: "70",
+    [`d${today}`]: "5",
+    [`m${today.slice(0, 6)}`]: "9",
+  };
+  const { key: old } = await create(t.store);
+  const nameOf = (keyId: string, window: string) =>
+    record.spendKey({ ownerId: OWNER, keyId }, window);
+  for (const [window, nanos] of Object.entries(spent)) {
+    const name = nameOf(old.id, window);
+    await t.redis.command(["HSET", name, "s", nanos, "h", "3"]);
+    if (window !== "total") await t.redis.command(["EXPIRE", name, "1000"]);
+  }
+  const { key } = await t.store.rotate(at(old.id), 0);
+  for (const [window, nanos] of Object.entries(spent)) {
+    const name = nameOf(key.id, window);
+    const fields = await t.redis.command(["HGETALL", name]);
+    assert.deepEqual(fields, ["s", nanos], window);
+    const seconds = await t.redis.command(["TTL", name]);
+    assert.equal(Number(seconds) > 0, window !== "total");
+    const held = await t.redis.command(["HGET", nameOf(old.id, window), "h"]);
+    assert.equal(held, "3", "it comes back to the old one");
+  }
+});
+
+Deno.test("only a key that is in use is rotated", async () => {
+  await using t = await setup();
   const off = (await create(t.store)).key;
   await t.store.disable(at(off.id));
   const over = (await create(t.store, { ...SETTINGS, expiresAtMs: 1 })).key;
