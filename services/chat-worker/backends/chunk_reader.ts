@@ -8,7 +8,6 @@ import {
   responseUsage,
   TOKENS_MAX,
 } from "@gateway/shared/forward/usage";
-import { usageOfTokens } from "@gateway/shared/openai/completion";
 import {
   promptTokens,
   TextTokens,
@@ -42,7 +41,12 @@ import { ChunkTemplate } from "./answer/chunk_template.ts";
 import { contentOf, reasoningIn } from "./delta_text.ts";
 import { finishReasonOf } from "./finish_reason.ts";
 import { textOfFragment } from "./answer/tool_calls.ts";
-import { type StatedUsage, type UsageBounds, usageIn } from "./answer/usage.ts";
+import {
+  filledUsage,
+  type StatedUsage,
+  type UsageBounds,
+  usageIn,
+} from "./answer/usage.ts";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 /**
@@ -380,17 +384,12 @@ export class ChunkReader {
     return true;
   }
 
-  /**
-   * The server's usage, or an estimate if there is none, or if it is 0 although there
-   * was an answer.
-   */
+  /** The server's usage, with estimates of what it does not state. */
   #countedUsage(): StatedUsage {
-    const usage = this.#usage;
-    const isStated = usage !== null &&
-      (usage.counts.completion_tokens > 0 || this.#text.pieces === 0);
-    if (isStated) return usage;
-    const prompt = promptTokens(this.#answer.request);
-    const counts = usageOfTokens(prompt, this.#text.estimate);
-    return { counts, members: { ...counts } };
+    const { pieces, estimate } = this.#text;
+    return filledUsage(this.#usage, {
+      promptTokens: promptTokens(this.#answer.request),
+      completionTokens: pieces === 0 ? 0 : estimate,
+    });
   }
 }

@@ -179,6 +179,20 @@ const endings: {
     ],
   },
   {
+    name: "a usage without the tokens of the answer, which are estimated",
+    chunks: [say(SENTENCE), stop, usageChunk(30, 0)],
+    expected: [
+      SENTENCE,
+      "[stop]",
+      `30+${Math.ceil(textTokens(SENTENCE))}`,
+    ],
+  },
+  {
+    name: "a usage without the tokens of the prompt, which are estimated",
+    chunks: [say("a", "stop"), usageChunk(0, 2)],
+    expected: ["a", "[stop]", `${PROMPT}+2`],
+  },
+  {
     name: "impossible usage, which is estimated instead",
     chunks: [
       say("a", "stop"),

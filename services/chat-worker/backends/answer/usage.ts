@@ -1,6 +1,6 @@
 /** The token counts that a model server states, wherever it states them. */
 import { countIn, responseUsage } from "@gateway/shared/forward/usage";
-import type { Usage } from "@gateway/shared/openai/completion";
+import { type Usage, usageOfTokens } from "@gateway/shared/openai/completion";
 import { isJsonObject, type JsonObject } from "@gateway/shared/upstream/json";
 
 /** The largest counts that are believed; larger ones are a fault of the server. */
@@ -39,6 +39,30 @@ function readUsage(value: unknown, bounds: UsageBounds): StatedUsage | null {
   const counts = responseUsage(value);
   if (counts === null || !isBelievable(counts, bounds)) return null;
   return { counts, members: membersOf(value, counts) };
+}
+
+/**
+ * A usage with estimates of what it does not state: a prompt of 0 tokens, which no
+ * request has, and an answer of 0 although there was one.
+ */
+export function filledUsage(
+  stated: StatedUsage | null,
+  estimate: { promptTokens: number; completionTokens: number },
+): StatedUsage {
+  const { prompt_tokens = 0, completion_tokens = 0 } = stated?.counts ?? {};
+  const hasAnswer = completion_tokens > 0 || estimate.completionTokens === 0;
+  if (stated !== null && prompt_tokens > 0 && hasAnswer) return stated;
+  const { prompt_tokens_details: cached, completion_tokens_details: reasoned } =
+    stated?.counts ?? {};
+  const counts: Usage = {
+    ...usageOfTokens(
+      prompt_tokens || estimate.promptTokens,
+      completion_tokens || estimate.completionTokens,
+    ),
+    ...cached && { prompt_tokens_details: cached },
+    ...hasAnswer && reasoned && { completion_tokens_details: reasoned },
+  };
+  return { counts, members: membersOf(stated?.members, counts) };
 }
 
 function isBelievable(
