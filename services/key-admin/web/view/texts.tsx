@@ -133,12 +133,20 @@ export function Moment({ ms, nowMs }: { ms: number | null; nowMs: number }) {
 /** A time before now or within this period is shown relative to now. */
 const SOON_MS = 7 * 86_400_000;
 
-/** An address that breaks before its dots and its `@`, and not inside words. */
-export const Email = ({ children }: { children: string }) => (
+/** A text that may break where one part ends and the next begins, and nowhere else. */
+const breakable = (parts: readonly string[]) => (
   <>
-    {children.split(/(?=[@.])/)
-      .flatMap((part, at) => at === 0 ? [part] : [<wbr key={at} />, part])}
+    {parts.flatMap((part, at) => at === 0 ? [part] : [<wbr key={at} />, part])}
   </>
+);
+
+/** An address that breaks before its dots and its `@`, and not inside words. */
+export const Email = ({ children }: { children: string }) =>
+  breakable(children.split(/(?=[@.])/));
+
+/** A code of an error, which breaks after its underscores. */
+export const ErrorCode = ({ children }: { children: string }) => (
+  <code>{breakable(children.split(/(?<=_)/))}</code>
 );
 
 /** The description of a key, with a link to its page below `base`, if given. */

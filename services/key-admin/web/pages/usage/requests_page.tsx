@@ -41,7 +41,7 @@ import {
   Tabs,
 } from "../../view/parts.tsx";
 import type { Column } from "../../view/sorting.tsx";
-import { Email, keyName, labelOf, Time } from "../../view/texts.tsx";
+import { Email, ErrorCode, keyName, labelOf, Time } from "../../view/texts.tsx";
 import {
   ALL_REQUESTS,
   OWN_REQUESTS,
@@ -316,7 +316,7 @@ async function columnsFor(
     [
       "Status",
       ({ status, code }) => (
-        <Noted note={code && <code>{code}</code>}>{status}</Noted>
+        <Noted note={code && <ErrorCode>{code}</ErrorCode>}>{status}</Noted>
       ),
     ],
     ["Key", ({ keyId, ownerId }) => {
