@@ -6,6 +6,10 @@
 import { decodeJob, type WorkerBeat } from "@gateway/shared/bus/job";
 import { NoRespondersError } from "@gateway/shared/bus/link";
 import {
+  type ControlRecord,
+  decodeControl,
+} from "@gateway/shared/bus/stream/control";
+import {
   encodeFrame,
   encodeFrames,
   encodeJson,
@@ -174,8 +178,10 @@ export class SimulatedEdge implements EdgeLink {
       counts.returns += 1;
       const edgeId = decodeReturn(payload) ?? "";
       timeline.after(LINK_MS, () => worker.turns.onReturn(edgeId));
+    } else if (worker && subject === subjects.control("chat", worker.id)) {
+      const records = decodeControl(payload);
+      timeline.after(LINK_MS, () => worker.onControl(this, records));
     }
-    // Others are acknowledgements, which change nothing here.
   }
 
   request(subject: string): Promise<never> {
@@ -260,10 +266,17 @@ export class SimulatedWorker {
       this.turns.onJob(edge.id, message.queuedTokens);
       return this.#answer(edge, requestId, offerNumber);
     }
-    this.turns.onRejectedJob(edge.id);
+    this.turns.onRejectedJob(edge.id, refusal.reason);
     bus.onSentBack(requestId);
     const payload = { worker: this.id, ...refusal };
     this.#send(edge, requestId, encodeRejectFrame(offerNumber, payload));
+  }
+
+  /** An edge acknowledges ends of answers. */
+  onControl(edge: SimulatedEdge, records: readonly ControlRecord[]): void {
+    for (const { type, requestId } of records) {
+      if (type === "ack") this.turns.onEndTaken(edge.id, requestId);
+    }
   }
 
   #answer(edge: SimulatedEdge, requestId: string, offerNumber: number): void {
@@ -288,7 +301,7 @@ export class SimulatedWorker {
     timeline.after(tookMs, () => {
       this.#bus.onAnswered(requestId);
       this.inFlight -= 1;
-      this.turns.onSlotFree(edge.id, MODEL);
+      this.turns.onSlotFree(edge.id, MODEL, requestId);
       send(FrameType.END, 1, { worker, usage: null });
     });
   }

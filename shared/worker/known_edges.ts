@@ -47,7 +47,7 @@ export class KnownEdges {
 
   /**
    * Listens to beats, and to edges that return a slot. `onNew`: an edge was heard for
-   * the first time. `onFree`: a slot that was returned is free for all.
+   * the first time. `onFree`: a slot that was kept is free for all.
    */
   listen({ onNew, onFree }: { onNew: () => void; onFree: () => void }): void {
     const { bus, family, workerId } = this.#options;

@@ -12,6 +12,11 @@
  *
  * Requests that have waited for less than an edge's beat are too quick for this: what
  * is told of them is outdated when it arrives. Then every edge uses what it frees.
+ *
+ * An edge uses a slot that it frees as soon as it hears of the end, so that slot is kept
+ * for it until its next job, or until it acknowledges the end without one: then nothing
+ * waits there any more. A clock would tell less: on a busy machine, the job takes longer
+ * than any wait that would not leave slots idle on others.
  */
 import {
   type EdgeWaiting,
@@ -19,6 +24,7 @@ import {
   NOTHING_WAITS,
   type Turn,
 } from "../bus/waiting.ts";
+import type { RejectReason } from "../bus/stream/payloads.ts";
 import { DISPATCH_LIMITS } from "../limits.ts";
 import type { TurnResult } from "./jobs/job_report.ts";
 
@@ -38,15 +44,18 @@ export interface TurnsOptions {
 interface WaitingEdge {
   readonly id: string;
   waiting: EdgeWaiting;
-  /** What turns of which no job has come yet have added to its tag, as estimated. */
+  /** When it has told so. */
+  toldAtMs: number;
+  /** What the turns whose slots are kept have added to its tag, as estimated. */
   readonly estimates: number[];
   /** How far it has come, in tokens. */
   tag: number;
   /** Which of all turns was its last one; 0: it has had none. */
   lastTurn: number;
-  /** Slots that are kept for it, and until when. */
-  kept: number;
+  /** Until when slots are kept for it. */
   keptUntilMs: number;
+  /** The requests that have freed those of them that were its own. */
+  readonly own: Set<string>;
 }
 
 /** An edge whose turn it may be. */
@@ -54,6 +63,8 @@ interface Candidate {
   readonly edge: WaitingEdge;
   /** What its turn adds to its tag, if its request asks for as much as the mean. */
   readonly step: number;
+  /** How long its oldest request had waited when it told of it, and has by now. */
+  readonly toldMs: number;
   readonly oldestMs: number;
 }
 
@@ -82,7 +93,7 @@ export class Turns {
   /** Slots that are kept for others than this edge. */
   keptBesides(edgeId: string): number {
     if (this.#kept === 0) return 0;
-    return this.#kept - (this.#edges.get(edgeId)?.kept ?? 0);
+    return this.#kept - (this.#edges.get(edgeId)?.estimates.length ?? 0);
   }
 
   /** An edge has told what waits there. */
@@ -93,11 +104,12 @@ export class Turns {
       edge = {
         id: edgeId,
         waiting: NOTHING_WAITS,
+        toldAtMs: 0,
         estimates: [],
         tag: 0,
         lastTurn: 0,
-        kept: 0,
         keptUntilMs: 0,
+        own: new Set(),
       };
       this.#edges.set(edgeId, edge);
     }
@@ -105,15 +117,14 @@ export class Turns {
     if (!hasWaited) edge.tag = Math.max(edge.tag, this.#servedTag);
     this.#waiting += Number(waiting.size > 0) - Number(hasWaited);
     edge.waiting = waiting;
-    edge.estimates.length = 0;
+    edge.toldAtMs = this.#options.now();
   }
 
   /** An edge is silent: nothing is kept for it. */
   onEdgeLost(edgeId: string): void {
     const edge = this.#edges.get(edgeId);
     if (edge === undefined) return;
-    this.onBeat(edgeId, NOTHING_WAITS);
-    this.#release(edge, edge.kept);
+    this.#giveUp(edge);
     this.#edges.delete(edgeId);
   }
 
@@ -122,44 +133,62 @@ export class Turns {
    * any. `tokens`: what it asks for if it has waited.
    */
   onJob(edgeId: string, tokens?: number): void {
-    const edge = this.#useSlot(edgeId);
+    const edge = this.#waitingEdge(edgeId);
     if (edge === null) return;
-    const weight = this.#sumOf(edge).weight;
+    const estimate = this.#release(edge);
+    const { weight } = this.#sumOf(edge);
     if (tokens === undefined || weight === 0) return;
-    edge.tag += tokens / weight - (edge.estimates.shift() ?? 0);
+    edge.tag += tokens / weight - estimate;
   }
 
-  /** The worker rejects a job of an edge: it has had no turn. */
-  onRejectedJob(edgeId: string): void {
-    const edge = this.#useSlot(edgeId);
-    if (edge !== null) edge.tag -= edge.estimates.shift() ?? 0;
+  /**
+   * The worker rejects a job of an edge: it has had no turn. One that the worker has
+   * stood still for comes again, and finds its slot.
+   */
+  onRejectedJob(edgeId: string, reason: RejectReason): void {
+    const edge = this.#waitingEdge(edgeId);
+    if (edge === null) return;
+    if (reason === "stale") this.#keepLonger(edge);
+    else edge.tag -= this.#release(edge);
   }
 
   /** A request of an edge has freed its slot. Its end has not left yet. */
-  onSlotFree(edgeId: string, model: string | null): void {
+  onSlotFree(edgeId: string, model: string | null, requestId: string): void {
     if (this.#waiting === 0) return;
     const next = this.#next();
     if (next === null) return;
     this.#serve(next);
-    if (next.edge.id === edgeId) return;
+    if (next.edge.id === edgeId) {
+      next.edge.own.add(requestId);
+      return;
+    }
     this.#options.tell(edgeId, { model, slot: "passed" });
-    this.#keepFor(next.edge, model);
+    this.#tellKept(next.edge, model);
+  }
+
+  /**
+   * An edge has the end of a request. If its slot is still kept for it, it does not
+   * need it. False if nobody else does: all may have it.
+   */
+  onEndTaken(edgeId: string, requestId: string): boolean {
+    const edge = this.#edges.get(edgeId);
+    if (!edge?.own.has(requestId)) return true;
+    edge.tag -= this.#release(edge, requestId);
+    return this.#passOn(edge);
   }
 
   /** An edge does not need its slot. False if nobody else does: all may have it. */
   onReturn(edgeId: string): boolean {
     const edge = this.#edges.get(edgeId);
-    if (edge === undefined || edge.kept === 0) return true;
+    if (edge === undefined || edge.estimates.length === 0) return true;
     this.#options.count?.("returned");
-    this.#release(edge, 1);
-    // What it has told is outdated.
-    this.onBeat(edgeId, NOTHING_WAITS);
-    return this.#giveNext();
+    edge.tag -= this.#release(edge);
+    return this.#passOn(edge);
   }
 
   /**
    * Advances time: gives up slots that were not used, and keeps for the next edge one
-   * that was free for a tick. What edges have told that did not use theirs is outdated.
+   * that was free for a tick.
    */
   onTick(free: number): void {
     const unused = Math.min(free, this.#freeBefore) - this.#kept;
@@ -167,50 +196,63 @@ export class Turns {
     if (this.#waiting === 0 && this.#kept === 0) return;
     const nowMs = this.#options.now();
     for (const edge of this.#edges.values()) {
-      const isLate = edge.kept > 0 && nowMs >= edge.keptUntilMs;
-      if (isLate) {
-        this.#options.count?.("expired");
-        this.#release(edge, edge.kept);
-      }
-      const hasMissed = unused > 0 && edge.estimates.length > edge.kept;
-      if (isLate || hasMissed) this.onBeat(edge.id, NOTHING_WAITS);
+      if (edge.estimates.length === 0 || nowMs < edge.keptUntilMs) continue;
+      this.#options.count?.("expired");
+      this.#giveUp(edge);
     }
     if (unused > 0) this.#giveNext();
   }
 
-  /** Uses the slot that is kept for an edge, if any. Null: it has told of nothing. */
-  #useSlot(edgeId: string): WaitingEdge | null {
+  /** An edge, unless it has told of nothing. */
+  #waitingEdge(edgeId: string): WaitingEdge | null {
     if (this.#kept === 0 && this.#waiting === 0) return null;
-    const edge = this.#edges.get(edgeId) ?? null;
-    if (edge !== null) this.#release(edge, Math.min(1, edge.kept));
-    return edge;
+    return this.#edges.get(edgeId) ?? null;
+  }
+
+  #keepLonger(edge: WaitingEdge): void {
+    edge.own.clear();
+    edge.keptUntilMs = this.#options.now() + DISPATCH_LIMITS.acceptMs;
+  }
+
+  /** Keeps nothing for an edge that does not use it: what it has told is outdated. */
+  #giveUp(edge: WaitingEdge): void {
+    while (edge.estimates.length > 0) edge.tag -= this.#release(edge);
+    this.onBeat(edge.id, NOTHING_WAITS);
+  }
+
+  /** Gives a slot of an edge to the next one: what the edge has told is outdated. */
+  #passOn(edge: WaitingEdge): boolean {
+    this.onBeat(edge.id, NOTHING_WAITS);
+    return this.#giveNext();
   }
 
   #giveNext(): boolean {
     const next = this.#next();
     if (next === null) return false;
     this.#serve(next);
-    this.#keepFor(next.edge, null);
+    this.#tellKept(next.edge, null);
     return true;
   }
 
   /** The edge whose turn it is; null: all may have the slot. */
   #next(): Candidate | null {
     let next: Candidate | null = null;
-    let oldestMs = 0;
+    let toldMs = 0;
     for (const edge of this.#edges.values()) {
       const candidate = this.#candidate(edge);
       if (candidate === null) continue;
-      oldestMs = Math.max(oldestMs, candidate.oldestMs);
+      toldMs = Math.max(toldMs, candidate.toldMs);
       if (next === null || isBefore(candidate, next)) next = candidate;
     }
-    return oldestMs >= DISPATCH_LIMITS.edgeBeatMs ? next : null;
+    return toldMs >= DISPATCH_LIMITS.edgeBeatMs ? next : null;
   }
 
   #candidate(edge: WaitingEdge): Candidate | null {
     const { requests, tokens, weight, oldestMs } = this.#sumOf(edge);
     if (requests === 0) return null;
-    return { edge, step: tokens / requests / weight, oldestMs };
+    const ageMs = this.#options.now() - edge.toldAtMs;
+    const step = tokens / requests / weight;
+    return { edge, step, toldMs: oldestMs, oldestMs: oldestMs + ageMs };
   }
 
   /** What waits at an edge and could run here. */
@@ -226,25 +268,33 @@ export class Turns {
     return sum;
   }
 
+  /** Keeps a slot for an edge. */
   #serve({ edge, step }: Candidate): void {
     this.#servedTag = Math.max(this.#servedTag, edge.tag);
     edge.tag += step;
     edge.estimates.push(step);
+    edge.keptUntilMs = this.#options.now() + DISPATCH_LIMITS.acceptMs;
+    this.#kept += 1;
     this.#turns += 1;
     edge.lastTurn = this.#turns;
   }
 
-  #keepFor(edge: WaitingEdge, model: string | null): void {
-    this.#kept += 1;
-    edge.kept += 1;
-    edge.keptUntilMs = this.#options.now() + DISPATCH_LIMITS.acceptMs;
+  #tellKept(edge: WaitingEdge, model: string | null): void {
     this.#options.count?.("given");
     this.#options.tell(edge.id, { model, slot: "kept" });
   }
 
-  #release(edge: WaitingEdge, slots: number): void {
-    edge.kept -= slots;
-    this.#kept -= slots;
+  /**
+   * Keeps one slot less for an edge, if any: that of this request of its own, or of the
+   * first. Returns what its turn has added to the tag.
+   */
+  #release(edge: WaitingEdge, requestId?: string): number {
+    const estimate = edge.estimates.shift();
+    if (estimate === undefined) return 0;
+    this.#kept -= 1;
+    const [first = ""] = edge.own;
+    edge.own.delete(requestId ?? first);
+    return estimate;
   }
 }
 

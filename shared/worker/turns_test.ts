@@ -27,8 +27,8 @@ class Stage {
   }
 
   /** An edge frees a slot; returns what is told. */
-  free(edgeId: string): string {
-    this.turns.onSlotFree(edgeId, "m");
+  free(edgeId: string, requestId = "r"): string {
+    this.turns.onSlotFree(edgeId, "m", requestId);
     return this.take();
   }
 
@@ -152,7 +152,7 @@ Deno.test("a job that is rejected has had no turn", () => {
     served += next;
     t.turns.onJob(next, 10);
     // One that came without a turn, to a worker that is full.
-    t.turns.onRejectedJob("b");
+    t.turns.onRejectedJob("b", "full");
   }
   assert.match(served, /^(ab){6}$|^(ba){6}$/);
 });
@@ -210,20 +210,84 @@ Deno.test("a slot that its edge does not use in time, or an edge that is lost, f
   assert.equal(t.free("a"), "");
 });
 
-Deno.test("an edge that has not used a slot of its own is left out until it tells again", () => {
+Deno.test("a slot of its own is kept for an edge until its job comes, or until it has the end without one", () => {
   const t = new Stage();
   t.beat("a", { requests: 5 });
   t.beat("b", { requests: 5, oldestMs: 900 });
-  assert.equal(t.free("a"), "");
-  t.turns.onTick(1);
+  assert.equal(t.free("a", "a1"), "");
+  assert.deepEqual([t.turns.keptBesides("b"), t.turns.keptBesides("a")], [
+    1,
+    0,
+  ]);
+  // However many ticks its job takes on a busy machine.
+  for (let n = 0; n < 5; n += 1) t.turns.onTick(1);
   assert.equal(t.take(), "");
-  t.turns.onTick(1);
+  t.turns.onJob("a", 10);
+  assert.equal(t.turns.kept, 0);
+  // It has had its turn: that it has the end of the first says nothing any more.
+  assert.equal(t.free("a", "a2"), "a passed, b kept");
+  assert.equal(t.turns.onEndTaken("a", "a1"), true);
+  assert.equal(t.turns.onEndTaken("a", "a2"), true);
+  t.turns.onJob("b", 10);
+  assert.equal(t.free("a", "a3"), "");
+  assert.equal(t.turns.onEndTaken("a", "a3"), true);
   assert.equal(t.take(), "b kept");
   t.turns.onJob("b", 10);
-  assert.equal(t.free("a"), "a passed, b kept");
+  // What it has told is outdated, until it tells again.
+  assert.equal(t.free("b", "b1"), "");
   t.turns.onJob("b", 10);
   t.beat("a", { requests: 5 });
-  assert.equal(t.free("b"), "b passed, a kept");
+  assert.equal(t.free("b", "b2"), "b passed, a kept");
+});
+
+Deno.test("a slot of its own that an edge does not need is free for all if nobody else waits", () => {
+  const t = new Stage();
+  t.beat("a", { requests: 5 });
+  assert.equal(t.free("a", "a1"), "");
+  assert.equal(t.turns.onEndTaken("a", "a1"), false);
+  assert.equal(t.turns.kept, 0);
+  t.beat("a", { requests: 5 });
+  assert.equal(t.free("a", "a2"), "");
+  t.nowMs = KEPT_MS;
+  t.turns.onTick(1);
+  assert.equal(t.turns.kept, 0, "an edge that is silent has it for a moment");
+  assert.deepEqual(t.counts, ["expired"]);
+});
+
+Deno.test("a slot stays with the edge whose job came while the worker stood still", () => {
+  const t = new Stage();
+  t.beat("a", { requests: 5 });
+  t.beat("b", { requests: 5, oldestMs: 900 });
+  assert.equal(t.free("a", "a1"), "");
+  t.nowMs = KEPT_MS;
+  t.turns.onRejectedJob("a", "stale");
+  assert.equal(t.turns.onEndTaken("a", "a1"), true);
+  t.turns.onTick(1);
+  assert.deepEqual([t.turns.keptBesides("b"), t.take()], [1, ""]);
+  t.turns.onJob("a", 10);
+  assert.equal(t.turns.kept, 0);
+});
+
+Deno.test("a turn counts once, whatever its edge tells before its job comes", () => {
+  const t = new Stage();
+  t.beat("a", { requests: 1_000 });
+  t.beat("b", { requests: 1_000 });
+  let served = "";
+  for (let n = 0; n < 12; n += 1) {
+    const next = t.free("a", `a${n}`) === "" ? "a" : "b";
+    served += next;
+    if (next === "b") t.beat("b", { requests: 1_000 });
+    t.turns.onJob(next, 10);
+  }
+  assert.match(served, /^(ab){6}$|^(ba){6}$/);
+});
+
+Deno.test("of edges that are even, the one whose request is older is first, whichever told last", () => {
+  const t = new Stage();
+  t.beat("b", { oldestMs: 900 });
+  t.nowMs = 200;
+  t.beat("a", { oldestMs: 1_000 });
+  assert.equal(t.free("a"), "a passed, b kept");
 });
 
 Deno.test("a slot that nobody has used for a tick is kept for the next edge", () => {

@@ -163,9 +163,7 @@ export class Worker implements JobHost {
     bus.subscribe(subjects.bodies(family, workerId), (m) => this.#onPiece(m));
     this.#edges.listen({
       onNew: () => this.#tellLists(),
-      onFree: () => {
-        this.#lastBeatMs = -Infinity;
-      },
+      onFree: () => this.#onUnneeded(),
     });
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
@@ -251,7 +249,7 @@ export class Worker implements JobHost {
     const refusal = this.#refusal(message, edgeId);
     const { turns } = this.#edges;
     if (refusal !== null) {
-      turns.onRejectedJob(edgeId);
+      turns.onRejectedJob(edgeId, refusal.reason);
       return this.#reject(target, message.attempt, refusal);
     }
     turns.onJob(edgeId, message.queuedTokens);
@@ -311,11 +309,18 @@ export class Worker implements JobHost {
   }
 
   /** The backend of a job has finished. */
-  onSlotFree({ options: { edgeId, message }, report }: Job): void {
+  onSlotFree({ options, report }: Job): void {
     this.#inFlight -= 1;
     this.#dependencies.metrics.ended(report);
     if (this.#isDraining) return;
-    this.#edges.turns.onSlotFree(edgeId, message.request?.model ?? null);
+    const { edgeId, requestId, message } = options;
+    const model = message.request?.model ?? null;
+    this.#edges.turns.onSlotFree(edgeId, model, requestId);
+  }
+
+  /** No edge needs a slot that was kept: the next tick tells all that it is free. */
+  #onUnneeded(): void {
+    this.#lastBeatMs = -Infinity;
   }
 
   /**
@@ -323,7 +328,8 @@ export class Worker implements JobHost {
    */
   onFinished(job: Job): void {
     this.#dependencies.metrics.sent(job.sender);
-    const { requestId } = job.options;
+    const { edgeId, requestId } = job.options;
+    if (!this.#edges.turns.onEndTaken(edgeId, requestId)) this.#onUnneeded();
     // A second offer may already have replaced it.
     if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
     if (this.#jobs.size === 0) this.#idle?.resolve();
