@@ -161,10 +161,8 @@ export class Worker implements JobHost {
     const control = subjects.control(family, workerId);
     bus.subscribe(control, (m) => this.#onControl(m));
     bus.subscribe(subjects.bodies(family, workerId), (m) => this.#onPiece(m));
-    this.#edges.listen({
-      onNew: () => this.#tellLists(),
-      onFree: () => this.#onUnneeded(),
-    });
+    const onFree = () => this.#onUnneeded();
+    this.#edges.listen({ onNew: () => this.#tellLists(), onFree });
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
@@ -312,20 +310,17 @@ export class Worker implements JobHost {
   onSlotFree({ options, report }: Job): void {
     this.#inFlight -= 1;
     this.#dependencies.metrics.ended(report);
+    const { edgeId, requestId, message: { request } } = options;
     if (this.#isDraining) return;
-    const { edgeId, requestId, message } = options;
-    const model = message.request?.model ?? null;
-    this.#edges.turns.onSlotFree(edgeId, model, requestId);
+    this.#edges.turns.onSlotFree(edgeId, request?.model ?? null, requestId);
   }
 
-  /** No edge needs a slot that was kept: the next tick tells all that it is free. */
+  /** No edge needs a kept slot: the next tick tells all that it is free. */
   #onUnneeded(): void {
     this.#lastBeatMs = -Infinity;
   }
 
-  /**
-   * The edge has the whole answer or no longer needs it, so the job can be forgotten.
-   */
+  /** The edge has the whole answer or needs it no more: the job can be forgotten. */
   onFinished(job: Job): void {
     this.#dependencies.metrics.sent(job.sender);
     const { edgeId, requestId } = job.options;

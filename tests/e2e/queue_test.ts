@@ -6,6 +6,7 @@ import {
   type ModelCatalog,
   parseCatalog,
 } from "@gateway/shared/models/catalog";
+import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -96,14 +97,7 @@ async function setup(queue: object, options: SetupOptions = {}) {
     questions,
     /** Starts a second edge. */
     addEdge: () => gateway.addEdge(parts),
-    /** Lets edges tell the worker what waits there. */
-    async tell(edges: InProcessEdge[]): Promise<void> {
-      for (const { dispatcher, link } of edges) {
-        dispatcher.beats.beat();
-        await link.flush();
-      }
-      await link.flush();
-    },
+    worker: link,
     /** Sends a request of the key whose id its name begins with. */
     ask: (name: string, { edge = 0, ...more }: Asking = {}) =>
       ask(gateway.baseUrl(edge), name, more),
@@ -122,6 +116,15 @@ async function setup(queue: object, options: SetupOptions = {}) {
     },
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+/** Lets edges tell a worker what waits there. */
+async function tell(edges: InProcessEdge[], worker: BusLink): Promise<void> {
+  for (const { dispatcher, link } of edges) {
+    dispatcher.beats.beat();
+    await link.flush();
+  }
+  await worker.flush();
 }
 
 interface Asking {
@@ -222,7 +225,7 @@ Deno.test("requests that wait at two edges are served by accounts in turn, whoev
   await until(() =>
     (queue.lanes().get("m")?.oldestMs ?? 0) >= DISPATCH_LIMITS.edgeBeatMs
   );
-  await t.tell([t.edge, other]);
+  await tell([t.edge, other], t.worker);
   assert.equal(
     await t.drain(answers.length),
     "a1-first a1-1 b1-1 a1-2 b1-2 a1-3 a1-4",
@@ -285,7 +288,7 @@ Deno.test("a model whose queue waits for no time answers at once, and one who le
   const holder = one.ask("a1-first");
   await until(() => one.questions.length === 1);
   const client = new AbortController();
-  const left = one.ask("a1-1", { signal: client.signal });
+  void one.ask("a1-1", { signal: client.signal });
   await one.waiting(1);
   client.abort();
   await one.waiting(0);

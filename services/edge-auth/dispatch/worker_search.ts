@@ -22,12 +22,14 @@ export interface WorkerSearchOptions {
 /** Whom to offer a job to: a worker, or the queue group, of which any may accept it. */
 export type OfferTarget = { readonly workerId: string | null };
 
+const NONE: ReadonlySet<string> = new Set();
+
 /** The search of one run for a worker. */
 export class WorkerSearch {
   readonly #wanted: WantedModel;
   readonly #options: WorkerSearchOptions;
   /** Workers that were offered the job since it last waited. */
-  readonly #tried = new Set<string>();
+  #tried = NONE;
   #hasAskedGroup = false;
   #sinceMs: number;
 
@@ -99,12 +101,13 @@ export class WorkerSearch {
 
   /** This worker was offered the job, in vain: others come first. */
   skip(workerId: string): void {
-    this.#tried.add(workerId);
+    // While it waits, it has none, and thousands may wait: an empty set is not small.
+    this.#tried = new Set([...this.#tried, workerId]);
   }
 
   /** The run waits: at its next turn any worker may get it. */
   forget(): void {
-    this.#tried.clear();
+    this.#tried = NONE;
   }
 
   /** The job is repeated: it looks for a worker as if it had just come. */

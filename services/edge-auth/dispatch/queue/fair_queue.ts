@@ -12,7 +12,7 @@
  * make a large one wait for many turns.
  */
 import type { Amount, Sharing } from "./share.ts";
-import { TagHeap } from "./tag_heap.ts";
+import { TagHeap, type Work } from "./tag_heap.ts";
 
 /** An account or a key, of which requests wait. */
 interface Sharer {
@@ -40,6 +40,8 @@ interface KeyLane<Item> {
 interface KeyTurns<Item> {
   readonly byId: Map<string, KeyLane<Item>>;
   readonly order: TagHeap<KeyLane<Item>>;
+  /** All their requests, the latest first. */
+  readonly latest: TagHeap<Item>;
 }
 
 /** The requests of an account in a lane: ordinary ones, and those that stand back. */
@@ -57,6 +59,10 @@ interface AccountLane<Item> {
 /** A lane: the accounts that wait in it. */
 interface Lane<Item> {
   readonly turns: TagHeap<AccountLane<Item>>;
+  /** Those of which most waits for their weight first, by number and by tokens. */
+  readonly largest: Record<keyof Amount, TagHeap<AccountLane<Item>>>;
+  /** All its requests, the oldest first. */
+  readonly oldest: TagHeap<Item>;
   waiting: number;
   tokens: number;
   /** The weights of its accounts, added up. */
@@ -69,29 +75,37 @@ const NOTHING: Amount = { waiting: 0, tokens: 0 };
 
 /** Requests that wait for slots which they share. */
 export class FairQueue<Item extends Sharing> {
+  /** What it has cost to keep them in order. */
+  readonly work: Work = { comparisons: 0 };
   readonly #accounts = new Map<string, Account<Item>>();
   readonly #lanes = new Map<string, Lane<Item>>();
-  readonly #items = new Set<Item>();
   /** Those that were served, and may come back. */
   readonly #served = new WeakSet<Item>();
   /** The tag of the account that was served last. */
   #servedTag = 0;
+  #size = 0;
+  #pushed = 0;
   /** When there are this many accounts, those that owe nothing are looked for. */
   #sweptAt = SWEPT_MIN;
 
   /** How many wait. */
   get size(): number {
-    return this.#items.size;
+    return this.#size;
   }
 
-  /** All that wait, in no order. */
-  items(): SetIterator<Item> {
-    return this.#items.values();
+  /** The lanes in which something waits. */
+  lanes(): MapIterator<string> {
+    return this.#lanes.keys();
+  }
+
+  /** The request that has waited longest in a lane. */
+  oldest(lane: string): Item | undefined {
+    return this.#lanes.get(lane)?.oldest.first;
   }
 
   /** Whether this one waits. */
   has(item: Item): boolean {
-    return this.#items.has(item);
+    return this.#lanes.get(item.lane)?.oldest.has(item) ?? false;
   }
 
   /** What waits in a lane, or what of it is an account's. */
@@ -110,15 +124,19 @@ export class FairQueue<Item extends Sharing> {
     const { lane, sinceMs, share: { account: id, keyId } } = item;
     const account = this.#accountOf(id);
     const key = sharerIn(account.keys, keyId);
-    this.#items.add(item);
     if (account.waiting === 0) {
       account.tag = Math.max(account.tag, this.#servedTag);
     }
     if (key.waiting === 0) key.tag = Math.max(key.tag, account.servedTag);
-    const inLane = laneOf(account, lane);
-    const turns = turnsOf(inLane, item);
-    const keyLane = keyLaneOf(turns, { keyId, key });
+    const inLane = this.#accountLane(account, lane);
+    const turns = this.#turnsOf(inLane, item);
+    const keyLane = this.#keyLane(turns, { keyId, key });
     keyLane.items.set(item, sinceMs);
+    this.#size += 1;
+    this.#pushed += 1;
+    // Of the same age, the one that was added last is the latest.
+    turns.latest.set(item, -sinceMs, -this.#pushed);
+    this.#laneOf(lane).oldest.set(item, sinceMs);
     this.#count(item, { account, key, inLane }, 1);
     this.#weigh(lane, inLane, item.share.weight);
     this.#rank(lane, inLane, keyId);
@@ -127,14 +145,16 @@ export class FairQueue<Item extends Sharing> {
 
   /** Removes a request. False if it does not wait. */
   remove(item: Item): boolean {
-    if (!this.#items.delete(item)) return false;
+    if (!this.#lanes.get(item.lane)?.oldest.delete(item)) return false;
+    this.#size -= 1;
     const { lane, share: { account: id, keyId } } = item;
     const account = this.#accountOf(id);
     const key = sharerIn(account.keys, keyId);
-    const inLane = laneOf(account, lane);
-    const turns = turnsOf(inLane, item);
-    const keyLane = keyLaneOf(turns, { keyId, key });
+    const inLane = this.#accountLane(account, lane);
+    const turns = this.#turnsOf(inLane, item);
+    const keyLane = this.#keyLane(turns, { keyId, key });
     keyLane.items.delete(item);
+    turns.latest.delete(item);
     if (keyLane.items.size === 0) {
       turns.byId.delete(keyId);
       turns.order.delete(keyLane);
@@ -144,7 +164,9 @@ export class FairQueue<Item extends Sharing> {
     else {
       account.lanes.delete(lane);
       this.#weigh(lane, inLane, 0);
-      this.#laneOf(lane).turns.delete(inLane);
+      const { turns, largest } = this.#laneOf(lane);
+      const { waiting, tokens } = largest;
+      for (const heap of [turns, waiting, tokens]) heap.delete(inLane);
     }
     if (this.#laneOf(lane).waiting === 0) this.#lanes.delete(lane);
     this.#forgetPaid(account, { id, key, keyId });
@@ -153,7 +175,7 @@ export class FairQueue<Item extends Sharing> {
 
   /** Removes a request that is served, and counts what it asks for. */
   take(item: Item): void {
-    if (!this.#items.has(item)) return;
+    if (!this.has(item)) return;
     this.#charge(item, 1);
     this.#served.add(item);
     this.remove(item);
@@ -180,24 +202,12 @@ export class FairQueue<Item extends Sharing> {
     by: keyof Amount,
     least: number,
   ): Item | undefined {
-    let largest: AccountLane<Item> | undefined;
-    let most = least;
-    for (const each of this.#lanes.get(lane)?.turns.values() ?? []) {
-      const amount = each[by] / each.weight;
-      if (amount <= most) continue;
-      most = amount;
-      largest = each;
+    const largest = this.#lanes.get(lane)?.largest[by].first;
+    if (largest === undefined || largest[by] / largest.weight <= least) {
+      return undefined;
     }
-    if (largest === undefined) return undefined;
     const { batch, ordinary } = largest;
-    const { byId } = batch !== null && batch.byId.size > 0 ? batch : ordinary;
-    let latest: Item | undefined;
-    for (const { items } of byId.values()) {
-      for (const item of items.values()) {
-        if (item.sinceMs >= (latest?.sinceMs ?? -Infinity)) latest = item;
-      }
-    }
-    return latest;
+    return batch?.latest.first ?? ordinary.latest.first;
   }
 
   /** Adds what a request asks for to the tags of its account and key, or takes it off. */
@@ -231,7 +241,11 @@ export class FairQueue<Item extends Sharing> {
     }
     const { account } = inLane;
     const sinceMs = firstOf(inLane)?.sinceMs;
-    this.#laneOf(lane).turns.set(inLane, account.tag, sinceMs);
+    const { turns, largest } = this.#laneOf(lane);
+    turns.set(inLane, account.tag, sinceMs);
+    for (const by of ["waiting", "tokens"] as const) {
+      largest[by].set(inLane, -inLane[by] / inLane.weight);
+    }
   }
 
   #count(
@@ -259,7 +273,7 @@ export class FairQueue<Item extends Sharing> {
     account: Account<Item>,
     { id, key, keyId }: { id: string; key: Sharer; keyId: string },
   ): void {
-    if (this.#items.size === 0) {
+    if (this.size === 0) {
       this.#accounts.clear();
       return;
     }
@@ -296,10 +310,65 @@ export class FairQueue<Item extends Sharing> {
   #laneOf(name: string): Lane<Item> {
     let lane = this.#lanes.get(name);
     if (lane === undefined) {
-      lane = { turns: new TagHeap(), waiting: 0, tokens: 0, weight: 0 };
+      lane = {
+        turns: new TagHeap(this.work),
+        largest: {
+          waiting: new TagHeap(this.work),
+          tokens: new TagHeap(this.work),
+        },
+        oldest: new TagHeap(this.work),
+        waiting: 0,
+        tokens: 0,
+        weight: 0,
+      };
       this.#lanes.set(name, lane);
     }
     return lane;
+  }
+
+  #accountLane(account: Account<Item>, name: string): AccountLane<Item> {
+    let lane = account.lanes.get(name);
+    if (lane === undefined) {
+      lane = {
+        account,
+        ordinary: this.#noTurns(),
+        batch: null,
+        waiting: 0,
+        tokens: 0,
+        weight: 0,
+      };
+      account.lanes.set(name, lane);
+    }
+    return lane;
+  }
+
+  #turnsOf(
+    inLane: AccountLane<Item>,
+    { share: { isBatch } }: Item,
+  ): KeyTurns<Item> {
+    if (!isBatch) return inLane.ordinary;
+    inLane.batch ??= this.#noTurns();
+    return inLane.batch;
+  }
+
+  #noTurns(): KeyTurns<Item> {
+    return {
+      byId: new Map(),
+      order: new TagHeap(this.work),
+      latest: new TagHeap(this.work),
+    };
+  }
+
+  #keyLane(
+    { byId }: KeyTurns<Item>,
+    { keyId, key }: { keyId: string; key: Sharer },
+  ): KeyLane<Item> {
+    let keyLane = byId.get(keyId);
+    if (keyLane === undefined) {
+      keyLane = { key, items: new TagHeap(this.work) };
+      byId.set(keyId, keyLane);
+    }
+    return keyLane;
   }
 }
 
@@ -310,25 +379,6 @@ function sharerIn(sharers: Map<string, Sharer>, id: string): Sharer {
     sharers.set(id, sharer);
   }
   return sharer;
-}
-
-function laneOf<Item>(
-  account: Account<Item>,
-  name: string,
-): AccountLane<Item> {
-  let lane = account.lanes.get(name);
-  if (lane === undefined) {
-    lane = {
-      account,
-      ordinary: noTurns(),
-      batch: null,
-      waiting: 0,
-      tokens: 0,
-      weight: 0,
-    };
-    account.lanes.set(name, lane);
-  }
-  return lane;
 }
 
 /** Which of two accounts in different lanes is first. */
@@ -346,30 +396,4 @@ function firstOf<Item>(
 ): Item | undefined {
   const keyLane = ordinary.order.first ?? batch?.order.first;
   return keyLane?.items.first;
-}
-
-function turnsOf<Item extends Sharing>(
-  inLane: AccountLane<Item>,
-  { share: { isBatch } }: Item,
-): KeyTurns<Item> {
-  if (!isBatch) return inLane.ordinary;
-  inLane.batch ??= noTurns();
-  return inLane.batch;
-}
-
-const noTurns = <Item>(): KeyTurns<Item> => ({
-  byId: new Map(),
-  order: new TagHeap(),
-});
-
-function keyLaneOf<Item>(
-  { byId }: KeyTurns<Item>,
-  { keyId, key }: { keyId: string; key: Sharer },
-): KeyLane<Item> {
-  let keyLane = byId.get(keyId);
-  if (keyLane === undefined) {
-    keyLane = { key, items: new TagHeap() };
-    byId.set(keyId, keyLane);
-  }
-  return keyLane;
 }

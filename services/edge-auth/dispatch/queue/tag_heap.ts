@@ -10,15 +10,31 @@ interface Entry<Value> {
   index: number;
 }
 
+/** Among so many values, one is found by looking through them. */
+const FEW = 8;
+
+/** What it costs to keep things in order. */
+export interface Work {
+  /** Comparisons of two values so far. */
+  comparisons: number;
+}
+
 /**
  * Values with a tag each, of which the one with the smallest tag is at hand; of equal
  * tags, the one that has waited longest. Every change takes O(log n).
  */
 export class TagHeap<Value> {
   /** A binary heap: an entry is before those at twice its index, plus 1 and 2. */
-  readonly #entries: Entry<Value>[] = [];
-  readonly #byValue = new Map<Value, Entry<Value>>();
+  #entries: Entry<Value>[] = [];
+  /** Made for many: most heaps have one value, for which a map would cost more. */
+  #byValue: Map<Value, Entry<Value>> | null = null;
+  readonly #work: Work;
   #added = 0;
+
+  /** `work` counts what it costs, together with others. */
+  constructor(work: Work = { comparisons: 0 }) {
+    this.#work = work;
+  }
 
   /** How many values it has. */
   get size(): number {
@@ -32,17 +48,12 @@ export class TagHeap<Value> {
 
   /** Whether it has this value. */
   has(value: Value): boolean {
-    return this.#byValue.has(value);
-  }
-
-  /** All values, in no order. */
-  values(): MapIterator<Value> {
-    return this.#byValue.keys();
+    return this.#find(value) !== undefined;
   }
 
   /** Adds a value, or changes the tag of one that it has, and since when it waits. */
   set(value: Value, tag: number, sinceMs = 0): void {
-    const existing = this.#byValue.get(value);
+    const existing = this.#find(value);
     if (existing !== undefined) {
       Object.assign(existing, { tag, sinceMs });
       this.#settle(existing);
@@ -56,22 +67,31 @@ export class TagHeap<Value> {
       order: this.#added,
       index: this.#entries.length,
     };
-    this.#byValue.set(value, entry);
-    this.#entries.push(entry);
+    // A list that is made with its value takes no room for more.
+    if (this.#entries.length === 0) this.#entries = [entry];
+    else this.#entries.push(entry);
+    this.#byValue?.set(value, entry);
+    if (this.#entries.length > FEW) this.#byValue ??= mapOf(this.#entries);
     this.#settle(entry);
   }
 
   /** Removes a value. False if it does not have it. */
   delete(value: Value): boolean {
-    const entry = this.#byValue.get(value);
+    const entry = this.#find(value);
     if (entry === undefined) return false;
-    this.#byValue.delete(value);
+    this.#byValue?.delete(value);
     const last = this.#entries.pop();
     if (last !== undefined && last !== entry) {
       this.#place(last, entry.index);
       this.#settle(last);
     }
+    if (this.#entries.length === 0) this.#byValue = null;
     return true;
+  }
+
+  #find(value: Value): Entry<Value> | undefined {
+    if (this.#byValue !== null) return this.#byValue.get(value);
+    return this.#entries.find((each) => each.value === value);
   }
 
   /** Moves an entry up or down to where its tag belongs. */
@@ -79,7 +99,7 @@ export class TagHeap<Value> {
     const start = entry.index;
     for (;;) {
       const parent = this.#entries[(entry.index - 1) >> 1];
-      if (parent === undefined || !isBefore(entry, parent)) break;
+      if (parent === undefined || !this.#isBefore(entry, parent)) break;
       this.#swap(entry, parent);
     }
     if (entry.index !== start) return;
@@ -87,11 +107,18 @@ export class TagHeap<Value> {
       const left = this.#entries[2 * entry.index + 1];
       const right = this.#entries[2 * entry.index + 2];
       const isRight = left !== undefined && right !== undefined &&
-        isBefore(right, left);
+        this.#isBefore(right, left);
       const child = isRight ? right : left;
-      if (child === undefined || !isBefore(child, entry)) return;
+      if (child === undefined || !this.#isBefore(child, entry)) return;
       this.#swap(entry, child);
     }
+  }
+
+  #isBefore(a: Entry<Value>, b: Entry<Value>): boolean {
+    this.#work.comparisons += 1;
+    if (a.tag !== b.tag) return a.tag < b.tag;
+    if (a.sinceMs !== b.sinceMs) return a.sinceMs < b.sinceMs;
+    return a.order < b.order;
   }
 
   #swap(a: Entry<Value>, b: Entry<Value>): void {
@@ -106,8 +133,7 @@ export class TagHeap<Value> {
   }
 }
 
-function isBefore<Value>(a: Entry<Value>, b: Entry<Value>): boolean {
-  if (a.tag !== b.tag) return a.tag < b.tag;
-  if (a.sinceMs !== b.sinceMs) return a.sinceMs < b.sinceMs;
-  return a.order < b.order;
-}
+const mapOf = <Value>(
+  entries: readonly Entry<Value>[],
+): Map<Value, Entry<Value>> =>
+  new Map(entries.map((each) => [each.value, each]));

@@ -38,5 +38,4 @@ Deno.test("a heap agrees with a sorted list in 20,000 changes at random", () => 
     const [first] = [...list].sort(([, a], [, b]) => a - b);
     assert.equal(heap.first, first?.[0]);
   }
-  assert.deepEqual(new Set(heap.values()), new Set(list.keys()));
 });

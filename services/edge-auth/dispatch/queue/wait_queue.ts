@@ -106,10 +106,9 @@ export class WaitQueue {
     const lanes = new Map<string, LaneWaiting>();
     for (const [each, queue] of this.#families) {
       if (family !== undefined && each !== family) continue;
-      for (const { lane, sinceMs } of queue.items()) {
-        const waits = lanes.get(lane) ?? amountOf(queue, lane);
-        waits.oldestMs = Math.max(waits.oldestMs, nowMs - sinceMs);
-        lanes.set(lane, waits);
+      for (const lane of queue.lanes()) {
+        const sinceMs = queue.oldest(lane)?.sinceMs ?? nowMs;
+        lanes.set(lane, amountOf(queue, lane, Math.max(0, nowMs - sinceMs)));
       }
     }
     return lanes;
@@ -141,7 +140,11 @@ export class WaitQueue {
   }
 }
 
-function amountOf(queue: FairQueue<Waiting>, lane: string): LaneWaiting {
+function amountOf(
+  queue: FairQueue<Waiting>,
+  lane: string,
+  oldestMs: number,
+): LaneWaiting {
   const { waiting: requests, tokens } = queue.amount(lane);
-  return { requests, tokens, weight: queue.weightOf(lane), oldestMs: 0 };
+  return { requests, tokens, weight: queue.weightOf(lane), oldestMs };
 }
