@@ -13,10 +13,10 @@
  * Requests that have waited for less than an edge's beat are too quick for this: what
  * is told of them is outdated when it arrives. Then every edge uses what it frees.
  *
- * An edge uses a slot that it frees as soon as it hears of the end, so that slot is kept
- * for it until its next job, or until it acknowledges the end without one: then nothing
- * waits there any more. A clock would tell less: on a busy machine, the job takes longer
- * than any wait that would not leave slots idle on others.
+ * An edge uses a slot that it frees as soon as it hears of the end, so that slot is
+ * kept for it until its next job, or until it acknowledges the end without one: then
+ * nothing waits there any more. A clock would tell less: on a busy machine, the job
+ * takes longer than any wait that would leave no slots idle on others.
  */
 import {
   type EdgeWaiting,
