@@ -108,6 +108,8 @@ class Run {
     grant: Grant,
     { fate, cost }: { fate: Fate; cost: number },
   ): Promise<void> {
+    // Nobody renews the lease any more.
+    if (/dies|cut off/.test(fate)) edge.leases.release(grant.id);
     if (fate === "dies") return;
     if (fate === "grows" || fate === "grows and dies") {
       return await this.#grow(edge, grant, { dies: fate !== "grows" });
@@ -215,12 +217,9 @@ async function chargeLost(world: RedisWorld, run: Run): Promise<void> {
       run.late.length,
   );
   for (const { grant, edge, nanos } of run.late) {
-    await edge.settle(grant, {
-      promptTokens: 0,
-      completionTokens: 0,
-      nanos,
-      kind: "complete",
-    });
+    const ended = { promptTokens: 0, completionTokens: 0, nanos };
+    const cost = { ...ended, kind: "complete" } as const;
+    await edge.leases.settle({ reservation: grant, cost });
     run.add(grant.principal, nanos);
   }
 }
