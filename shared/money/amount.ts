@@ -39,7 +39,7 @@ export const AMOUNT_FAULTS: Readonly<Record<AmountFault, string>> = {
   form: 'expected a decimal such as "2.50"',
   negative: "expected an amount that is not negative",
   precise: `expected at most ${DECIMALS_MAX} decimals`,
-  large: "expected at most 9007199",
+  large: `expected at most ${formatAmount(AMOUNT_NANOS_MAX)}`,
 };
 
 /**
