@@ -199,7 +199,14 @@ export class MetricRegistry {
 }
 
 const sample = (name: string, labels: string, value: number) =>
-  `${name}${labels && `{${labels}}`} ${value}`;
+  `${name}${labels && `{${labels}}`} ${cleared(value)}`;
+
+/** Doubles hold so many decimal digits; in sums of fractions, noise follows. */
+const DECIMAL_DIGITS = 15;
+
+/** A number without the noise of additions: 0.3 for 0.1 + 0.2. */
+const cleared = (value: number): number =>
+  Number.isInteger(value) ? value : Number(value.toPrecision(DECIMAL_DIGITS));
 
 const labelText = ({ labels }: MetricSpec, values: readonly string[]) =>
   labels.map((name, index) =>

@@ -39,6 +39,17 @@ Deno.test("MetricRegistry counts by label values, keeps them apart and escapes t
   assert.deepEqual(samples(registry.text()), expected);
 });
 
+Deno.test("MetricRegistry writes sums of fractions without the noise of additions", () => {
+  const registry = new MetricRegistry();
+  const { cost } = registry.record({
+    cost: counter("cost_total", { help: "" }),
+  });
+  for (let n = 0; n < 3; n += 1) cost.add(0.1);
+  assert.match(registry.text(), /^cost_total 0\.3$/m);
+  cost.add(9_007_199_254_740_000);
+  assert.match(registry.text(), /^cost_total 9007199254740000$/m);
+});
+
 Deno.test("MetricRegistry writes a histogram with rising buckets, sum and count", () => {
   const registry = new MetricRegistry();
   const wait = registry.record({ WAIT }).WAIT.with("m");
