@@ -12,10 +12,11 @@ export interface LogEntry {
 
 /**
  * Why the log did not do what it was asked. `taken`: the last entry of the request is
- * another one than the writer believes. `full`: it takes no more bytes. `unavailable`:
- * it did not answer, so an append may have happened.
+ * another one than the writer believes. `lost`: what the writer has appended is gone.
+ * `full`: it takes no more bytes. `unavailable`: it did not answer, so an append may
+ * have happened.
  */
-export type LogFailure = "taken" | "full" | "unavailable";
+export type LogFailure = "taken" | "lost" | "full" | "unavailable";
 
 /** The log did not do what it was asked. */
 export class KeptLogError extends Error {

@@ -18,7 +18,7 @@ export type Schedule = (run: () => void, waitMs: number) => () => void;
 /** What a reading needs. */
 export interface ReadingOptions {
   readonly record: KeptRecord;
-  readonly log: Pick<KeptLogReader, "next" | "watch">;
+  readonly log: Pick<KeptLogReader, "next" | "last" | "watch">;
   readonly records: Pick<KeptRecords, "find">;
   readonly now: MonotonicNow;
   readonly schedule: Schedule;
@@ -141,11 +141,22 @@ export class KeptReading {
     if (found === null) throw unknownAnswer();
     const silentMs = now() - this.#entryAtMs;
     if (found.state === "failed") throw errorOfEnd(found.end);
-    const hasBegun = this.#number > 0;
-    const isLost = found.state === "complete" || hasBegun
-      ? silentMs >= KEPT_LIMITS.silentMs
-      : false;
-    if (isLost) throw lost();
+    const isComplete = found.state === "complete";
+    const isSilent = silentMs >= KEPT_LIMITS.silentMs &&
+      (isComplete || this.#number > 0);
+    if (isSilent || isComplete && await this.#isGone()) throw lost();
+  }
+
+  /** Whether a log whose copies agree has nothing more of an answer that is complete. */
+  async #isGone(): Promise<boolean> {
+    const { record, log } = this.#options;
+    try {
+      const last = await log.last(record.requestId);
+      return last === null || last.sequence < this.#fromSequence;
+    } catch (error) {
+      if (error instanceof KeptLogError) return false; // It may come back.
+      throw error;
+    }
   }
 }
 

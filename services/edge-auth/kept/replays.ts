@@ -27,7 +27,7 @@ import type { AnswerName, KeptRecord, KeptRecords } from "./records.ts";
 /** What {@link Replays} needs. */
 export interface ReplaysOptions {
   readonly records: Pick<KeptRecords, "find">;
-  readonly keptLog: Pick<KeptLogReader, "next" | "watch">;
+  readonly keptLog: Pick<KeptLogReader, "next" | "last" | "watch">;
   readonly admission: Pick<Admission, "modelsOf">;
   readonly catalog: Catalog;
   readonly now: MonotonicNow;

@@ -206,10 +206,14 @@ export class KeptWriter {
       try {
         return await log.append(requestId, bytes, this.#sequence);
       } catch (error) {
-        // The answer to an earlier call may have been lost.
-        if (!isRepeat || !isTaken(error)) throw error;
+        if (!isTaken(error)) throw error;
         const last = await log.last(requestId);
-        const isOurs = last !== null && isSame(last.bytes, bytes);
+        // Its servers were started anew, with nothing.
+        if (last === null && this.#sequence > 0) {
+          throw new KeptLogError("lost", error);
+        }
+        // The answer to an earlier call may have been lost.
+        const isOurs = isRepeat && last !== null && isSame(last.bytes, bytes);
         if (!isOurs) throw error;
         return last.sequence;
       }

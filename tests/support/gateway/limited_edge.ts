@@ -25,7 +25,11 @@ import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
 import { SSE_LIMITS } from "@gateway/shared/limits";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import {
+  monotonicNow,
+  type WallNow,
+  wallNow as systemNow,
+} from "@gateway/shared/process/clock";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { CallOptions } from "@gateway/shared/redis/calls";
 import { createRecordingLog, type RecordingLog } from "../recording_log.ts";
@@ -59,6 +63,8 @@ export interface LimitedEdgeOptions {
   redisMsMin?: number;
   /** Whether it keeps answers; not if left out. */
   keeps?: Partial<KeepConfig> | undefined;
+  /** What its own clock shows; the time of the system if left out. */
+  wallNow?: WallNow;
   /** How many times longer it waits for workers; {@link SLOWER} if left out. */
   slower?: number;
 }
@@ -151,7 +157,8 @@ function keepingOf(
   parts: Pick<LimitedEdge, "redis" | "limiter" | "log"> & {
     admission: LimitedAdmission;
   },
-  { keeps, door, metrics, showsCost = false }: LimitedEdgeOptions,
+  { keeps, door, metrics, showsCost = false, wallNow = systemNow }:
+    LimitedEdgeOptions,
 ): { keeping?: (edge: EdgeParts) => Keeping } {
   if (keeps === undefined) return {};
   const keeping = ({ link, dispatcher }: EdgeParts) =>
@@ -194,7 +201,7 @@ function keeperOf(
     limiter,
     dispatcher: { start: (...run) => edge().dispatcher.start(...run) },
     catalog: door?.catalog ?? CATALOG,
-    wallNow,
+    wallNow: systemNow,
     log,
     onMade: (subject, cost) => metrics?.charged(subject, cost),
     limits: { freshMs: 0 },
