@@ -49,7 +49,8 @@ export async function sendAnswer(
   const { exchange, principal } = call;
   const after = readAfter(exchange);
   const requestId = idOf(call);
-  if (exchange.headers.accept?.trim() !== JSON_TYPE) {
+  const [accepted = ""] = exchange.headers.accept?.split(";") ?? [];
+  if (accepted.trim().toLowerCase() !== JSON_TYPE) {
     return await replays.send(call, { requestId }, {
       after,
       isReplayed: false,

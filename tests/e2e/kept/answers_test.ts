@@ -114,7 +114,8 @@ Deno.test("a whole answer is kept, too, and its state and usage are told", async
   const again = await askKept(gateway, key, { headers, body, edge: 1 });
   assert.equal(await again.text(), text);
   assert.equal(await (await getKept([gateway, key], id)).text(), text);
-  const accept = "application/json";
+  // Media types have no case, and may have parameters.
+  const accept = "Application/JSON; charset=utf-8";
   const readState = async () =>
     await (await getKept([gateway, key], id, { headers: { accept } })).json();
   await until(async () => (await readState()).state === "complete");
