@@ -70,17 +70,19 @@ export class WaitQueue {
         const least = own / share.weight;
         const latest = queue.latestOfLargest(lane, by, least);
         if (latest === undefined) return this.#full(queue, lane);
-        queue.remove(latest);
+        this.remove(latest);
         latest.giveUp(this.#full(queue, lane));
       }
     }
+    this.#rateOf(lane).begin(this.#now());
     queue.push(item);
     return null;
   }
 
   /** Removes a request, if it waits. */
   remove(item: Waiting): void {
-    this.#families.get(item.family)?.remove(item);
+    const queue = this.#families.get(item.family);
+    if (queue?.remove(item)) this.#onLeft(queue, item);
   }
 
   /** Offers the requests in turn. If one does not start, no other of its lane does. */
@@ -95,6 +97,7 @@ export class WaitQueue {
         else if (queue.has(item)) {
           queue.take(item);
           this.#rateOf(item.lane).add(this.#now());
+          this.#onLeft(queue, item);
         }
       }
     }
@@ -112,6 +115,11 @@ export class WaitQueue {
       }
     }
     return lanes;
+  }
+
+  #onLeft(queue: FairQueue<Waiting>, { lane }: Waiting): void {
+    if (queue.amount(lane).waiting > 0) return;
+    this.#rateOf(lane).end(this.#now());
   }
 
   #full(queue: FairQueue<Waiting>, lane: string): QueueFull {
