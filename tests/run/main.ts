@@ -43,8 +43,11 @@ const INSTALL = [
  * process does that has the machine.
  */
 const FILLS_MEMORY = /memory_long_test\.ts$/;
-/** Files that measure no time: most wait for a server as long as they compute. */
-const JOBS_PER_CORE = 2;
+/**
+ * Files that measure no time: most wait for servers twice as long as they compute, so
+ * that three of them use a core.
+ */
+const JOBS_PER_CORE = 3;
 /**
  * Files that load their modules together. More would save little, and an error that no
  * test catches would end more of them.
