@@ -6,7 +6,7 @@ import { canRun, leaveOut, runProcess } from "./support/process.ts";
 import { readSources } from "./support/repository/source_files.ts";
 
 /** What Redis gives a script, of what our scripts use. */
-const GIVEN = new Set(
+const LUA_NAMES = new Set(
   ("ARGV KEYS redis struct cjson math string table error ipairs pairs " +
     "tonumber tostring type unpack").split(" "),
 );
@@ -39,7 +39,7 @@ Deno.test("a name that is misspelt is found", () => {
 for (const { path, text } of scripts) {
   Deno.test(`${path} parses, and defines all that it names`, () => {
     const constants = constantsOf(text);
-    const names = undefinedIn(text).filter((name) => !GIVEN.has(name));
+    const names = undefinedIn(text).filter((name) => !LUA_NAMES.has(name));
     assert.deepEqual(names.sort(), constants.sort());
     const long = text.split("\n").filter((line) =>
       line.length > LINE_CHARS_MAX

@@ -251,7 +251,7 @@ const pictures: Failures = {
   deadline: [{ name: "no document", reply: [STALL], more: SOON_OVER }],
 };
 
-const SAID = { ...STREAM, parts: 1 };
+const ONE_PART = { ...STREAM, parts: 1 };
 const stepsOf = (event: string) => [streamHead(), chunk(event), PAUSE];
 const delta = namedEvent({ type: "transcript.text.delta" });
 const ofVllm = event({ choices: [{ delta: { content: "H" } }] });
@@ -279,12 +279,12 @@ const transcriptions: Failures = {
     {
       name: "events without a last one",
       reply: [...stepsOf(delta), lastChunk],
-      more: SAID,
+      more: ONE_PART,
     },
     {
       name: "events of vLLM that are cut",
       reply: [...stepsOf(ofVllm), CLOSE],
-      more: SAID,
+      more: ONE_PART,
     },
   ],
   timeout: [

@@ -59,7 +59,7 @@ const json = (data: unknown, more: object = {}) =>
 const one = [{ b64_json }];
 
 const PLAIN = { model: "theirs", prompt: "A red fox" };
-const ASKED = { ...PLAIN, response_format: "b64_json" };
+const FORWARDED = { ...PLAIN, response_format: "b64_json" };
 const CHOSEN = {
   n: 3,
   negative_prompt: "blue",
@@ -81,7 +81,11 @@ const GENERATIONS: {
   members: Partial<BackendConfig>;
   body: object;
 }[] = [
-  { change: { fields: CHOSEN }, members: {}, body: { ...ASKED, ...CHOSEN } },
+  {
+    change: { fields: CHOSEN },
+    members: {},
+    body: { ...FORWARDED, ...CHOSEN },
+  },
   {
     change: {
       fields: {
@@ -92,21 +96,21 @@ const GENERATIONS: {
       },
     },
     members: {},
-    body: ASKED,
+    body: FORWARDED,
   },
-  { change: { format: "url" }, members: {}, body: ASKED },
+  { change: { format: "url" }, members: {}, body: FORWARDED },
   {
     change: { format: "file" },
     members: {},
     body: { ...PLAIN, response_format: "file" },
   },
-  { change: SSE, members: {}, body: ASKED },
+  { change: SSE, members: {}, body: FORWARDED },
   { change: partly(0), members: { image_format_field: "none" }, body: PLAIN },
   {
     change: partly(1),
     members: {},
     body: {
-      ...ASKED,
+      ...FORWARDED,
       stream: true,
       partial_images: 1,
     },

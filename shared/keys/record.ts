@@ -222,7 +222,7 @@ const ofOwner = (kind: string) => (ownerId: string): string =>
 export const hashKey = (sha256: string): string => `hash:${sha256}`;
 /** Where those of a deleted key are. */
 export const deletedKey = (sha256: string): string => `deleted:${sha256}`;
-/** The record of a key. */
+/** The hash with state, settings and limits of an API key. */
 export const recordKey = ofKey("key");
 /** The order to stop the running requests of a key. */
 export const stopKey = (p: Principal): string => `${recordKey(p)}:stop`;

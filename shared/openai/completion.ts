@@ -167,7 +167,7 @@ export type ChunkDelta = z.infer<typeof chunkDelta>;
 /** One event of a stream. */
 export type ChatCompletionChunk = z.infer<typeof chatCompletionChunkSchema>;
 
-/** The body of an error. */
+/** The JSON with which a request is refused, or that ends a failed stream. */
 export type ErrorBody = z.infer<typeof errorBodySchema>;
 
 /** One model in the list of models. */

@@ -223,8 +223,8 @@ const WEATHER = tool("get_weather", {
 const CALLED = { name: "get_weather", arguments: '{"city":"Rome","days":1}' };
 const CALL = { id: "call_1", type: "function", function: CALLED };
 const QUESTION = { role: "user", content: "What is the weather in Rome?" };
-const ASKED = { role: "assistant", content: null, tool_calls: [CALL] };
-const ANSWERED = { role: "tool", tool_call_id: "call_1", content: "sunny" };
+const TOOL_CALL = { role: "assistant", content: null, tool_calls: [CALL] };
+const TOOL_RESULT = { role: "tool", tool_call_id: "call_1", content: "sunny" };
 const REQUIRED = {
   messages: [QUESTION],
   tools: [WEATHER],
@@ -269,12 +269,12 @@ export const toolCases: Cases = {
     assert.equal(choices.at(-1)?.finish_reason, "tool_calls");
   },
   async "D42 a tool's result is answered with text"({ answer }) {
-    const messages = [QUESTION, ASKED, ANSWERED];
+    const messages = [QUESTION, TOOL_CALL, TOOL_RESULT];
     const { choices: [choice] } = await answer({ messages, tools: [WEATHER] });
     assert.ok(choice?.message.content);
   },
   async "D43 inconsistent histories: 400"({ chat }) {
-    for (const rest of [[ANSWERED], [ASKED, QUESTION]]) {
+    for (const rest of [[TOOL_RESULT], [TOOL_CALL, QUESTION]]) {
       const messages = [QUESTION, ...rest];
       await assertError(await chat({ messages }), { status: 400 });
     }

@@ -16,7 +16,7 @@ import { until } from "../support/wait_for.ts";
 import { CaseFile } from "./case_file.ts";
 
 /** The model of each path, and what its requests need besides. */
-const ASKED: { readonly [path: string]: object } = {
+const REQUESTS: { readonly [path: string]: object } = {
   "/messages": { model: "talk", max_tokens: 10, messages: [] },
   "/responses": { model: "talk", input: "hi" },
   "/completions": { model: "talk", prompt: "hi" },
@@ -51,7 +51,7 @@ async function check(corpusCase: CaseFile, rig: ForwardRig): Promise<void> {
     rig.settlements().length,
   ];
   const path = corpusCase.text("path").trim();
-  const body = { ...ASKED[path], ...corpusCase.json("request") };
+  const body = { ...REQUESTS[path], ...corpusCase.json("request") };
   const reply = await rig.post(path.slice(1), JSON.stringify(body));
   const text = Buffer.from(await reply.arrayBuffer()).toString();
   const { status, answer } = corpusCase.answer();

@@ -16,7 +16,7 @@ import type { Step } from "../support/model_servers/scripted_server.ts";
 import { formOf, recording } from "./media/recording_fixture.ts";
 
 /** What the model server says of a chat, a hundred tokens at a time. */
-const SAID = ["kite ", "hill ", "rain "].map((word) => word.repeat(80));
+const TEXTS = ["kite ", "hill ", "rain "].map((word) => word.repeat(80));
 const SAID_TOKENS = 100;
 const SOUND = new Uint8Array(1_024).fill(7);
 const b64_json = SOUND.toBase64();
@@ -89,7 +89,7 @@ function chatCharged({ parts }: Moment): Charge {
 }
 
 function chatEndpoint(stream: boolean): Endpoint {
-  const [first = "", second = "", third = ""] = SAID;
+  const [first = "", second = "", third = ""] = TEXTS;
   const says = (content: string) => chunk(event(choiceChunk({ content })));
   return {
     name: stream ? "chat, streamed" : "chat, whole",
@@ -106,7 +106,7 @@ function chatEndpoint(stream: boolean): Endpoint {
     ],
     ...stream && {
       hasParts: (received, parts) =>
-        received.includes((SAID[parts - 1] ?? "").trim()),
+        received.includes((TEXTS[parts - 1] ?? "").trim()),
     },
     charged: chatCharged,
   };

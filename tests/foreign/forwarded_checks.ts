@@ -18,7 +18,7 @@ const DISCOVERED = "found/";
 const LONG_TOKENS = 400;
 
 const HELLO = [{ role: "user", content: "Say hello." }];
-const ASKED = {
+const CALLS = {
   messages: { model: TALK, max_tokens: 12, messages: HELLO },
   responses: { model: TALK, max_output_tokens: 12, input: "Say hello." },
   completions: { model: TALK, max_tokens: 12, prompt: "Once upon a time" },
@@ -85,7 +85,7 @@ export async function checkForwarded(
   for (const endpoint of endpoints) {
     await t.step(`${endpoint}: whole, charged as stated`, async () => {
       const before = await charged(gateway, endpoint);
-      const answer = await send(endpoint, ASKED[endpoint]);
+      const answer = await send(endpoint, CALLS[endpoint]);
       const text = await answer.text();
       assert.equal(answer.status, 200, text);
       const { usage } = JSON.parse(text);
@@ -97,7 +97,7 @@ export async function checkForwarded(
     if (endpoint === "embeddings") continue;
     await t.step(`${endpoint}: as events, to the end`, async () => {
       const before = await charged(gateway, endpoint);
-      const answer = await send(endpoint, { ...ASKED[endpoint], stream: true });
+      const answer = await send(endpoint, { ...CALLS[endpoint], stream: true });
       const text = await answer.text();
       assert.equal(answer.status, 200, text);
       assert.match(text.trim().split("\n\n").at(-1) ?? "", ENDS[endpoint]);
@@ -106,7 +106,7 @@ export async function checkForwarded(
     await t.step(`${endpoint}: a client who leaves frees it`, async () => {
       const controller = new AbortController();
       const answer = await send(endpoint, {
-        ...ASKED[endpoint],
+        ...CALLS[endpoint],
         [BOUNDS[endpoint]]: LONG_TOKENS,
         stream: true,
       }, controller.signal);
@@ -114,7 +114,7 @@ export async function checkForwarded(
       await answer.body?.getReader().read();
       controller.abort();
       await gateway.runs("chat-worker", 0);
-      const next = await send(endpoint, ASKED[endpoint]);
+      const next = await send(endpoint, CALLS[endpoint]);
       assert.equal(next.status, 200, await next.text());
     });
   }

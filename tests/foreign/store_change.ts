@@ -52,7 +52,7 @@ const OLD = [
   { name: "Redis 7.4", command: `${cwd}/redis-7.4`, mustBeTold: true },
   { name: "Redis 8.2", command: `${cwd}/redis-8.2`, mustBeTold: true },
 ];
-const TOLD = ["--rdb-version-check", "relaxed"];
+const RELAXED = ["--rdb-version-check", "relaxed"];
 
 /** What the file of compose says of how data is kept. */
 async function settings(): Promise<string[]> {
@@ -190,7 +190,7 @@ async function changes(
     await refuses(dir, usual);
     await refuses(copy, fromCopy);
   }
-  const repair = mustBeTold ? TOLD : [];
+  const repair = mustBeTold ? RELAXED : [];
   {
     await using first = await serve(VALKEY_SERVER, copy, [
       ...fromCopy,

@@ -22,7 +22,7 @@ const CALM_STRETCH = 1.3;
 const SPIN_MS = 10;
 const SPIN_EVERY = 10;
 const MEASURED_MAX = 5;
-const ASKED = amountOf({ usual: 150, full: 300 });
+const CALLS = amountOf({ usual: 150, full: 300 });
 const ATTACKERS = 4;
 const CONNECTIONS_EACH = 4;
 /** The edge without attack is asked less often: it only shows the noise. */
@@ -92,7 +92,7 @@ async function measure(
   const served = new Map<number, number>();
   const [attacked, calm]: [number[], number[]] = [[], []];
   const stretches: number[] = [];
-  for (let count = 0; count < ASKED; count += 1) {
+  for (let count = 0; count < CALLS; count += 1) {
     const edges = count % CALM_EVERY === 0 ? [attacked, calm] : [attacked];
     for (const [edge, tookMs] of edges.entries()) {
       const startedAtMs = performance.now();

@@ -15,7 +15,7 @@ import { startStopwatch, until } from "../support/wait_for.ts";
 
 const RECOVERY_MS = 2_000;
 /** More than may fail to authenticate from one address. */
-const ASKED = 30;
+const CALLS = 30;
 const EDGES = 2;
 
 /** A gateway with these keys. */
@@ -49,7 +49,7 @@ async function startWithKeys(): Promise<Started> {
 /** Asks every edge with every key, and with keys that were never asked for. */
 async function assertUnavailable(gateway: Started) {
   const { usedKey, unseen } = gateway;
-  for (let count = 0; count < ASKED; count += 1) {
+  for (let count = 0; count < CALLS; count += 1) {
     for (const key of [usedKey, unseen, nobodysKey()]) {
       const response = await gateway.ask(key, { edge: count % EDGES });
       const { error } = await response.json();

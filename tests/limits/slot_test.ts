@@ -81,7 +81,7 @@ Deno.test("no answer waits for a slow Redis, with or without a limit", async () 
   assert.ok(limitedMs < SLOW_REDIS_MS, `with a limit ${limitedMs} ms`);
 });
 
-const ASKED = 20;
+const CALLS = 20;
 /** The edge notices in a fifth of this that a client has left. */
 const NOTICED_MS = 500;
 
@@ -99,10 +99,10 @@ Deno.test("a client that leaves while it is admitted gives its slot back and run
   await using gateway = await startCutOff();
   const { key, ran } = gateway;
   const client = new AbortController();
-  const asking = Array.from({ length: ASKED }, async () => {
+  const asking = Array.from({ length: CALLS }, async () => {
     await assert.rejects(gateway.ask(key, { signal: client.signal }));
   });
-  await until(async () => await gateway.leases(key) === ASKED);
+  await until(async () => await gateway.leases(key) === CALLS);
   client.abort();
   await Promise.all(asking);
   gateway.proxy.set({ delayMs: NOTICED_MS });

@@ -209,7 +209,7 @@ const nounName: Deno.lint.Rule = {
       switch (node.type) {
         case "Identifier":
         case "PrivateIdentifier":
-          if (!RIDDLES.has(node.name)) return;
+          if (!RIDDLES.has(node.name.toLowerCase())) return;
           context.report({
             node,
             message: `"${node.name}" does not say what it names`,
@@ -245,6 +245,8 @@ const nounName: Deno.lint.Rule = {
       FunctionExpression: checkFunction,
       MethodDefinition: ({ key }) => check(key),
       PropertyDefinition: ({ key }) => check(key),
+      TSInterfaceDeclaration: ({ id }) => check(id),
+      TSTypeAliasDeclaration: ({ id }) => check(id),
       VariableDeclarator: ({ id }) => check(id),
     };
   },

@@ -14,7 +14,7 @@ export interface EdgeBeatsOptions {
   readonly bus: { beat(waiting: EdgeWaiting): void };
 }
 
-/** The beats of one edge. */
+/** Tells workers that this edge lives, in time and when requests begin to wait. */
 export class EdgeBeats {
   readonly #options: EdgeBeatsOptions;
   #beatAtMs = -Infinity;

@@ -9,7 +9,7 @@ export const FINAL_FRAME_MS = 1_000;
 /** A worker that did not answer gets no jobs for this long, or until its next beat. */
 export const UNRESPONSIVE_MS = 1_000;
 
-/** The bounds on the time of a run. */
+/** How long a run may take: whatever ends first. */
 export interface RunTimeBounds {
   /** The longest that a run may take, in any state. */
   readonly requestTimeoutMs: number;

@@ -17,7 +17,7 @@ const MEDIUM_OF_BLOCK = new Map<string, Medium>([
 ]);
 
 /** A block with a medium, and where it stands. */
-interface Found {
+interface PlacedBlock {
   type: string;
   medium: Medium;
   path: string;
@@ -43,7 +43,7 @@ function blockIn(
   value: unknown,
   path: string,
   accepted: ReadonlySet<Medium>,
-): Found | null {
+): PlacedBlock | null {
   if (Array.isArray(value)) {
     for (const [index, each] of value.entries()) {
       const found = blockIn(each, `${path}[${index}]`, accepted);

@@ -48,7 +48,7 @@ const optional = z.strictObject({ ...OTHERS, limits }).partial();
 const SETTINGS = { description, ...optional.shape, force };
 const WHOLE = z.strictObject({ ...SETTINGS, reason: reason.optional() });
 const CHANGES = WHOLE.extend({ description: description.optional() });
-type Wanted = z.output<typeof CHANGES>;
+type KeyChanges = z.output<typeof CHANGES>;
 
 const answerOf = (key: KeyRecord, { now }: AdminDeps): AdminAnswer => ({
   json: toJson(key, now()),
@@ -69,7 +69,7 @@ const createdAnswer = (
  * stay as they were.
  */
 function settingsOf(
-  wanted: Wanted,
+  wanted: KeyChanges,
   before: Pick<KeySettings, "limits" | "models">,
   deps: AdminDeps,
 ): Partial<KeySettings> {
@@ -130,7 +130,7 @@ async function findTarget(
  * both.
  */
 async function change(
-  call: AdminCall<unknown, Wanted>,
+  call: AdminCall<unknown, KeyChanges>,
   baseOf: (key: KeyRecord) => Partial<KeySettings>,
 ): Promise<AdminAnswer> {
   const { deps, body } = call;

@@ -10,7 +10,7 @@ import { type Area, type Invocation, type Output } from "./command_line.ts";
 
 const WATCH_MS = 2_000;
 const MS_PER_SECOND = 1_000;
-type Found = z.output<typeof LIST>;
+type RunningList = z.output<typeof LIST>;
 const COLUMNS = [
   "request_id",
   "state",
@@ -36,7 +36,7 @@ async function list(invocation: Invocation): Promise<Output> {
   return await look();
 }
 
-function output(found: Found): Output {
+function output(found: RunningList): Output {
   const { requests, edges, silent_edges: silent, more } = found;
   const notes = [
     edges === 0 && "No edge has answered: is one running?",
@@ -52,7 +52,7 @@ function output(found: Found): Output {
 }
 
 const rowOf = (
-  request: Found["requests"][number],
+  request: RunningList["requests"][number],
 ): Record<typeof COLUMNS[number], unknown> => ({
   request_id: request.request_id,
   state: request.state,

@@ -200,7 +200,7 @@ function messagesOf(
   if (role === "system") return [instruction(content)];
   if (typeof content === "string") return [{ role, content }];
   if (role === "assistant") return [assistantOf(content)];
-  const media = content.filter(({ type }) => !KNOWN.has(type));
+  const media = content.filter(({ type }) => !TEXT_TYPES.has(type));
   const texts = content.flatMap(({ type, text }) =>
     type === "text" ? [text ?? ""] : []
   );
@@ -216,7 +216,7 @@ function messagesOf(
   ];
 }
 
-const KNOWN: ReadonlySet<string> = new Set(["text", "tool_result"]);
+const TEXT_TYPES: ReadonlySet<string> = new Set(["text", "tool_result"]);
 
 function assistantOf(content: readonly Block[]): ChatMessage {
   const calls = content.filter(({ type }) => type === "tool_use")

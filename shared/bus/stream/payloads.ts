@@ -70,7 +70,7 @@ export interface AnswerEnd {
   backend?: string | undefined;
 }
 
-/** The payload of END. */
+/** What the last frame of a complete answer says. */
 export interface EndPayload extends AnswerEnd {
   worker: string;
 }
@@ -87,7 +87,7 @@ export interface Failure {
   backend?: string | undefined;
 }
 
-/** The payload of ERR. */
+/** What the last frame of a failed answer says. */
 export interface ErrPayload extends Failure {
   worker: string;
 }

@@ -53,7 +53,7 @@ export const COUNTS = [
   ...USAGE_UNITS,
   ...FAILURE_REASONS,
 ];
-/** The name of a count. */
+/** What is counted: requests, units of usage, costs, and reasons of failures. */
 export type CountName = typeof COUNTS[number];
 
 /** Numbers by their name; a missing one is 0. */

@@ -10,21 +10,23 @@ export interface WaitingOfModel {
   readonly oldestMs: number;
 }
 
-interface Told {
+/** The last beat of an edge. */
+interface LastBeat {
   readonly waiting: EdgeWaiting;
+  /** When it came. */
   readonly atMs: number;
 }
 
 /** What each edge has told last. */
 export class WaitingRequests {
   readonly #now: MonotonicNow;
-  readonly #edges = new Map<string, Told>();
+  readonly #edges = new Map<string, LastBeat>();
 
   constructor(now: MonotonicNow) {
     this.#now = now;
   }
 
-  /** An edge has beaten. */
+  /** A beat of an edge has come. */
   onBeat(edgeId: string, data: Uint8Array): void {
     const waiting = decodeEdgeBeat(data);
     if (waiting.size === 0) this.#edges.delete(edgeId);

@@ -78,7 +78,7 @@ export interface ProjectStoreDeps extends OwnerStoreDeps {
   audit: Pick<AuditLog, "add">;
 }
 
-/** A new project. */
+/** What a project begins with. */
 export interface NewProject {
   name: string;
   /** The id of the first admin; null if an operator names one later. */

@@ -67,7 +67,7 @@ export interface RequestLogDeps {
 }
 
 /** A row with its account, and its place in the log of that account. */
-interface Found {
+interface PlacedRow {
   readonly ownerId: string;
   readonly place: RowPlace;
   /** Its index in the table of the account. */
@@ -105,7 +105,7 @@ export class RequestLog {
     const tables = ownerId === null
       ? [...this.#tables]
       : [...this.#tables].filter(([id]) => id === ownerId);
-    const found = tables.flatMap(([ownerId, table]): Found[] =>
+    const found = tables.flatMap(([ownerId, table]): PlacedRow[] =>
       table.find(query, {
         max: max + 1,
         before: (place) => before({ ownerId, place }),
@@ -227,19 +227,19 @@ function placeOf(id: string): RowPlace {
 }
 
 /** Newest first; rows of the same moment by their account. */
-function newestFirst(a: Found, b: Found): number {
+function newestFirst(a: PlacedRow, b: PlacedRow): number {
   if (isBefore(b.place, a.place)) return -1;
   if (isBefore(a.place, b.place)) return 1;
   return a.ownerId < b.ownerId ? -1 : 1;
 }
 
-const cursorOf = ({ ownerId, place }: Found): string =>
+const cursorOf = ({ ownerId, place }: PlacedRow): string =>
   `${place.ms}-${place.sequence}-${ownerId}`;
 
 /** Whether a row comes after a cursor in the order of pages. */
 function placesBefore(
   cursor: string,
-): (row: Pick<Found, "ownerId" | "place">) => boolean {
+): (row: Pick<PlacedRow, "ownerId" | "place">) => boolean {
   if (cursor === "") return () => true;
   const [, ms = "", sequence = "", owner = ""] = CURSOR.exec(cursor) ?? [];
   if (owner === "") throw new BadCursor();

@@ -96,7 +96,7 @@ export class Texts {
 }
 
 /** A filter with the numbers of its texts. */
-interface Wanted {
+interface NumberFilter {
   /** Columns, each followed by the number that it must have. */
   readonly equal: readonly number[];
   /** The number of the code or reason; null for any. */
@@ -166,7 +166,7 @@ export class RequestTable {
     filter: RowFilter,
     { max, before }: { max: number; before: (place: RowPlace) => boolean },
   ): { place: RowPlace; at: number }[] {
-    const wanted = this.#wantedBy(filter);
+    const wanted = this.#filterOf(filter);
     if (wanted === null) return [];
     const found: { place: RowPlace; at: number }[] = [];
     for (let at = this.#end - 1; at >= this.#first; at--) {
@@ -215,7 +215,7 @@ export class RequestTable {
     };
   }
 
-  #passes(at: number, { equal, code, fromMs, toMs }: Wanted): boolean {
+  #passes(at: number, { equal, code, fromMs, toMs }: NumberFilter): boolean {
     const numbers = this.#numbers;
     const start = STRIDE * at;
     // Without an iterator: it is run a million times.
@@ -229,7 +229,7 @@ export class RequestTable {
   }
 
   /** Null: no row of any account has one of the texts. */
-  #wantedBy(filter: RowFilter): Wanted | null {
+  #filterOf(filter: RowFilter): NumberFilter | null {
     const { keyId, model, code, requestId, outcome, fromMs, toMs } = filter;
     const equal: number[] = [];
     const texts = [[KEY_ID, keyId], [MODEL, model]] as const;

@@ -23,11 +23,11 @@ const RUN: RunningRequest = {
   tokens: 0,
 };
 
-type Told = Partial<RunningAnswer & { from: "edge" }> | {
+type AnswerPart = Partial<RunningAnswer & { from: "edge" }> | {
   backends: Record<string, string>;
 };
 
-const answerOf = (ask: string, tells: Told): RunningAnswer =>
+const answerOf = (ask: string, tells: AnswerPart): RunningAnswer =>
   "backends" in tells ? { from: "worker", ask, ...tells } : {
     from: "edge",
     ask,
@@ -39,7 +39,7 @@ const answerOf = (ask: string, tells: Told): RunningAnswer =>
 
 /** A bus on which these instances answer, each after so many ms. */
 function scripted(
-  instances: Record<string, { afterMs: number; tells: Told }>,
+  instances: Record<string, { afterMs: number; tells: AnswerPart }>,
 ) {
   const clock = { ms: 0 };
   const due: { atMs: number; tell: () => void }[] = [];

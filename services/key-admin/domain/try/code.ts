@@ -112,7 +112,7 @@ client.videos.download_content(video.id).write_to_file("video.mp4")`,
  * The chat fields of the API that OpenAI's packages know. They know all fields of other
  * kinds.
  */
-const KNOWN = new Set([
+const CHAT_MEMBERS = new Set([
   "model",
   "messages",
   "temperature",
@@ -142,7 +142,8 @@ export function codeOf(
   request: TryRequest,
   apiUrl: string,
 ) {
-  const isKnown = (name: string) => endpoint !== "chat" || KNOWN.has(name);
+  const isKnown = (name: string) =>
+    endpoint !== "chat" || CHAT_MEMBERS.has(name);
   const members = Object.entries(request);
   const extra = members.filter(([name]) => !isKnown(name));
   /** The fields as arguments; those that the packages lack are grouped. */

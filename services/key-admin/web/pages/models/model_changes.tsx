@@ -293,7 +293,7 @@ const undo: Handler = async (c) => {
 const tell = async (c: ConsoleContext) =>
   c.redirect(await c.var.deps.tellOverrides() ? DONE : UNTOLD, 303);
 
-/** The routes of changes. */
+/** Ask for a change of a model or a server, make it, and undo it. */
 export const modelChangeRoutes: Routes = {
   [CHANGE]: { GET: showChange, POST: behindPassword(change) },
   [UNDO]: { POST: behindPassword(undo) },

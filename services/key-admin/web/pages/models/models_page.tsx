@@ -326,7 +326,7 @@ function percentiles(
   return `${textOf(found.p50)} / ${textOf(found.p95)}`;
 }
 
-/** The routes of the models. */
+/** The page "Models", and the forms on it. */
 export const modelRoutes: Routes = {
   "/models": { GET: showModels },
   ...modelChangeRoutes,

@@ -146,7 +146,7 @@ export async function showView<Row>(
   );
 }
 
-/** All owners. */
+/** Shows all owners, with their usage, in the order of the address. */
 export const listOwners: Handler = (c) => {
   const { people, now, catalog: { prices } } = c.var.deps;
   return showView(c, {

@@ -248,7 +248,7 @@ const nameOf = (key: KeyRecord | undefined, keyId: string, base: string) =>
     : keyName(key, base);
 
 /** A request that runs, and its key if that still exists. */
-interface Found {
+interface RequestDetails {
   request: RunningView;
   key: KeyRecord | undefined;
   /** The account of somebody else, with its name; null for one's own, or a project. */
@@ -256,7 +256,7 @@ interface Found {
 }
 
 /** The request of this id, if it runs and may be seen. Throws {@link Refused}. */
-async function find(c: ConsoleContext, text: string): Promise<Found> {
+async function find(c: ConsoleContext, text: string): Promise<RequestDetails> {
   const [, requestId] = REQUEST_ID.exec(text) ?? [];
   const { requests, keys } = await look(c);
   const request = requests.find((each) => each.requestId === requestId);

@@ -162,7 +162,7 @@ function routesBelow(keys: string): Routes {
   };
 }
 
-/** The routes of usage. */
+/** The usage of an account and its files, below the root of its pages. */
 export const usageRoutes = (root: string): Routes => ({
   [`${root}/usage`]: { GET: showUsage },
   [`${root}/usage/export.csv`]: { GET: exportUsage },
