@@ -1,13 +1,15 @@
 // Promise: on a real node, with the images of this commit, the trial serves a stream
 // through its Service as NOTES.txt says, is replaced under load without losing a
-// request, and outlives its stores. Run by `deno task test:kubernetes`.
+// request, reads changed models, and outlives its stores. Run by
+// `deno task test:kubernetes`.
 import assert from "node:assert/strict";
+import { VERSION } from "@gateway/shared/version";
 import { print } from "../support/process.ts";
 import {
   type ControlPlane,
   startControlPlane,
 } from "./cluster/control_plane.ts";
-import { chat, isWhole, Load, type Target } from "./cluster/load.ts";
+import { chat, isWhole, Load, MODEL, type Target } from "./cluster/load.ts";
 import { createNamespace, Namespace, RELEASE } from "./cluster/namespace.ts";
 import { serveNames } from "./cluster/names.ts";
 import { addNode } from "./cluster/node.ts";
@@ -47,6 +49,8 @@ const SETTINGS = [
   ]
     .map((service) => `${service}.resources.requests.cpu=100m`),
 ];
+/** What the ConfigMap of models is called. */
+const MODELS = "gateway-models";
 const TRIAL = { example: "trial", set: SETTINGS };
 
 /** What the steps work with; the first ones fill it. */
@@ -88,8 +92,55 @@ async function install(subject: Subject): Promise<void> {
   const { key } = JSON.parse(json);
   assert.match(key, /^sk-/);
   subject.target = { url: `http://${address}/v1`, key };
+  const version = ["exec", deployment, "--", "gateway", "--version"];
+  // And the commit, which the console shows, too.
+  const output = await namespace.kubectl(...version);
+  assert.ok(output.startsWith(`gateway ${VERSION}+`), output);
   const log = await namespace.kubectl("logs", deployment);
   assert.match(log, /setup_link/);
+}
+
+/** A list of models, all of which the simulator runs. */
+const listOf = (...ids: string[]) =>
+  JSON.stringify({
+    models: ids.map((id) => ({
+      id,
+      backends: [{
+        type: "openai",
+        name: "simulator",
+        base_url: `http://${RELEASE}-model-simulator:8090/v1`,
+        model: MODEL,
+      }],
+    })),
+  });
+
+async function changeModels(subject: Subject): Promise<void> {
+  const { namespace, target } = subject;
+  const literal = `--from-literal=models.json=${listOf(MODEL)}`;
+  await namespace.kubectl("create", "configmap", MODELS, literal);
+  await upgrade(namespace, `models.existingConfigMap=${MODELS}`);
+  await waitForAnswer(subject);
+  const podsOf = async () =>
+    (await Promise.all(SERVICES.map((each) => namespace.podNames(each))))
+      .flat();
+  const before = await podsOf();
+  const data = { "models.json": listOf(MODEL, "another") };
+  const patch = JSON.stringify({ data });
+  await namespace.kubectl("patch", "configmap", MODELS, `--patch=${patch}`);
+  await namespace.wait("the new model", async () => {
+    const answer = await chat({ ...target, model: "another" }, {
+      stream: false,
+    });
+    // An edge may know of it before a worker does.
+    const { status, text, retryAfter } = answer;
+    const isLater = status === 404 || (status === 503 && retryAfter !== null);
+    assert.ok(isWhole(answer) || isLater, `${status} ${text}`);
+    return isWhole(answer);
+  });
+  // Those that the upgrade has replaced may be stopping.
+  const after = await podsOf();
+  assert.ok(after.every((name) => before.includes(name)), `${after}`);
+  assert.equal(await restarts(namespace), 0);
 }
 
 /** Waits for an answer that is whole: meanwhile, only refusals to be tried again. */
@@ -196,6 +247,7 @@ const STEPS = {
   "installs, and gives the first key and the link to the console": install,
   "serves a stream through its Service": stream,
   "passes `helm test`": helmTest,
+  "reads a changed ConfigMap of models, and restarts nothing": changeModels,
   "goes on serving when an upgrade has no image": failUpgrade,
   "answers 503 without its stores, restarts nothing, and knows its keys after":
     loseStores,

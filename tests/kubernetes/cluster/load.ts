@@ -1,7 +1,8 @@
 /** Chat requests to a service of a cluster, which go on until they are stopped. */
 import { sleep, waitFor } from "../../support/wait_for.ts";
 
-const MODEL = "neutral-3.7-plus";
+/** What is asked for, unless a target names another. */
+export const MODEL = "neutral-3.7-plus";
 const REQUEST_MS = 60_000;
 const WAIT_MS = 300_000;
 const POLL_MS = 50;
@@ -14,11 +15,12 @@ export interface Target {
   /** The base URL of the API, with `/v1`. */
   readonly url: string;
   readonly key: string;
+  readonly model?: string;
 }
 
 /** Sends one chat request and reads its answer to the end. */
 export async function chat(
-  { url, key }: Target,
+  { url, key, model = MODEL }: Target,
   { stream, client }: { stream: boolean; client?: Deno.HttpClient },
 ): Promise<{ status: number; text: string; retryAfter: string | null }> {
   const response = await fetch(`${url}/chat/completions`, {
@@ -29,7 +31,7 @@ export async function chat(
       "content-type": "application/json",
     },
     body: JSON.stringify({
-      model: MODEL,
+      model,
       stream,
       messages: [{ role: "user", content: "Say hello." }],
     }),
