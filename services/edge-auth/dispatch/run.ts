@@ -230,7 +230,8 @@ export class Run implements PlacedRun {
     if (this.#state !== "active") return;
     this.#state = "cancelling";
     this.#finalFrameByMs = this.#tools.clock.now() + FINAL_FRAME_MS;
-    Object.assign(this.#outcome, { cancelReason: reason, error });
+    this.#outcome.cancelReason = reason;
+    this.#outcome.error = error;
     this.#offer?.cancel(reason);
     if (error !== null) this.#sink.onError(error);
     else this.#sink.onAbandoned();

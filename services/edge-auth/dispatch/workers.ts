@@ -284,7 +284,8 @@ export class WorkerTable {
     const beatAtMs = this.#options.now();
     this.#rejoinUntilMs = beatAtMs + DISPATCH_LIMITS.workerLostMs;
     for (const worker of this.#workers.values()) {
-      Object.assign(worker, { beatAtMs, missingSinceMs: null });
+      worker.beatAtMs = beatAtMs;
+      worker.missingSinceMs = null;
     }
   }
 

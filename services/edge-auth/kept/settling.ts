@@ -13,11 +13,11 @@ import type { Closing, KeptRecord } from "./records.ts";
 export function outcomeOf(
   { type, payload, tokens }: Pick<Frame, "type" | "payload" | "tokens">,
 ): RunOutcome {
-  const outcome = new RunOutcome();
   const end = type === FrameType.END ? parseEnd(payload) : null;
   const failure = type === FrameType.ERR ? parseErr(payload) : null;
   const { usage = null, backend } = end ?? failure ?? {};
-  return Object.assign(outcome, {
+  return {
+    ...new RunOutcome(),
     kind: end === null ? "failed" : "complete",
     usage,
     backend,
@@ -25,18 +25,19 @@ export function outcomeOf(
     isFinal: true,
     error: failure?.error ?? null,
     dispatchMs: 0,
-  });
+  };
 }
 
 /** The outcome of a run whose worker is gone as well. */
 export function lostOutcome(tokens: number, error: ApiError): RunOutcome {
-  return Object.assign(new RunOutcome(), {
+  return {
+    ...new RunOutcome(),
     kind: "failed",
     completionTokens: tokens,
     error,
     // Without any token, nobody can say whether it has run.
     dispatchMs: tokens > 0 ? 0 : null,
-  });
+  };
 }
 
 /** How the record of an answer ends whose run has ended so. */

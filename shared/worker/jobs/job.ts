@@ -316,7 +316,8 @@ export class Job {
     const error = why instanceof ApiError ? why : this.#ourFault(cause);
     const retryable = !(error instanceof UpstreamError);
     const { completionTokens: tokens, backend } = this.report;
-    Object.assign(this.report, { outcome: "failed", errorCode: error.code });
+    this.report.outcome = "failed";
+    this.report.errorCode = error.code;
     if (this.#isCancelled) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
@@ -369,7 +370,8 @@ export class Job {
     // An answer that has just ended is not acknowledged yet: here, finished means
     // cancelled.
     if (this.#isCancelled && report.outcome !== "rejected") {
-      Object.assign(report, { outcome: "cancelled", errorCode: undefined });
+      report.outcome = "cancelled";
+      report.errorCode = undefined;
     }
     recordJob(report, { ...this.options, family, log, span: this.#span });
     this.#host.onSlotFree(this);

@@ -55,7 +55,8 @@ export class TagHeap<Value> {
   set(value: Value, tag: number, sinceMs = 0): void {
     const existing = this.#find(value);
     if (existing !== undefined) {
-      Object.assign(existing, { tag, sinceMs });
+      existing.tag = tag;
+      existing.sinceMs = sinceMs;
       this.#settle(existing);
       return;
     }
