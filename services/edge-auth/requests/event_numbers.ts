@@ -26,6 +26,11 @@ export class EventNumbers {
     return this.count < this.#after;
   }
 
+  /** The client has the event that was counted last. */
+  get #isLeftOut(): boolean {
+    return this.count <= this.#after;
+  }
+
   /** Each of these whole lines as an event, as `sseFrame` does it, with its number. */
   eventsOf(lines: Uint8Array): Uint8Array {
     const pieces: Uint8Array[] = [];
@@ -34,7 +39,7 @@ export class EventNumbers {
       const end = lines.indexOf(NEWLINE, from) + 1;
       if (end === 0) break;
       this.count += 1;
-      if (this.count > this.#after) {
+      if (!this.#isLeftOut) {
         const head = Buffer.from(`id: ${this.count}\ndata: `);
         pieces.push(head, lines.subarray(from, end), BLANK_LINE);
       }
@@ -71,11 +76,12 @@ export class EventNumbers {
     let from = 0;
     let events = "";
     for (let end = ends.after(0); end > 0; end = ends.after(from)) {
-      this.count += 1;
-      if (this.count > this.#after) {
-        events += withNumber(text.slice(from, end), this.count);
-      }
+      const event = text.slice(from, end).replace(BLANK_LINES, "");
       from = end;
+      if (hasField(event)) {
+        this.count += 1;
+        if (!this.#isLeftOut) events += withNumber(event, this.count);
+      } else if (!this.isBehind) events += withoutEnd(event);
     }
     this.#rest = this.#rest.slice(from);
     return events;
@@ -83,9 +89,24 @@ export class EventNumbers {
 }
 
 function withNumber(event: string, number: number): string {
-  const lineEnd = event.endsWith("\r\n") ? "\r\n" : event.slice(-1);
-  const lines = event.slice(0, -lineEnd.length);
-  return `${lines}id: ${number}${lineEnd}${lineEnd}`;
+  const lineEnd = lineEndOf(event);
+  return `${withoutEnd(event)}id: ${number}${lineEnd}${lineEnd}`;
 }
+
+/** Before an event: too many, of which some clients make events without data. */
+const BLANK_LINES = /^[\r\n]+/;
+
+/** Comments alone, which keep a connection alive, are no event. */
+const hasField = (event: string): boolean => /^[^:\r\n]/m.test(event);
+
+/**
+ * Without the blank line that ends it: once an event had a number, some clients take a
+ * blank line after a comment for the end of one more event, whose data they miss.
+ */
+const withoutEnd = (event: string): string =>
+  event.slice(0, event.length - lineEndOf(event).length);
+
+const lineEndOf = (event: string): string =>
+  event.endsWith("\r\n") ? "\r\n" : event.slice(-1);
 
 const BLANK_LINE = Uint8Array.of(NEWLINE);

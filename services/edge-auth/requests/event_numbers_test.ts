@@ -21,7 +21,16 @@ Deno.test("EventNumbers.eventsOf() numbers lines, and leaves out those before", 
 const ANSWERS: { events: string; numbered: string }[] = [
   {
     events: "event: a\ndata: 1\n\n: ping\n\ndata: ü\n\n",
-    numbered: "event: a\ndata: 1\nid: 1\n\n: ping\nid: 2\n\ndata: ü\nid: 3\n\n",
+    numbered: "event: a\ndata: 1\nid: 1\n\n: ping\ndata: ü\nid: 2\n\n",
+  },
+  {
+    // openai/openai-python#2722: a blank line is an event to it once there was an id.
+    events: "data: 1\r\n\r\n: a\r\n: b\r\n\r\n\r\n\r\ndata: 2\r\n\r\n",
+    numbered: "data: 1\r\nid: 1\r\n\r\n: a\r\n: b\r\ndata: 2\r\nid: 2\r\n\r\n",
+  },
+  {
+    events: "\n\n: \n\n\ndata: 1\n\n\nevent: b\n\n",
+    numbered: ": \ndata: 1\nid: 1\n\nevent: b\nid: 2\n\n",
   },
   {
     events: "id: theirs\r\ndata: 1\r\n\r\ndata: 2\r\n\r\n",
@@ -44,4 +53,11 @@ Deno.test("EventNumbers.numbered() is the same whole, and byte by byte", () => {
       assert.equal(decoder.decode(Uint8Array.from(text)), numbered);
     }
   }
+});
+
+Deno.test("EventNumbers.numbered() leaves out the comments before where a client reads on", () => {
+  const numbers = new EventNumbers(1);
+  const events = ": a\n\ndata: 1\n\n: b\n\ndata: 2\n\n";
+  const text = decoder.decode(numbers.numbered(encode(events)));
+  assert.equal(text, ": b\ndata: 2\nid: 2\n\n");
 });

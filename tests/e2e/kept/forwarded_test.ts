@@ -59,6 +59,9 @@ function post(
   });
 }
 
+/** A comment alone, whose blank line is an event to some clients, and is left out. */
+const COMMENT_END = /^(:[^\r\n]*(?:\r\n|\n))(?:\r\n|\n)/gm;
+
 Deno.test("a forwarded stream is read on by the number of any of its events", async () => {
   for (const { path, body, events } of DIALECTS) {
     const half = Math.floor(events.length / 2);
@@ -70,7 +73,8 @@ Deno.test("a forwarded stream is read on by the number of any of its events", as
     ]);
     const first = await post(t, path, body);
     const text = await first.text();
-    assert.equal(text.replaceAll(NUMBERS, ""), events, path);
+    const sent = events.replaceAll(COMMENT_END, "$1");
+    assert.equal(text.replaceAll(NUMBERS, ""), sent, path);
     const target: [LimitedGateway, TestKey] = [t.gateway, t.key];
     const id = idOf(first);
     assert.equal(await (await getKept(target, id)).text(), text);
