@@ -199,6 +199,11 @@ async function replace({ namespace, target }: Subject): Promise<void> {
 
 async function failUpgrade(subject: Subject): Promise<void> {
   const { namespace } = subject;
+  // Those of the upgrade before this one may be stopping.
+  await namespace.wait(
+    "edges that stay",
+    async () => (await namespace.podNames("edge-auth")).length === EDGES,
+  );
   const before = await namespace.podNames("edge-auth");
   const set = [...SETTINGS, "image.tag=none", "image.pullPolicy=Never"];
   const seconds = ["--timeout", "10s"];
