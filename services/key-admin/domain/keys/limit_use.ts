@@ -63,37 +63,46 @@ function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
   const ahead = Math.max(0, lastAtMs - now);
   const perMinute = (fullAtMs: number, limit: number) =>
     Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
-  const ofDay = (nth: number) => {
+  const usedToday = (nth: number) => {
     const [day = 0, count = 0] = days.slice(2 * nth);
-    return [0, 1].includes(day - limiterDay(nowMs)) ? count : 0;
+    const aheadDays = day - limiterDay(nowMs);
+    // A clock that was set back may have counted on the next day already.
+    return aheadDays === 0 || aheadDays === 1 ? count : 0;
   };
-  const ofUnit = (unit: UsageUnit) => ofDay(1 + USAGE_UNITS.indexOf(unit));
+  const unitsToday = (unit: UsageUnit) =>
+    usedToday(1 + USAGE_UNITS.indexOf(unit));
   return {
     requestsPerMinute: perMinute(requestsAtMs, limits.requestsPerMinute),
     tokensPerMinute: perMinute(tokensAtMs, limits.tokensPerMinute),
-    tokensPerDay: ofDay(0),
+    tokensPerDay: usedToday(0),
     concurrency: running,
-    imagesPerDay: ofUnit("images"),
-    charactersPerDay: ofUnit("characters"),
-    audioSecondsPerDay: ofUnit("audioSeconds"),
-    videoSecondsPerDay: ofUnit("videoSeconds"),
+    imagesPerDay: unitsToday("images"),
+    charactersPerDay: unitsToday("characters"),
+    audioSecondsPerDay: unitsToday("audioSeconds"),
+    videoSecondsPerDay: unitsToday("videoSeconds"),
     videoJobs: videos,
   };
 }
 
-/** The owner of budgets, and the time at which they are read. */
-interface BudgetQuery {
+/** A key or its owner, whose limits are read. */
+interface Side {
   readonly whose: Meter["whose"];
   readonly limits: Limits;
+  /** The Redis key of its budget in a window of time. */
+  readonly budgetKey: (window: string) => string;
+}
+
+/** When limits are read, by Redis' clock, and in which windows budgets count then. */
+interface ReadTime {
   readonly nowMs: number;
   readonly days: BudgetDays;
-  readonly keyOf: (window: string) => string;
 }
 
 /** The budgets that are set, with what is spent and held in their present windows. */
 async function readBudgets(
   redis: RedisLink,
-  { whose, limits, nowMs, days, keyOf }: BudgetQuery,
+  { whose, limits, budgetKey }: Side,
+  { nowMs, days }: ReadTime,
 ): Promise<Meter[]> {
   const { day, month } = days.at(nowMs);
   const windows = [
@@ -104,7 +113,7 @@ async function readBudgets(
   const isSet = ({ name }: (typeof windows)[number]) => limits[name] > 0;
   return await Promise.all(
     windows.filter(isSet).map(async ({ name, window, resetMs }) => {
-      const read = ["HMGET", keyOf(window), "s", "h"];
+      const read = ["HMGET", budgetKey(window), "s", "h"];
       const [spent, held] = asList(await redis.command(read))
         .map((text) => Number(text ?? 0));
       const used = spent ?? 0;
@@ -120,6 +129,24 @@ async function readBudgets(
       };
     }),
   );
+}
+
+/** The meters of one side: `state` is what the script has returned of it. */
+async function readSide(
+  redis: RedisLink,
+  { state, ...side }: Side & { state: unknown },
+  time: ReadTime,
+): Promise<Meter[]> {
+  const { whose, limits } = side;
+  const used = limitUse(asList(state).map(asNumber), limits, time.nowMs);
+  const meters = keysOf(used).map((name): Meter => ({
+    whose,
+    name,
+    limit: limits[name],
+    exact: used[name],
+    used: Math.max(0, Math.ceil(used[name] - TOLERANCE)),
+  })).filter(({ limit }) => limit > 0);
+  return [...meters, ...await readBudgets(redis, side, time)];
 }
 
 /**
@@ -146,40 +173,25 @@ export async function readMeters(
     names.push(videoLeaseKey(ids));
   }
   const fields = USAGE_UNITS.map(dayLimitField);
-  const reply = asList(
+  const [now, ownerState, keyState] = asList(
     await redis.evalScript(METERS_SCRIPT, { keys: names, args: fields }),
   );
-  const nowMs = asNumber(reply[0]);
-  const metersOf = (whose: Meter["whose"], limits: Limits, state: unknown) => {
-    const used = limitUse(asList(state).map(asNumber), limits, nowMs);
-    return keysOf(used).map((name): Meter => ({
-      whose,
-      name,
-      limit: limits[name],
-      exact: used[name],
-      used: Math.max(0, Math.ceil(used[name] - TOLERANCE)),
-    })).filter(({ limit }) => limit > 0);
-  };
-  const common = { nowMs, days };
-  const ofKey = key === undefined ? [] : [
-    ...metersOf("key", key.limits, reply[2]),
-    ...await readBudgets(redis, {
-      ...common,
-      whose: "key",
-      limits: key.limits,
-      keyOf: (window) => spendKey(ids, window),
-    }),
-  ];
-  const ofOwner = [
-    ...metersOf("owner", limits, reply[1]),
-    ...await readBudgets(redis, {
-      ...common,
-      whose: "owner",
-      limits,
-      keyOf: (window) => ownerSpendKey(ownerId, window),
-    }),
-  ];
-  return { nowMs, meters: [...ofKey, ...ofOwner] };
+  const nowMs = asNumber(now);
+  const time = { nowMs, days };
+  const ownerMeters = await readSide(redis, {
+    whose: "owner",
+    limits,
+    state: ownerState,
+    budgetKey: (window) => ownerSpendKey(ownerId, window),
+  }, time);
+  if (key === undefined) return { nowMs, meters: ownerMeters };
+  const keyMeters = await readSide(redis, {
+    whose: "key",
+    limits: key.limits,
+    state: keyState,
+    budgetKey: (window) => spendKey(ids, window),
+  }, time);
+  return { nowMs, meters: [...keyMeters, ...ownerMeters] };
 }
 
 /**

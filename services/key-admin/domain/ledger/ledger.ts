@@ -32,9 +32,9 @@ export interface LedgerDifference {
   readonly day: string;
   /** What is counted: a usage field, or `held` with the id of a key. */
   readonly what: string;
-  /** By the keys, or the requests that hold. */
+  /** What the keys, or the requests that hold something, add up to. */
   readonly parts: bigint;
-  /** By the account, or the budget. */
+  /** What the account, or the budget, has. */
   readonly whole: bigint;
 }
 
@@ -50,10 +50,13 @@ export interface LedgerReport {
   accounts: number;
   keys: number;
   days: number;
-  /** In billionths. */
+  /** What all keys were charged, in billionths. */
   cost: bigint;
   readonly differences: LedgerDifference[];
-  /** Of it, what requests were charged whose edge was lost: no line of a log has it. */
+  /**
+   * The part of the cost that is an estimate: the edges of these requests were lost, so
+   * no line of a log has it.
+   */
   estimated: bigint;
   /** What each key was charged for each model, by `<key id> <model>`. */
   readonly byKeyAndModel: Map<string, Charged>;
