@@ -348,6 +348,11 @@ export const DISPATCH_LIMITS = {
   busLostMs: 10_000,
   /** How long a worker may take to accept or reject a job. */
   acceptMs: 250,
+  /**
+   * How long a worker starts jobs in one turn of the event loop: a tenth of `acceptMs`,
+   * so that the others are accepted in time.
+   */
+  startsMs: 20,
   workersTriedMax: 3,
   /** How long a request waits for a slot, unless its model has another `queue`. */
   queueWaitMs: 2_000,

@@ -5,6 +5,12 @@ import type { RejectPayload } from "../bus/stream/payloads.ts";
 /** What an edge hears of a refusal, besides the worker's id. */
 export type Refusal = Omit<RejectPayload, "worker">;
 
+/** The refusal of a job in a form that this worker does not read. */
+export const UNSUPPORTED: Refusal = {
+  reason: "unsupported_version",
+  retryAfterMs: null,
+};
+
 /** What decides whether a worker takes a job. */
 export interface RefusingWorker {
   /** The worker was stalled, and jobs may have piled up meanwhile. */

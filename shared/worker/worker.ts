@@ -32,8 +32,9 @@ import { followKeptStops } from "./jobs/kept_stops.ts";
 import { tellRunningJobs } from "./jobs/running.ts";
 import type { WorkerLists } from "./models/discovery.ts";
 import type { WorkerCounters } from "./jobs/job_report.ts";
+import { JobStarts } from "./jobs/job_starts.ts";
 import { KnownEdges } from "./known_edges.ts";
-import { type Refusal, refusalOf } from "./refusal.ts";
+import { type Refusal, refusalOf, UNSUPPORTED } from "./refusal.ts";
 import { StreamPauses } from "./stream_pauses.ts";
 
 /** What a worker needs, apart from the bus and clocks that its jobs use, too. */
@@ -79,6 +80,7 @@ export class Worker implements JobHost {
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
+  readonly #starts: JobStarts;
   readonly #pauses: StreamPauses;
   /**
    * Frames, by edge, that one message carries at the end of this turn of the event
@@ -112,6 +114,7 @@ export class Worker implements JobHost {
     });
     this.#pauses = new StreamPauses(dependencies.schedule);
     this.#flow = new FlowWatch(dependencies.bus, now);
+    this.#starts = new JobStarts(dependencies);
     const schedule = (flush: () => void) => dependencies.schedule(flush, 0);
     this.#outbox = new Outbox(schedule, (edgeId, frames) => {
       const subject = subjects.edgeFrames(edgeId);
@@ -238,10 +241,7 @@ export class Worker implements JobHost {
       return log.warn("job_unreadable", { replySubject: reply, message });
     }
     if ("mismatchedOffer" in message) {
-      const { mismatchedOffer } = message;
-      const reason = "unsupported_version";
-      const refusal = { reason, retryAfterMs: null } as const;
-      return this.#reject(target, mismatchedOffer, refusal);
+      return this.#reject(target, message.mismatchedOffer, UNSUPPORTED);
     }
     const { edgeId, requestId } = target;
     const refusal = this.#refusal(message, edgeId);
@@ -263,7 +263,7 @@ export class Worker implements JobHost {
     this.#edges.onSign(edgeId);
     // Its edge does not know yet which worker has it.
     const isForAny = subject === subjects.anyWorker(family);
-    job.start({ acceptance: isForAny ? "at once" : "by the next tick" });
+    this.#starts.start(job, isForAny ? "at once" : "by the next tick");
   }
 
   #refusal(job: JobMessage, edgeId: string): Refusal | null {

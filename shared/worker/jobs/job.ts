@@ -115,14 +115,17 @@ export class Job {
     this.#kept = this.#openKept();
   }
 
+  /** Tells the edge that its job has a place here, unless it knows that. */
+  accept(): void {
+    if (!this.#hasSpoken) this.sender.accept(this.#steadyMs());
+  }
+
   /**
    * Runs the request, or waits for its pieces. The edge is told of the acceptance at
    * once, or by the next tick if the answer has not begun by then.
    */
   start({ acceptance }: { acceptance: "at once" | "by the next tick" }): void {
-    if (acceptance === "at once" || this.#isReceiving) {
-      this.sender.accept(this.#steadyMs());
-    }
+    if (acceptance === "at once" || this.#isReceiving) this.accept();
     const { request } = this.options.message;
     if (request !== undefined) void this.#run({ request, files: [] });
   }
@@ -205,7 +208,7 @@ export class Job {
 
   /** Advances time: accepts the job if no frame has, and ends what takes too long. */
   onTick(nowMs: number): void {
-    if (!this.#hasSpoken) this.sender.accept(this.#steadyMs());
+    this.accept();
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
       this.stop("deadline_exceeded", "The request took too long.");
     }
@@ -221,6 +224,8 @@ export class Job {
   /** Calls the backend and sends its answer. Never rejects. */
   async #run({ request, files }: UploadedRequest): Promise<void> {
     try {
+      // It may have been stopped before its start.
+      this.#abort.signal.throwIfAborted();
       if (request === null) throw corruptedRequest();
       if (this.options.message.keep && this.#kept === null) throw notKept();
       const { runners, wallNow } = this.#environment;

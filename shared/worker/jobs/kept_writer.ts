@@ -2,9 +2,11 @@
  * Writes the answer to one offer into the log of kept answers: encrypted, in entries
  * that carry what has come since the last one, one after the other.
  *
- * Its first entry says that this offer writes. It follows nothing, or entries of an
- * earlier offer that has said no more than that; so of two workers that run a request
- * only one can write, whatever they know of each other.
+ * Its first entry follows nothing, or entries of an earlier offer that has said no more
+ * than that it writes; so of two workers that run a request only one can write, whatever
+ * they know of each other. A later offer says at once that it writes, before an earlier
+ * one does. The first one begins with what it has to write: when hundreds of jobs come
+ * together, the worker must have accepted them all within 250 ms.
  */
 import { Buffer } from "node:buffer";
 import { FrameType } from "../../bus/stream/frame.ts";
@@ -51,19 +53,20 @@ export class KeptWriter {
   #sequence = 0;
   #appendedAtMs: number;
   #end: LastEntry | null = null;
-  #isWriting = true;
+  #isWriting: boolean;
   #isClosed = false;
   #room: PromiseWithResolvers<void> | null = null;
   #skipPause: (() => void) | null = null;
   /** Resolves when the last entry is in the log; rejects when none can be. */
   readonly #done = Promise.withResolvers<void>();
 
-  /** Begins to write: at first, that this offer does. */
+  /** Begins to write, if there was an earlier offer: that this one does. */
   constructor(options: KeptWriterOptions) {
     this.#options = options;
     this.#appendedAtMs = options.now();
     this.#done.promise.catch(() => {}); // Nobody may wait for the end.
-    void this.#begin();
+    this.#isWriting = options.offerNumber > 1;
+    if (this.#isWriting) void this.#begin();
   }
 
   /** Part of the answer was handed over. */
@@ -125,10 +128,8 @@ export class KeptWriter {
   }
 
   async #begin(): Promise<void> {
-    const { offerNumber } = this.#options;
     await this.#guard(async () => {
-      // The first offer has no predecessor whose entries it may follow.
-      if (offerNumber > 1) await this.#follow();
+      await this.#follow();
       await this.#append(FrameType.ACCEPT, EMPTY);
     });
   }
