@@ -26,13 +26,14 @@ const hasRead = (page: Page, chars: number) =>
     timeoutMs: PATIENT_MS,
   });
 
-/** How many requests all keys have sent to models today. */
-async function requestsOf(page: Page): Promise<number> {
+/** How many tokens all keys were charged for today: a second run would add its own. */
+async function tokensOf(page: Page): Promise<number> {
   const usage = await page.context().newPage();
   await usage.goto("/usage");
   const text = await usage.locator(".totals").first().innerText();
   await usage.close();
-  return Number(/Requests\s+([\d,]+)/i.exec(text)?.[1] ?? assert.fail(text));
+  const tokens = /Output tokens\s+([\d,]+)/i.exec(text)?.[1];
+  return Number(tokens?.replaceAll(",", "") ?? assert.fail(text));
 }
 
 /** What runs now, as operators see it. */
@@ -59,7 +60,7 @@ const LOOKS = [
 
 /** Each reload goes on where the answer is, and the last one shows it whole. */
 async function whileItRuns(page: Page): Promise<void> {
-  const before = await requestsOf(page);
+  const before = await tokensOf(page);
   const prompt = "[simulator: 150 tokens, 25 tokens per second]";
   await messageOf(page).fill(prompt);
   await page.getByLabel("System prompt").fill("Be kind");
@@ -86,7 +87,7 @@ async function whileItRuns(page: Page): Promise<void> {
   const again = await Promise.all(facts.map((name) => textOf(page, name)));
   assert.deepEqual(again, shown);
   await look(page, "whole");
-  await until(async () => await requestsOf(page) === before + 1);
+  await until(async () => await tokensOf(page) === before + 150);
   await press(page, "Continue the conversation");
   const history = await page.getByLabel("Earlier messages (JSON)").inputValue();
   assert.deepEqual(JSON.parse(history), [
@@ -97,7 +98,7 @@ async function whileItRuns(page: Page): Promise<void> {
 
 /** Before anybody knows the id of the answer: it is not run twice. */
 async function whileItWaits(page: Page): Promise<void> {
-  const before = await requestsOf(page);
+  const before = await tokensOf(page);
   await messageOf(page).fill(
     "[simulator: first token 3000 ms, 5 tokens]",
   );
@@ -108,7 +109,7 @@ async function whileItWaits(page: Page): Promise<void> {
   // If the request has not reached an edge yet, the next one is the first.
   await page.reload();
   await page.getByText("Continue the conversation").waitFor();
-  await until(async () => await requestsOf(page) === before + 1);
+  await until(async () => await tokensOf(page) === before + 5);
 }
 
 /** Stop ends the run, which a reload would not do, and shows nothing again. */
