@@ -348,10 +348,7 @@ export const DISPATCH_LIMITS = {
   busLostMs: 10_000,
   /** How long a worker may take to accept or reject a job. */
   acceptMs: 250,
-  /**
-   * How long a worker starts jobs in one turn of the event loop: a tenth of `acceptMs`,
-   * so that the others are accepted in time.
-   */
+  /** How long it starts jobs in one turn of the event loop; others are accepted only. */
   startsMs: 20,
   workersTriedMax: 3,
   /** How long a request waits for a slot, unless its model has another `queue`. */
@@ -366,10 +363,7 @@ export const DISPATCH_LIMITS = {
 export const BUS_LIMITS = {
   /** A job up to this size is sent in one message; NATS' default limit is 1 MB. */
   jobBytesMax: 512 * KIB,
-  /**
-   * A larger job is cut into pieces of this size, with this many unacknowledged at
-   * once.
-   */
+  /** A larger job is sent in pieces of this size, so many of them unacknowledged. */
   pieceBytes: 256 * KIB,
   piecesInFlight: 4,
   /**

@@ -1,7 +1,8 @@
 /**
- * Starts jobs, a few ms long in each turn of the event loop. When hundreds come together,
- * the rest is accepted at once and started in the next turns: an edge waits 250 ms for
- * an acceptance, and a job that starts calls a server, which takes longest at first.
+ * Starts jobs, a few ms long in each turn of the event loop. When hundreds come
+ * together, the rest is accepted at once and started in the next turns: an edge waits
+ * 250 ms for an acceptance, and a job that starts calls a server, which takes longest
+ * at first.
  */
 import { DISPATCH_LIMITS } from "../../limits.ts";
 import type { MonotonicNow } from "../../process/clock.ts";

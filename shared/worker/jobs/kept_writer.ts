@@ -3,10 +3,10 @@
  * that carry what has come since the last one, one after the other.
  *
  * Its first entry follows nothing, or entries of an earlier offer that has said no more
- * than that it writes; so of two workers that run a request only one can write, whatever
- * they know of each other. A later offer says at once that it writes, before an earlier
- * one does. The first one begins with what it has to write: when hundreds of jobs come
- * together, the worker must have accepted them all within 250 ms.
+ * than that it writes; so of two workers that run a request only one can write,
+ * whatever they know of each other. A later offer says at once that it writes, before
+ * an earlier one does. The first one begins with what it has to write: when hundreds of
+ * jobs come together, the worker must have accepted them all within 250 ms.
  */
 import { Buffer } from "node:buffer";
 import { FrameType } from "../../bus/stream/frame.ts";
