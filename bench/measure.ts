@@ -53,7 +53,7 @@ async function withCpuSeconds<T extends { wrong: string[] }>(
 
 /** Above this share of the CPU, V8's helpers still compile: in steady state it is 5 %. */
 const COMPILING_SHARE = 0.08;
-/** A warm-up ends after so many rounds, whatever its helpers do. */
+/** A warm-up ends after this many rounds, whatever its helpers do. */
 const WARM_UP_ROUNDS_MAX = 20;
 
 /**

@@ -50,7 +50,7 @@ const FILL = defineScript(
 end`,
 );
 
-/** The counts of one key in so many hours and models. */
+/** The counts of one key in this many hours and models. */
 const countsOf = (rounds: number) => ({
   requests: 3 * rounds,
   inputTokens: 4_000 * rounds,

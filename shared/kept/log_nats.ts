@@ -69,7 +69,7 @@ export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
 
   /**
    * Makes the stream, or changes its bounds. Throws a {@link KeptLogError} without
-   * JetStream, or if there is no room for so many bytes.
+   * JetStream, or if there is no room for this many bytes.
    */
   async prepare(options: KeptStreamOptions): Promise<void> {
     for (let replicas = REPLICAS_MOST; replicas > 0; replicas -= 1) {

@@ -29,7 +29,7 @@ export function textTokens(text: string): number {
 export class TextTokens {
   /** How many pieces there were. */
   pieces = 0;
-  /** At least so many tokens are in the text. */
+  /** At least this many tokens are in the text. */
   leastTokens = 0;
   #estimate = 0;
 

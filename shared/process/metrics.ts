@@ -201,7 +201,7 @@ export class MetricRegistry {
 const sample = (name: string, labels: string, value: number) =>
   `${name}${labels && `{${labels}}`} ${cleared(value)}`;
 
-/** Doubles hold so many decimal digits; in sums of fractions, noise follows. */
+/** Doubles hold this many decimal digits; in sums of fractions, noise follows. */
 const DECIMAL_DIGITS = 15;
 
 /** A number without the noise of additions: 0.3 for 0.1 + 0.2. */

@@ -12,8 +12,8 @@ export const BODY_TURNS = {
   /** How long other sockets are heard after each turn. */
   restMs: 1,
   /**
-   * How often what is read puts off a rest: so many whole pieces fill a turn, and many
-   * small ones must not keep others waiting.
+   * How often what is read puts off a rest: this many whole pieces fill a turn, and
+   * many small ones must not keep others waiting.
    */
   postponementsMax: 64,
 } as const;
@@ -26,7 +26,7 @@ export interface PacedSource {
   resume(): unknown;
 }
 
-/** A source that was paused, or the computation on a body of so many bytes. */
+/** A source that was paused, or the computation on a body of this many bytes. */
 type Waiting =
   | { type: "source"; source: PacedSource }
   | { type: "computation"; bytes: number; begin: () => void };
@@ -70,8 +70,8 @@ export class Turns {
   }
 
   /**
-   * So many bytes of a source were read. If that is enough for this turn, the source is
-   * paused until it has its next one.
+   * This many bytes of a source were read. If that is enough for this turn, the source
+   * is paused until it has its next one.
    */
   took(source: PacedSource, bytes: number): void {
     this.#bytes += bytes;
@@ -84,7 +84,7 @@ export class Turns {
     if (this.#postponements <= postponementsMax) this.#rest();
   }
 
-  /** Resolves when the caller may compute something on a body of so many bytes. */
+  /** Resolves when the caller may compute something on a body of this many bytes. */
   next(bytes: number): Promise<void> {
     const { promise, resolve: begin } = Promise.withResolvers<void>();
     if (this.#isFull || this.#waiting.length > 0) {

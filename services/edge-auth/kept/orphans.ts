@@ -40,7 +40,7 @@ interface Orphan {
   readonly sinceMs: number;
 }
 
-/** A token of a stream takes up to so many bytes of its answer. */
+/** A token of a stream takes up to this many bytes of its answer. */
 const BYTES_PER_TOKEN = 256;
 
 /** The answers that nobody else looks after. */

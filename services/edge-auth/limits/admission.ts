@@ -56,8 +56,9 @@ export interface RunLease {
    */
   nanosOf?(usage: Usage): number | null;
   /**
-   * Its answers have so many tokens by now: may hold more of budgets for the next ones.
-   * Does not block or throw. Absent: it holds nothing, or its cost was known before.
+   * Its answers have this many tokens by now: it may hold more of budgets for the next
+   * ones. Does not block or throw. Absent: it holds nothing, or its cost was known
+   * before.
    */
   readonly onTokens?: ((tokens: number) => void) | undefined;
   /** Instead of `settle`: as if the request had never been admitted. */

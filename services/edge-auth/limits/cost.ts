@@ -246,7 +246,7 @@ export function tokensOf(
   };
 }
 
-/** What a server says of its cache, as far as the prompt has so many tokens. */
+/** What a server says of its cache, as far as the prompt has this many tokens. */
 function cachedIn(
   { prompt_tokens_details: details }: Usage,
   promptTokens: number,

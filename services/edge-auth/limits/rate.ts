@@ -150,7 +150,7 @@ export const nanosToHold = (
   learned: number | null = null,
 ): number | null => nanosFor(estimate, rate, answerTokens(estimate, learned));
 
-/** The same for answers of so many tokens. */
+/** The same for answers of this many tokens. */
 export function nanosFor(
   { promptTokens, units, heldUnits, bounds }: Estimate,
   rate: Rate | null,

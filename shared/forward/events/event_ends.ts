@@ -11,7 +11,7 @@ export const LINE_END = /\r\n|\n|\r/;
 /** The ends of two lines, for `split`: of the last one of an event, and a blank one. */
 export const BLANK_LINE = /(?:\r\n|\n|\r(?!\n)){2}/;
 const ANY_BLANK_LINE = new RegExp(BLANK_LINE, "g");
-/** An event that is not complete may be cut after so many bytes of its end. */
+/** An event that is not complete may be cut after this many bytes of its end. */
 export const CUT_END_BYTES_MAX = 3;
 
 /** Finds the ends of events in a text: fast where it has only the usual line ends. */

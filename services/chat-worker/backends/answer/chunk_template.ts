@@ -32,7 +32,7 @@ const PROBE_JSON = JSON.stringify(PROBE).slice(1, -1);
 /** Places at which a text is looked for: short ones also occur as names or ids. */
 const PLACES_MAX = 4;
 /**
- * After so many chunks learned in vain, no more are: the server's chunks all differ.
+ * After this many chunks learned in vain, no more are: the server's chunks all differ.
  */
 const FRUITLESS_MAX = 3;
 

@@ -10,7 +10,7 @@ interface Entry<Value> {
   index: number;
 }
 
-/** Among so many values, one is found by looking through them. */
+/** Among this many values, one is found by looking through them. */
 const FEW = 8;
 
 /** What it costs to keep things in order. */

@@ -47,7 +47,7 @@ export class AnswerLengths {
     this.#options = options;
   }
 
-  /** A complete answer of a model had so many tokens. */
+  /** A complete answer of a model had this many tokens. */
   saw(model: string, tokens: number): void {
     add(this.#unwritten, model, { step: stepOf(tokens), count: 1 });
   }

@@ -23,7 +23,7 @@ export type Reading<Result = Length> = Generator<Want, Result, Buffer>;
 /** The length of a file that does not state it. */
 export const UNKNOWN: Length = () => null;
 
-/** The length of so many samples, if both numbers make sense. */
+/** The length of this many samples, if both numbers make sense. */
 export function lengthOf(samples: number, perSecond: number): Length {
   return samples > 0 && perSecond > 0 ? () => samples / perSecond : UNKNOWN;
 }

@@ -56,7 +56,7 @@ export const xing = (frames: number) => join("Xing", u32(1), u32(frames));
 export const vbri = (frames: number) =>
   join("VBRI", Buffer.alloc(10), u32(frames));
 
-/** Marks of so many bytes, as programs write them in front of MP3 files. */
+/** Marks of this many bytes, as programs write them in front of MP3 files. */
 export function marks(bytes: number): Buffer {
   const size = [bytes >> 21, bytes >> 14, bytes >> 7, bytes]
     .map((part) => part & 127);

@@ -23,7 +23,7 @@ const BYTES_PER_SECOND_MIN = 2_000;
  * head says.
  */
 const BYTES_PER_SECOND_MAX = 192_000;
-/** After so many parts of a file, as no recording has, its length is not known. */
+/** After this many parts of a file, as no recording has, its length is not known. */
 const WANTS_MAX = 100_000;
 
 const BEGINNING_BYTES = 12;

@@ -69,7 +69,7 @@ export const lastDays = (count: number, nowMs: number): string[] =>
 export const utcDayMs = (day: string): number =>
   Date.parse(day.replace(/(\d{4})(\d\d)(\d\d)/, "$1-$2-$3"));
 
-/** The UTC day so many days after another one, both as `yyyymmdd`. */
+/** The UTC day this many days after another one, both as `yyyymmdd`. */
 export const plusUtcDays = (day: string, days: number): string =>
   usageDay(utcDayMs(day) + days * DAY_MS);
 

@@ -43,7 +43,7 @@ export interface RunningRequestsOptions {
   now: MonotonicNow;
   /** The id of a question, such as `newInstanceId`. */
   newId: () => string;
-  /** Resolves after so many ms. */
+  /** Resolves after this many ms. */
   pause?: (ms: number) => Promise<unknown>;
 }
 

@@ -41,7 +41,7 @@ export async function readFields(
   return (await pLimit(CALLS).map(batches, read)).flat();
 }
 
-/** Cuts a list into parts of so many entries, of which the last may have fewer. */
+/** Cuts a list into parts of this many entries, of which the last may have fewer. */
 export const inBatches = <T>(list: readonly T[], size: number): T[][] =>
   Array.from(
     { length: Math.ceil(list.length / size) },

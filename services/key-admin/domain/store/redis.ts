@@ -59,7 +59,7 @@ export interface RowPage<T> {
   rows: T[];
   /** The cursor of the next page; null at the end. */
   next: string | null;
-  /** Whether the order of the rows leaves out some: only so many are compared. */
+  /** Whether the order of the rows leaves out some: only this many are compared. */
   isPartial?: boolean;
 }
 

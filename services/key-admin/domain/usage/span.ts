@@ -58,7 +58,7 @@ export interface UsageSpan {
   readonly markOf: (utcDay: string, hour: string) => number | null;
 }
 
-/** A span of so many days or fewer is shown by hours. */
+/** A span of this many days or fewer is shown by hours. */
 const HOURLY_DAYS_MAX = 3;
 const DAY = /^(\d{4})-(\d\d)-(\d\d)$/;
 const ZONE_CHARS_MAX = 60;
@@ -82,7 +82,7 @@ class Days {
   }
 }
 
-/** The day so many days after another one. */
+/** The day this many days after another one. */
 const plusDays = (day: string, days: number): string =>
   new Date(Date.parse(day) + days * DAY_MS).toISOString().slice(0, 10);
 

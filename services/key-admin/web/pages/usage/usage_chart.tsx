@@ -193,7 +193,7 @@ function shapesOf(series: readonly Series[], top: number) {
 /** A coordinate in a few digits, which are less than a pixel. */
 const digits = (value: number): string => String(Math.round(value * 100) / 100);
 
-/** At most so many intervals are between the lines of a chart. */
+/** At most this many intervals are between the lines of a chart. */
 const INTERVALS_MAX = 4;
 /** The leading digits of what one interval may be. */
 const ROUND = [1, 2, 5, 10];
