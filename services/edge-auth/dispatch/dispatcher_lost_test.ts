@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { Stage } from "./dispatcher_fixture.ts";
 
-const { acceptMs, workerLostMs, workerMissingMs, workerProbeMs } =
+const { acceptMs, queueWaitMs, workerLostMs, workerMissingMs, workerProbeMs } =
   DISPATCH_LIMITS;
 /** Deadlines are checked at each tick. */
 const TICKS_MS = 150;
@@ -149,4 +149,24 @@ Deno.test("no worker is lost during an outage of the bus, and a worker may recon
   assert.ok(!(await t.take()).includes("restart 1"));
   await t.tickTo(restoredMs + workerLostMs + TICKS_MS);
   assert.ok((await t.take()).includes("restart 1"), "lost, and repeated");
+});
+
+Deno.test("a request that waits when its last worker is lost waits for the next one, as long as it may", async () => {
+  for (const isBack of [true, false]) {
+    const t = await Stage.running("w1");
+    t.ask(2);
+    await t.tickTo(workerProbeMs + workerMissingMs + TICKS_MS);
+    const events = await t.take();
+    const offered = events.filter((event) => /^offer anybody 2/.test(event));
+    assert.deepEqual(offered, ["offer anybody 2.1"], events.join());
+    t.noResponders({ request: 2 });
+    assert.equal(t.dispatcher.queue.length > 0, true);
+    await t.take();
+    if (isBack) t.beat("w2", 2);
+    else await t.tickTo(queueWaitMs + TICKS_MS);
+    const later = await t.take();
+    const expected = isBack ? "offer w2 2.2" : "error no_worker 2";
+    assert.ok(later.includes(expected), later.join());
+    assert.ok(!later.includes("offer anybody 2.2"), "nobody was there before");
+  }
 });

@@ -174,9 +174,9 @@ export class Run implements PlacedRun {
     if (offer.isAccepted) return;
     const { workerId } = offer;
     offer.cancel("not_accepted");
-    if (workerId === null) return this.fail(noWorker());
     this.#leave();
-    this.#tools.workers.onMissing(workerId);
+    if (workerId !== null) this.#tools.workers.onMissing(workerId);
+    else if (!this.place.hasWaited) return this.fail(noWorker());
     this.#offerOrWait();
   }
 

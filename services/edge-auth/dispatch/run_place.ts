@@ -44,6 +44,11 @@ export class Place implements Waiting {
     this.terms = queueOf(this.model);
   }
 
+  /** Whether it has waited: then it goes on when its workers are gone, and restart. */
+  get hasWaited(): boolean {
+    return this.queuedTokens !== undefined;
+  }
+
   /** The workers that may run it. */
   get family(): WorkerFamily {
     return this.wanted.family;
