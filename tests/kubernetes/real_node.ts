@@ -1,8 +1,9 @@
 // Promise: on a real node, with the images of this commit, the trial serves a stream
 // through its Service as NOTES.txt says, is replaced under load without losing a
-// request, reads changed models, and outlives its stores. Run by
-// `deno task test:kubernetes`.
+// request, outlives its stores, and its NetworkPolicies, enforced, leave open what it
+// needs alone. Run by `deno task test:kubernetes`.
 import assert from "node:assert/strict";
+import { isDeepStrictEqual } from "node:util";
 import { VERSION } from "@gateway/shared/version";
 import { print } from "../support/process.ts";
 import {
@@ -13,6 +14,8 @@ import { chat, isWhole, Load, MODEL, type Target } from "./cluster/load.ts";
 import { createNamespace, Namespace, RELEASE } from "./cluster/namespace.ts";
 import { serveNames } from "./cluster/names.ts";
 import { addNode } from "./cluster/node.ts";
+import { enforcePolicies } from "./cluster/policies.ts";
+import { addStranger, waysOf } from "./cluster/ways.ts";
 
 const REQUESTS = 2_000;
 const TURNS = 12;
@@ -52,6 +55,20 @@ const SETTINGS = [
 /** What the ConfigMap of models is called. */
 const MODELS = "gateway-models";
 const TRIAL = { example: "trial", set: SETTINGS };
+
+/** Sets which pods may read metrics: none that is here. */
+const MONITORING = "networkPolicy.monitoring[0].podSelector.matchLabels.app";
+/**
+ * What each can reach. Workers call model servers anywhere, so the API, too; and
+ * kube-router never closes the way from a pod to another one of the same policy.
+ */
+const WAYS = {
+  "edge-auth": ["api", "nats", "redis"],
+  "chat-worker": ["api", "nats"],
+  "media-worker": ["api", "nats"],
+  "key-admin": ["api", "nats", "redis"],
+  "stranger": ["api"],
+};
 
 /** What the steps work with; the first ones fill it. */
 interface Subject {
@@ -170,6 +187,23 @@ async function helmTest({ namespace, target }: Subject): Promise<void> {
   assert.match(report, /Phase:\s+Succeeded/);
 }
 
+async function closeWays(subject: Subject): Promise<void> {
+  const { namespace } = subject;
+  await upgrade(namespace, `${MONITORING}=prometheus`);
+  await addStranger(namespace);
+  const services = Object.keys(WAYS).filter((each) => each !== "stranger");
+  let found = {};
+  const isRight = async () => {
+    found = await waysOf(namespace, services);
+    return isDeepStrictEqual(found, WAYS);
+  };
+  // Policies follow a new pod within seconds.
+  await namespace.wait("the ways of pods", isRight).catch(() =>
+    assert.deepEqual(found, WAYS)
+  );
+  await waitForAnswer(subject);
+}
+
 async function replace({ namespace, target }: Subject): Promise<void> {
   const replaced = ["edge-auth", "chat-worker"];
   const podsOf = async () =>
@@ -253,6 +287,7 @@ const STEPS = {
   "serves a stream through its Service": stream,
   "passes `helm test`": helmTest,
   "reads a changed ConfigMap of models, and restarts nothing": changeModels,
+  "lets each pod reach what it needs, and nothing else": closeWays,
   "goes on serving when an upgrade has no image": failUpgrade,
   "answers 503 without its stores, restarts nothing, and knows its keys after":
     loseStores,
@@ -268,6 +303,7 @@ Deno.test("the trial on a real node", async (t) => {
   );
   await using cluster = await startControlPlane();
   await addNode(cluster, images);
+  enforcePolicies(cluster);
   await using _names = await serveNames(cluster);
   const namespace = await createNamespace(cluster, "trial");
   const subject = { cluster, namespace, target: { url: "", key: "" } };

@@ -82,10 +82,14 @@ for plugin in main/ptp main/loopback ipam/host-local; do
     "github.com/containernetworking/plugins/plugins/$plugin@v1.10.0"
 done`;
 
+const POLICIES = `GOBIN=$PWD/bin go install \\
+  github.com/cloudnativelabs/kube-router/v2/cmd/kube-router@v2.1.0`;
+
 /** Installs what a node needs besides containerd and the images. */
 export async function installNode(): Promise<void> {
   await installOnce("node", NODE, { cwd });
   await installOnce("network", NETWORK, { cwd });
+  await installOnce("policies", POLICIES, { cwd });
 }
 
 /** Installs a control plane, the simulator of nodes and what operators define. */

@@ -32,6 +32,7 @@ const NEEDED_ON_NODE = [
   ["docker", "--version"],
   ["containerd", "--version"],
   ["iptables", "--version"],
+  ["ipset", "version"],
   ["debootstrap", "--version"],
 ] as const;
 

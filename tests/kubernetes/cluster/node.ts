@@ -10,7 +10,8 @@ import { PAUSE } from "./images.ts";
 import { NETWORK_PLUGINS } from "./install.ts";
 import { DOMAIN } from "./names.ts";
 
-const NAME = "node-1";
+/** What the only node is called. */
+export const NODE_NAME = "node-1";
 const POD_NETWORK = "10.244.0.0/16";
 /** Its sockets: those of the machine are hidden, see {@link HIDDEN}. */
 const CONTAINERD = "/run/containerd/containerd.sock";
@@ -50,7 +51,10 @@ export async function addNode(
   const config = `${folder}/kubelet.json`;
   await Deno.writeTextFile(`${folder}/resolv.conf`, "");
   await Deno.writeTextFile(config, JSON.stringify(kubeletConfig(folder)));
-  const node = [`--kubeconfig=${kubeconfig}`, `--hostname-override=${NAME}`];
+  const node = [
+    `--kubeconfig=${kubeconfig}`,
+    `--hostname-override=${NODE_NAME}`,
+  ];
   const address = `--node-ip=${SERVER_ADDRESS}`;
   const kubelet = cluster.start("kubelet", [
     ...node,
@@ -211,7 +215,7 @@ const volumeAt = (path: string) => ({
           matchExpressions: [{
             key: "kubernetes.io/hostname",
             operator: "In",
-            values: [NAME],
+            values: [NODE_NAME],
           }],
         }],
       },
