@@ -190,7 +190,7 @@ async function helmTest({ namespace, target }: Subject): Promise<void> {
 async function closeWays(subject: Subject): Promise<void> {
   const { namespace } = subject;
   await upgrade(namespace, `${MONITORING}=prometheus`);
-  await addStranger(namespace);
+  await using _stranger = await addStranger(namespace);
   const services = Object.keys(WAYS).filter((each) => each !== "stranger");
   let found = {};
   const isRight = async () => {

@@ -24,8 +24,10 @@ const scriptFor = (addresses: Readonly<Record<Target, string>>) => `
   Deno.exit(0);
 `;
 
-/** Starts a pod that is none of the release, in its namespace. */
-export async function addStranger(namespace: Namespace): Promise<void> {
+/** Starts a pod that is none of the release, in its namespace, until it is disposed of. */
+export async function addStranger(
+  namespace: Namespace,
+): Promise<AsyncDisposable> {
   const pod = {
     apiVersion: "v1",
     kind: "Pod",
@@ -51,6 +53,11 @@ export async function addStranger(namespace: Namespace): Promise<void> {
   };
   await namespace.send(JSON.stringify(pod), "create");
   await namespace.kubectl("wait", "--for=condition=Ready", `pod/${STRANGER}`);
+  return {
+    [Symbol.asyncDispose]: async () => {
+      await namespace.kubectl("delete", "pod", STRANGER);
+    },
+  };
 }
 
 /** What each of these can reach: services of the release, and the stranger. */
