@@ -39,7 +39,9 @@ export async function* keptCosts(
       headers: { ...ours.headers, ...KEEP },
     },
   ];
-  for (const each of both) await warmUp(each, options.seconds);
+  await warmUp(ours, options.seconds);
+  // Not with whole answers: NATS would remove thousands of them while streams run.
+  for (const each of both) await measureStreams(each, STREAMS);
   const streams = await inTurn(
     both,
     options,
@@ -54,6 +56,7 @@ export async function* keptCosts(
       tolerance: TOLERANCE,
     }),
   };
+  for (const each of both) await warmUp(each, options.seconds);
   const whole = await inTurn(
     both,
     options,

@@ -37,6 +37,10 @@ export const KEPT_LIMITS = {
    * client that resumes gets them this much later.
    */
   entryMs: 50,
+  /** With many jobs the pause is longer: a worker appends some 1,000 entries a second. */
+  entryMsPerJob: 1,
+  /** The longest pause between two entries: five times a second. */
+  entryMsMax: 200,
   /** How long a call of the log may take; it is repeated. */
   callMs: 2_000,
   /** The log may be away for this long. Beyond: `keep_failed`. */

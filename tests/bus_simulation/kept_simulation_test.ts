@@ -22,6 +22,8 @@ const RUN_MS = 120_000;
 const REQUEST_ID = "0123456789abcdef0123456789abcdef";
 const READERS = 3;
 const WORKERS_MAX = 3;
+/** So many others make the pauses between entries as long as they may be. */
+const JOBS_MAX = 250;
 const PARTS_MAX = 12;
 
 const encoder = new TextEncoder();
@@ -74,6 +76,7 @@ async function work(
     },
     now: () => world.nowMs,
     schedule: world.schedule,
+    jobsRunning: () => Math.floor(world.random() * JOBS_MAX),
     onFailed: () => {
       worker.outcome = "failed";
     },

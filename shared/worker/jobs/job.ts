@@ -28,6 +28,8 @@ import type { JobMemory } from "./memory.ts";
 
 /** What a job asks of the worker that gave it a slot, and reports to it. */
 export interface JobHost {
+  /** How many jobs the worker runs. */
+  readonly inFlight: number;
   /** Sends a frame to the edge of a job. */
   sendFrame(to: FrameTarget, frame: Uint8Array): void;
   /** If the worker is busy, resolves when streams may be read again. */
@@ -179,6 +181,7 @@ export class Job {
       log,
       now,
       schedule,
+      jobsRunning: () => this.#host.inFlight,
       onFailed: (error) => this.#stopWith(error),
     });
   }

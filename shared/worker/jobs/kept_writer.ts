@@ -20,6 +20,7 @@ import { KEPT_LIMITS } from "../../kept/limits.ts";
 import { KeptLogError, type KeptLogWriter } from "../../kept/log.ts";
 import { ApiError } from "../../openai/error.ts";
 import type { MonotonicNow } from "../../process/clock.ts";
+import { WaitingBytes } from "./waiting_bytes.ts";
 
 const EMPTY = new Uint8Array(0);
 
@@ -30,6 +31,8 @@ export interface KeptWriterOptions extends KeptSubject {
   readonly now: MonotonicNow;
   /** Runs a function after this time. */
   readonly schedule: (run: () => void, waitMs: number) => void;
+  /** How many jobs the worker runs: with many, entries carry more. */
+  readonly jobsRunning: () => number;
   /** The answer cannot be kept, or another offer writes it. Called once. */
   readonly onFailed: (error: ApiError) => void;
 }
@@ -44,8 +47,7 @@ export interface LastEntry {
 /** Writes one answer, see the top of this file. */
 export class KeptWriter {
   readonly #options: KeptWriterOptions;
-  #waiting: Uint8Array[] = [];
-  #waitingBytes = 0;
+  readonly #waiting = new WaitingBytes();
   #answerBytes = 0;
   #tokens = 0;
   /** Number and sequence of the last entry of the request. */
@@ -85,8 +87,7 @@ export class KeptWriter {
    */
   write(bytes: Uint8Array, tokens: number): Promise<void> | undefined {
     if (this.#isClosed || this.#end !== null) return undefined;
-    this.#waiting.push(Buffer.from(bytes));
-    this.#waitingBytes += bytes.length;
+    this.#waiting.add(bytes);
     this.#answerBytes += bytes.length;
     this.#tokens = tokens;
     if (this.#answerBytes > KEPT_LIMITS.answerBytesMax) {
@@ -94,7 +95,7 @@ export class KeptWriter {
       return undefined;
     }
     this.#writeOn();
-    if (this.#waitingBytes <= KEPT_LIMITS.waitingBytesMax) return undefined;
+    if (this.#waiting.length <= KEPT_LIMITS.waitingBytesMax) return undefined;
     this.#room ??= Promise.withResolvers();
     return this.#room.promise;
   }
@@ -112,7 +113,7 @@ export class KeptWriter {
   /** Writes no more: nobody needs the answer. */
   close(): void {
     this.#isClosed = true;
-    this.#waiting = [];
+    this.#waiting.clear();
     this.#skipPause?.();
     this.#room?.resolve();
     this.#done.resolve();
@@ -181,21 +182,14 @@ export class KeptWriter {
   }
 
   async #appendWaiting(): Promise<void> {
-    const payload = this.#take();
-    await this.#append(FrameType.DATA, payload);
+    const payload = this.#waiting.first(KEPT_LIMITS.entryBytesMax);
+    const appended = this.#append(FrameType.DATA, payload);
+    // It is sealed by now.
+    this.#waiting.drop(payload.length);
+    await appended;
     this.#room?.resolve();
     this.#room = null;
-    if (this.#end === null && this.#waitingBytes === 0) await this.#pause();
-  }
-
-  /** Takes as much of what waits as one entry carries. */
-  #take(): Uint8Array {
-    const all = Buffer.concat(this.#waiting);
-    const taken = all.subarray(0, KEPT_LIMITS.entryBytesMax);
-    const rest = all.subarray(taken.length);
-    this.#waiting = rest.length > 0 ? [rest] : [];
-    this.#waitingBytes = rest.length;
-    return taken;
+    if (this.#end === null && this.#waiting.length === 0) await this.#pause();
   }
 
   async #append(type: FrameType, payload: Uint8Array): Promise<void> {
@@ -242,7 +236,7 @@ export class KeptWriter {
   #pause(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#skipPause = resolve;
-    this.#options.schedule(resolve, KEPT_LIMITS.entryMs);
+    this.#options.schedule(resolve, pauseMs(this.#options.jobsRunning()));
     return promise;
   }
 
@@ -257,6 +251,13 @@ export class KeptWriter {
     this.#options.onFailed(error);
   }
 }
+
+/** The pause between two entries of an answer, in ms. */
+const pauseMs = (jobsRunning: number): number =>
+  Math.min(
+    KEPT_LIMITS.entryMsMax,
+    Math.max(KEPT_LIMITS.entryMs, jobsRunning * KEPT_LIMITS.entryMsPerJob),
+  );
 
 const isTaken = (error: unknown): boolean =>
   error instanceof KeptLogError && error.reason === "taken";
