@@ -192,6 +192,13 @@ export async function checkLedgerUnderFaults(
   }));
   const charged = await settleAll(link, principals);
   const [first = assert.fail(), second = assert.fail()] = principals;
+  const [{ key = "" } = {}] = keys;
+  // Requests of a killed edge may have held the rest until all others were refused.
+  await until(async () => {
+    if ((await totalOf(link, first)).spent >= BUDGET_NANOS) return true;
+    await readStatus(gateway.ask(key));
+    return false;
+  }, SETTLED_MS);
   // An edge that lost Redis for a moment may still be delivering a settlement.
   const report = await waitFor(async () => {
     const found = await checkLedger({
