@@ -44,7 +44,7 @@ import {
   requestStopped,
   uploadTooSlow,
 } from "./run_errors.ts";
-import type { RunTools } from "./run_ports.ts";
+import type { OverRun, RunTools } from "./run_ports.ts";
 import { WaitQueue } from "./queue/wait_queue.ts";
 import { type Worker, WorkerTable } from "./workers.ts";
 
@@ -116,6 +116,7 @@ export class Dispatcher {
       log,
       requestTimeoutMs,
       refusalOf,
+      onOver: (run) => this.#onOver(run),
       queueOf: (model) =>
         (model === null ? undefined : queueOf(model)) ?? QUEUE_DEFAULT,
     };
@@ -135,13 +136,7 @@ export class Dispatcher {
     sink: AnswerSink,
     onEnded: (outcome: RunOutcome) => void,
   ): StartedRun {
-    const onOver = (outcome: RunOutcome) => {
-      this.queue.remove(run.place);
-      this.#runs.delete(job.requestId);
-      if (this.#runs.size === 0) this.#idle?.resolve();
-      onEnded(outcome);
-    };
-    const run: Run = new Run(job, { sink, onOver }, this.#tools);
+    const run = new Run(job, { sink, onEnded }, this.#tools);
     this.#runs.set(job.requestId, run);
     run.start();
     return run;
@@ -346,6 +341,12 @@ export class Dispatcher {
    */
   #onSlotFreed(): void {
     if (this.queue.length > 0) queueMicrotask(() => this.queue.offer());
+  }
+
+  #onOver({ place, job }: OverRun): void {
+    this.queue.remove(place);
+    this.#runs.delete(job.requestId);
+    if (this.#runs.size === 0) this.#idle?.resolve();
   }
 
   #onLost({ id: workerId, draining }: Pick<Worker, "id" | "draining">): void {

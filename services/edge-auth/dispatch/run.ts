@@ -49,34 +49,33 @@ export class Run implements PlacedRun {
   readonly place: Place;
   readonly #tools: RunTools;
   readonly #sink: AnswerSink;
-  readonly #onOver: (outcome: RunOutcome) => void;
+  readonly #onEnded: (outcome: RunOutcome) => void;
   readonly #time: RunTime;
   readonly #search: WorkerSearch;
   #state: "active" | "cancelling" | "over" = "active";
   #offer: Offer | null = null;
   #finalFrameByMs = 0;
-  readonly #outcome = new RunOutcome();
+  /** Made once there is something to say: thousands may wait of which there is not. */
+  #record: RunOutcome | null = null;
 
   /** The run looks for a worker when `start` is called. */
   constructor(
     job: RunJob,
-    { sink, onOver }: RunListeners,
+    { sink, onEnded }: RunListeners,
     tools: RunTools,
   ) {
     this.job = job;
     this.#tools = tools;
     this.#sink = sink;
-    this.#onOver = onOver;
-    const { workers, clock, requestTimeoutMs } = tools;
-    const { endsByMs } = job;
-    this.#time = new RunTime(clock, { requestTimeoutMs, endsByMs });
-    const place = new Place(job, this, tools.queueOf);
-    this.place = place;
-    this.#search = new WorkerSearch(place.wanted, {
-      workers,
-      now: () => clock.now(),
-      waitMs: place.terms.waitMs,
-    });
+    this.#onEnded = onEnded;
+    this.#time = new RunTime(tools, job.endsByMs);
+    this.place = new Place(job, this, tools.queueOf);
+    this.#search = new WorkerSearch(this.place, tools);
+  }
+
+  get #outcome(): RunOutcome {
+    this.#record ??= new RunOutcome();
+    return this.#record;
   }
 
   /** When it last started looking for a worker. */
@@ -391,7 +390,8 @@ export class Run implements PlacedRun {
     releaseBody(this.job.body);
     this.#state = "over";
     closeOutcome(outcome, kind, end);
-    this.#onOver(outcome);
+    this.#tools.onOver(this);
+    this.#onEnded(outcome);
   }
 
   #releaseBodyIfUnneeded(): void {

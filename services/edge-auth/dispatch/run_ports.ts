@@ -8,7 +8,7 @@ import type { QueueTerms } from "@gateway/shared/models/queue";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { Log } from "@gateway/shared/process/log";
 import type { OfferBus, OfferClock } from "./offer.ts";
-import type { AnswerSink, RunOutcome } from "./outcome.ts";
+import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
 import type { QueueFull, Waiting } from "./queue/wait_queue.ts";
 import type { SearchedWorkers } from "./worker_search.ts";
 
@@ -28,6 +28,12 @@ export interface RunQueue {
   push(item: Waiting): QueueFull | null;
 }
 
+/** A run that is over. */
+export interface OverRun {
+  readonly job: Pick<RunJob, "requestId">;
+  readonly place: Waiting;
+}
+
 /** What a run needs of its edge. */
 export interface RunTools {
   readonly bus: OfferBus & { readonly isConnected: boolean };
@@ -41,10 +47,15 @@ export interface RunTools {
   readonly refusalOf: (model: string) => ApiError | null;
   /** The longest that a run may take, in any state. */
   readonly requestTimeoutMs: number;
+  /**
+   * Forgets a run, before its own listener hears of its end. One function for all of
+   * them, because thousands may wait.
+   */
+  readonly onOver: (run: OverRun) => void;
 }
 
 /** Who gets the answer, and who hears of the end, once. */
 export interface RunListeners {
   readonly sink: AnswerSink;
-  readonly onOver: (outcome: RunOutcome) => void;
+  readonly onEnded: (outcome: RunOutcome) => void;
 }

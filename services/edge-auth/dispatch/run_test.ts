@@ -68,7 +68,7 @@ class Stage {
       },
       {
         sink: this.client,
-        onOver: (outcome) => void this.outcomes.push(outcome),
+        onEnded: (outcome) => void this.outcomes.push(outcome),
       },
       this.#toolsWith(workers),
     );
@@ -140,6 +140,7 @@ class Stage {
       clock: { now: () => 0, steadyNow: () => 0 },
       log: silentLog,
       refusalOf: () => null,
+      onOver: (run) => assert.equal(run, this.run),
       requestTimeoutMs: 60_000,
     };
   }

@@ -9,24 +9,23 @@ export const FINAL_FRAME_MS = 1_000;
 /** A worker that did not answer gets no jobs for this long, or until its next beat. */
 export const UNRESPONSIVE_MS = 1_000;
 
-/** How long a run may take: whatever ends first. */
-export interface RunTimeBounds {
+/** What the time of a run needs of its edge. */
+export interface RunTimeTools {
+  readonly clock: Pick<OfferClock, "now">;
   /** The longest that a run may take, in any state. */
   readonly requestTimeoutMs: number;
-  /** When its client wants it to end at the latest, on the clock of the edge. */
-  readonly endsByMs?: number | undefined;
 }
 
 /** The time of one run, from its start. */
 export class RunTime {
-  readonly #clock: OfferClock;
+  readonly #clock: RunTimeTools["clock"];
   readonly #startedAtMs: number;
   readonly #endsByMs: number;
 
-  /** Begins now. */
+  /** Begins now. `endsByMs`: when its client wants it to end, on the edge's clock. */
   constructor(
-    clock: OfferClock,
-    { requestTimeoutMs, endsByMs = Infinity }: RunTimeBounds,
+    { clock, requestTimeoutMs }: RunTimeTools,
+    endsByMs: number = Infinity,
   ) {
     this.#clock = clock;
     this.#startedAtMs = clock.now();

@@ -1,5 +1,6 @@
 /** How a run looks for a worker: whom it asks next, and when it has waited too long. */
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import type { QueueTerms } from "@gateway/shared/models/queue";
 import type { ApiError } from "@gateway/shared/openai/error";
 import { noWorker, overloaded, saturated } from "./run_errors.ts";
 import type { WantedModel } from "./workers.ts";
@@ -11,12 +12,16 @@ export interface SearchedWorkers {
   saturatedMs(wanted: WantedModel): number;
 }
 
-/** What a search needs. */
-export interface WorkerSearchOptions {
+/** What a search uses of its edge. */
+export interface SearchTools {
   readonly workers: SearchedWorkers;
-  readonly now: () => number;
-  /** How long it may wait. */
-  readonly waitMs: number;
+  readonly clock: { now(): number };
+}
+
+/** What is looked for, and how long the search may take. */
+export interface SearchTerms {
+  readonly wanted: WantedModel;
+  readonly terms: Pick<QueueTerms, "waitMs">;
 }
 
 /** Whom to offer a job to: a worker, or the queue group, of which any may accept it. */
@@ -26,18 +31,18 @@ const NONE: ReadonlySet<string> = new Set();
 
 /** The search of one run for a worker. */
 export class WorkerSearch {
-  readonly #wanted: WantedModel;
-  readonly #options: WorkerSearchOptions;
+  readonly #terms: SearchTerms;
+  readonly #tools: SearchTools;
   /** Workers that were offered the job since it last waited. */
   #tried = NONE;
   #hasAskedGroup = false;
   #sinceMs: number;
 
   /** Begins a search for a worker of this model. */
-  constructor(wanted: WantedModel, options: WorkerSearchOptions) {
-    this.#wanted = wanted;
-    this.#options = options;
-    this.#sinceMs = options.now();
+  constructor(terms: SearchTerms, tools: SearchTools) {
+    this.#terms = terms;
+    this.#tools = tools;
+    this.#sinceMs = tools.clock.now();
   }
 
   /** When the search began: the place of the run in the queue. */
@@ -59,17 +64,17 @@ export class WorkerSearch {
   get failure(): ApiError {
     const waitMs = this.#saturatedMs;
     if (waitMs > 0) return saturated(waitMs);
-    const isBusy = this.#options.workers.hasWorkerFor(this.#wanted);
+    const isBusy = this.#tools.workers.hasWorkerFor(this.#terms.wanted);
     return isBusy ? overloaded() : noWorker();
   }
 
   get #leftMs(): number {
-    const { waitMs, now } = this.#options;
-    return this.#sinceMs + waitMs - now();
+    const { waitMs } = this.#terms.terms;
+    return this.#sinceMs + waitMs - this.#tools.clock.now();
   }
 
   get #saturatedMs(): number {
-    return this.#options.workers.saturatedMs(this.#wanted);
+    return this.#tools.workers.saturatedMs(this.#terms.wanted);
   }
 
   /**
@@ -86,11 +91,12 @@ export class WorkerSearch {
    * asked, but only once, since the same worker may reject the job every time.
    */
   next(): OfferTarget | null {
-    const { workers } = this.#options;
-    const workerId = workers.pick(this.#wanted, this.#tried);
+    const { workers } = this.#tools;
+    const { wanted } = this.#terms;
+    const workerId = workers.pick(wanted, this.#tried);
     if (workerId !== null) return { workerId };
     const mayAskGroup = !this.#hasAskedGroup &&
-      !workers.hasWorkerFor(this.#wanted);
+      !workers.hasWorkerFor(wanted);
     return mayAskGroup ? { workerId: null } : null;
   }
 
@@ -112,7 +118,7 @@ export class WorkerSearch {
 
   /** The job is repeated: it looks for a worker as if it had just come. */
   restart(): void {
-    this.#sinceMs = this.#options.now();
+    this.#sinceMs = this.#tools.clock.now();
     this.forget();
   }
 }

@@ -11,63 +11,22 @@
  * slot, however many others wait and however large it is; deficit round robin would
  * make a large one wait for many turns.
  */
+import {
+  type Account,
+  type AccountLane,
+  firstOf,
+  type KeyLane,
+  type KeyTurns,
+  type Lane,
+  type Orders,
+  ordersOf,
+  portionOf,
+  type Sharer,
+  type Ticket,
+} from "./fair_orders.ts";
+import { NamedValues } from "./named_values.ts";
+import { NO_PLACE, PlacedHeap, type Work } from "./placed_heap.ts";
 import type { Amount, Sharing } from "./share.ts";
-import { TagHeap, type Work } from "./tag_heap.ts";
-
-/** An account or a key, of which requests wait. */
-interface Sharer {
-  /** How far it has come, in tokens. */
-  tag: number;
-  waiting: number;
-}
-
-/** An account, and its keys. */
-interface Account<Item> extends Sharer {
-  /** The tag with which its last key was served. */
-  servedTag: number;
-  readonly keys: Map<string, Sharer>;
-  /** Its requests, by lanes. */
-  readonly lanes: Map<string, AccountLane<Item>>;
-}
-
-/** The requests of one key in a lane. */
-interface KeyLane<Item> {
-  readonly key: Sharer;
-  readonly items: TagHeap<Item>;
-}
-
-/** The keys whose requests wait, and the order in which they are served. */
-interface KeyTurns<Item> {
-  readonly byId: Map<string, KeyLane<Item>>;
-  readonly order: TagHeap<KeyLane<Item>>;
-  /** All their requests, the latest first. */
-  readonly latest: TagHeap<Item>;
-}
-
-/** The requests of an account in a lane: ordinary ones, and those that stand back. */
-interface AccountLane<Item> {
-  readonly account: Account<Item>;
-  readonly ordinary: KeyTurns<Item>;
-  /** Made when the first one comes: most accounts have none. */
-  batch: KeyTurns<Item> | null;
-  waiting: number;
-  tokens: number;
-  /** The weight of the account, as its latest request has it. */
-  weight: number;
-}
-
-/** A lane: the accounts that wait in it. */
-interface Lane<Item> {
-  readonly turns: TagHeap<AccountLane<Item>>;
-  /** Those of which most waits for their weight first, by number and by tokens. */
-  readonly largest: Record<keyof Amount, TagHeap<AccountLane<Item>>>;
-  /** All its requests, the oldest first. */
-  readonly oldest: TagHeap<Item>;
-  waiting: number;
-  tokens: number;
-  /** The weights of its accounts, added up. */
-  weight: number;
-}
 
 /** Fewer accounts that owe something are not looked through. */
 const SWEPT_MIN = 1_000;
@@ -77,20 +36,21 @@ const NOTHING: Amount = { waiting: 0, tokens: 0 };
 export class FairQueue<Item extends Sharing> {
   /** What it has cost to keep them in order. */
   readonly work: Work = { comparisons: 0 };
+  readonly #orders: Orders<Item> = ordersOf(this.work);
   readonly #accounts = new Map<string, Account<Item>>();
   readonly #lanes = new Map<string, Lane<Item>>();
+  readonly #tickets = new Map<Item, Ticket<Item>>();
   /** Those that were served, and may come back. */
   readonly #served = new WeakSet<Item>();
   /** The tag of the account that was served last. */
   #servedTag = 0;
-  #size = 0;
   #pushed = 0;
   /** When there are this many accounts, those that owe nothing are looked for. */
   #sweptAt = SWEPT_MIN;
 
   /** How many wait. */
   get size(): number {
-    return this.#size;
+    return this.#tickets.size;
   }
 
   /** The lanes in which something waits. */
@@ -100,12 +60,12 @@ export class FairQueue<Item extends Sharing> {
 
   /** The request that has waited longest in a lane. */
   oldest(lane: string): Item | undefined {
-    return this.#lanes.get(lane)?.oldest.first;
+    return this.#lanes.get(lane)?.oldest.first?.item;
   }
 
   /** Whether this one waits. */
   has(item: Item): boolean {
-    return this.#lanes.get(item.lane)?.oldest.has(item) ?? false;
+    return this.#tickets.has(item);
   }
 
   /** What waits in a lane, or what of it is an account's. */
@@ -121,55 +81,64 @@ export class FairQueue<Item extends Sharing> {
 
   /** Adds a request. One that was served and comes back is given back its turn. */
   push(item: Item): void {
-    const { lane, sinceMs, share: { account: id, keyId } } = item;
+    const { lane, share: { account: id, keyId, weight } } = item;
     const account = this.#accountOf(id);
-    const key = sharerIn(account.keys, keyId);
+    const key = keyIn(account, keyId);
     if (account.waiting === 0) {
       account.tag = Math.max(account.tag, this.#servedTag);
     }
     if (key.waiting === 0) key.tag = Math.max(key.tag, account.servedTag);
     const inLane = this.#accountLane(account, lane);
     const turns = this.#turnsOf(inLane, item);
-    const keyLane = this.#keyLane(turns, { keyId, key });
-    keyLane.items.set(item, sinceMs);
-    this.#size += 1;
+    const keyLane = this.#keyLane(turns, { keyId, key, inLane });
     this.#pushed += 1;
-    // Of the same age, the one that was added last is the latest.
-    turns.latest.set(item, -sinceMs, -this.#pushed);
-    this.#laneOf(lane).oldest.set(item, sinceMs);
-    this.#count(item, { account, key, inLane }, 1);
-    this.#weigh(lane, inLane, item.share.weight);
+    const ticket: Ticket<Item> = {
+      item,
+      keyLane,
+      number: this.#pushed,
+      keyPlace: NO_PLACE,
+      latestPlace: NO_PLACE,
+      agePlace: NO_PLACE,
+    };
+    this.#tickets.set(item, ticket);
+    keyLane.tickets.set(ticket);
+    turns.latest.set(ticket);
+    this.#laneOf(lane).oldest.set(ticket);
+    this.#count(ticket, 1);
+    this.#weigh(lane, inLane, weight);
     this.#rank(lane, inLane, keyId);
     if (this.#served.delete(item)) this.#charge(item, -1);
   }
 
   /** Removes a request. False if it does not wait. */
   remove(item: Item): boolean {
-    if (!this.#lanes.get(item.lane)?.oldest.delete(item)) return false;
-    this.#size -= 1;
-    const { lane, share: { account: id, keyId } } = item;
-    const account = this.#accountOf(id);
-    const key = sharerIn(account.keys, keyId);
-    const inLane = this.#accountLane(account, lane);
+    const ticket = this.#tickets.get(item);
+    if (ticket === undefined) return false;
+    this.#tickets.delete(item);
+    const { lane: name, share: { account: id, keyId } } = item;
+    const { keyLane } = ticket;
+    const { inLane } = keyLane;
+    const { account } = inLane;
+    const lane = this.#laneOf(name);
     const turns = this.#turnsOf(inLane, item);
-    const keyLane = this.#keyLane(turns, { keyId, key });
-    keyLane.items.delete(item);
-    turns.latest.delete(item);
-    if (keyLane.items.size === 0) {
+    lane.oldest.delete(ticket);
+    turns.latest.delete(ticket);
+    keyLane.tickets.delete(ticket);
+    if (keyLane.tickets.size === 0) {
       turns.byId.delete(keyId);
       turns.order.delete(keyLane);
     }
-    this.#count(item, { account, key, inLane }, -1);
-    if (inLane.waiting > 0) this.#rank(lane, inLane, keyId);
+    this.#count(ticket, -1);
+    if (inLane.waiting > 0) this.#rank(name, inLane, keyId);
     else {
-      account.lanes.delete(lane);
-      this.#weigh(lane, inLane, 0);
-      const { turns, largest } = this.#laneOf(lane);
-      const { waiting, tokens } = largest;
-      for (const heap of [turns, waiting, tokens]) heap.delete(inLane);
+      account.lanes.delete(name);
+      lane.turns.delete(inLane);
+      lane.largest.waiting.delete(inLane);
+      lane.largest.tokens.delete(inLane);
+      this.#weigh(name, inLane, 0);
     }
-    if (this.#laneOf(lane).waiting === 0) this.#lanes.delete(lane);
-    this.#forgetPaid(account, { id, key, keyId });
+    if (lane.waiting === 0) this.#lanes.delete(name);
+    this.#forgetPaid(account, { id, key: keyLane.key, keyId });
     return true;
   }
 
@@ -183,13 +152,14 @@ export class FairQueue<Item extends Sharing> {
 
   /** Whose turn it is, in a lane that is none of these. */
   next(besides: ReadonlySet<string>): Item | undefined {
+    const { isBefore } = this.#orders.accounts;
     let first: AccountLane<Item> | undefined;
     for (const [name, { turns }] of this.#lanes) {
       const top = turns.first;
       if (besides.has(name) || top === undefined) continue;
       if (first === undefined || isBefore(top, first)) first = top;
     }
-    return first && firstOf(first);
+    return first && firstOf(first)?.item;
   }
 
   /**
@@ -203,27 +173,25 @@ export class FairQueue<Item extends Sharing> {
     least: number,
   ): Item | undefined {
     const largest = this.#lanes.get(lane)?.largest[by].first;
-    if (largest === undefined || largest[by] / largest.weight <= least) {
+    if (largest === undefined || portionOf(largest, by) <= least) {
       return undefined;
     }
-    const { batch, ordinary } = largest;
-    return batch?.latest.first ?? ordinary.latest.first;
+    const { batch, latest } = largest;
+    return (batch?.latest.first ?? latest.first)?.item;
   }
 
   /** Adds what a request asks for to the tags of its account and key, or takes it off. */
   #charge(item: Item, sign: 1 | -1): void {
     const { account: id, keyId, tokens, weight, keyWeight } = item.share;
     const account = this.#accountOf(id);
-    const key = sharerIn(account.keys, keyId);
+    const key = keyIn(account, keyId);
     if (sign > 0) {
       this.#servedTag = Math.max(this.#servedTag, account.tag);
       account.servedTag = Math.max(account.servedTag, key.tag);
     }
     account.tag += sign * tokens / weight;
     key.tag += sign * tokens / keyWeight;
-    for (const [lane, inLane] of account.lanes) {
-      this.#rank(lane, inLane, keyId);
-    }
+    account.lanes.forEach((inLane, lane) => this.#rank(lane, inLane, keyId));
   }
 
   #weigh(lane: string, inLane: AccountLane<Item>, weight: number): void {
@@ -233,31 +201,20 @@ export class FairQueue<Item extends Sharing> {
 
   /** Puts an account and one of its keys where they belong in a lane. */
   #rank(lane: string, inLane: AccountLane<Item>, keyId: string): void {
-    for (const turns of [inLane.ordinary, inLane.batch]) {
+    for (const turns of [inLane, inLane.batch]) {
       const keyLane = turns?.byId.get(keyId);
-      if (keyLane === undefined) continue;
-      const sinceMs = keyLane.items.first?.sinceMs;
-      turns?.order.set(keyLane, keyLane.key.tag, sinceMs);
+      if (keyLane !== undefined) turns?.order.set(keyLane);
     }
-    const { account } = inLane;
-    const sinceMs = firstOf(inLane)?.sinceMs;
     const { turns, largest } = this.#laneOf(lane);
-    turns.set(inLane, account.tag, sinceMs);
-    for (const by of ["waiting", "tokens"] as const) {
-      largest[by].set(inLane, -inLane[by] / inLane.weight);
-    }
+    turns.set(inLane);
+    largest.waiting.set(inLane);
+    largest.tokens.set(inLane);
   }
 
-  #count(
-    { lane, share: { tokens } }: Item,
-    { account, key, inLane }: {
-      account: Sharer;
-      key: Sharer;
-      inLane: AccountLane<Item>;
-    },
-    sign: 1 | -1,
-  ): void {
-    account.waiting += sign;
+  #count({ item, keyLane }: Ticket<Item>, sign: 1 | -1): void {
+    const { key, inLane } = keyLane;
+    const { lane, share: { tokens } } = item;
+    inLane.account.waiting += sign;
     key.waiting += sign;
     for (const each of [inLane, this.#laneOf(lane)]) {
       each.waiting += sign;
@@ -299,8 +256,8 @@ export class FairQueue<Item extends Sharing> {
         tag: this.#servedTag,
         waiting: 0,
         servedTag: 0,
-        keys: new Map(),
-        lanes: new Map(),
+        keys: new NamedValues(),
+        lanes: new NamedValues(),
       };
       this.#accounts.set(id, account);
     }
@@ -310,13 +267,14 @@ export class FairQueue<Item extends Sharing> {
   #laneOf(name: string): Lane<Item> {
     let lane = this.#lanes.get(name);
     if (lane === undefined) {
+      const { accounts, byWaiting, byTokens, oldest } = this.#orders;
       lane = {
-        turns: new TagHeap(this.work),
+        turns: new PlacedHeap(accounts),
         largest: {
-          waiting: new TagHeap(this.work),
-          tokens: new TagHeap(this.work),
+          waiting: new PlacedHeap(byWaiting),
+          tokens: new PlacedHeap(byTokens),
         },
-        oldest: new TagHeap(this.work),
+        oldest: new PlacedHeap(oldest),
         waiting: 0,
         tokens: 0,
         weight: 0,
@@ -329,15 +287,21 @@ export class FairQueue<Item extends Sharing> {
   #accountLane(account: Account<Item>, name: string): AccountLane<Item> {
     let lane = account.lanes.get(name);
     if (lane === undefined) {
+      const { keys, latest } = this.#orders;
       lane = {
+        byId: new NamedValues(),
+        order: new PlacedHeap(keys),
+        latest: new PlacedHeap(latest),
         account,
-        ordinary: this.#noTurns(),
         batch: null,
         waiting: 0,
         tokens: 0,
         weight: 0,
+        turnPlace: NO_PLACE,
+        waitingPlace: NO_PLACE,
+        tokensPlace: NO_PLACE,
       };
-      account.lanes.set(name, lane);
+      account.lanes.add(name, lane);
     }
     return lane;
   }
@@ -346,54 +310,37 @@ export class FairQueue<Item extends Sharing> {
     inLane: AccountLane<Item>,
     { share: { isBatch } }: Item,
   ): KeyTurns<Item> {
-    if (!isBatch) return inLane.ordinary;
-    inLane.batch ??= this.#noTurns();
-    return inLane.batch;
-  }
-
-  #noTurns(): KeyTurns<Item> {
-    return {
-      byId: new Map(),
-      order: new TagHeap(this.work),
-      latest: new TagHeap(this.work),
+    if (!isBatch) return inLane;
+    inLane.batch ??= {
+      byId: new NamedValues(),
+      order: new PlacedHeap(this.#orders.keys),
+      latest: new PlacedHeap(this.#orders.latest),
     };
+    return inLane.batch;
   }
 
   #keyLane(
     { byId }: KeyTurns<Item>,
-    { keyId, key }: { keyId: string; key: Sharer },
+    { keyId, ...its }: Pick<KeyLane<Item>, "key" | "inLane"> & {
+      keyId: string;
+    },
   ): KeyLane<Item> {
     let keyLane = byId.get(keyId);
     if (keyLane === undefined) {
-      keyLane = { key, items: new TagHeap(this.work) };
-      byId.set(keyId, keyLane);
+      const { key, inLane } = its;
+      const tickets = new PlacedHeap(this.#orders.tickets);
+      keyLane = { key, inLane, tickets, turnPlace: NO_PLACE };
+      byId.add(keyId, keyLane);
     }
     return keyLane;
   }
 }
 
-function sharerIn(sharers: Map<string, Sharer>, id: string): Sharer {
-  let sharer = sharers.get(id);
-  if (sharer === undefined) {
-    sharer = { tag: 0, waiting: 0 };
-    sharers.set(id, sharer);
+function keyIn<Item>({ keys }: Account<Item>, id: string): Sharer {
+  let key = keys.get(id);
+  if (key === undefined) {
+    key = { tag: 0, waiting: 0 };
+    keys.add(id, key);
   }
-  return sharer;
-}
-
-/** Which of two accounts in different lanes is first. */
-function isBefore<Item extends Sharing>(
-  a: AccountLane<Item>,
-  b: AccountLane<Item>,
-): boolean {
-  if (a.account.tag !== b.account.tag) return a.account.tag < b.account.tag;
-  return (firstOf(a)?.sinceMs ?? 0) < (firstOf(b)?.sinceMs ?? 0);
-}
-
-/** The request of an account whose turn it is in a lane. */
-function firstOf<Item>(
-  { ordinary, batch }: AccountLane<Item>,
-): Item | undefined {
-  const keyLane = ordinary.order.first ?? batch?.order.first;
-  return keyLane?.items.first;
+  return key;
 }
