@@ -39,7 +39,7 @@ import { closingOf } from "./settling.ts";
 export interface KeeperOptions
   extends Omit<AdmitDependencies, "dispatcher" | "now">, RunDependencies {
   readonly records: KeptRecords;
-  readonly replays: Pick<Replays, "send">;
+  readonly replays: Pick<Replays, "send" | "isLost">;
   readonly wallNow: WallNow;
   readonly randomBytes: RandomBytes;
   /** The longest that a run may take. */
@@ -151,12 +151,15 @@ export class Keeper implements AnswerKeeper {
         metrics.keeping("new");
         return await this.#startFirst(call, request, opening);
       case "repeat": {
-        metrics.keeping("replayed");
         const { requestId } = opened;
-        const end = await replays.send(call, { requestId }, {
-          after: 0,
-          isReplayed: true,
-        });
+        const name = { ownerId: call.principal.ownerId, requestId };
+        if (await replays.isLost(name)) {
+          await this.#dropLost(name);
+          return await this.#runOnce(call, request, idempotencyKey);
+        }
+        metrics.keeping("replayed");
+        const terms = { after: 0, isReplayed: true };
+        const end = await replays.send(call, name, terms);
         request.body.release();
         return end;
       }
@@ -318,6 +321,16 @@ export class Keeper implements AnswerKeeper {
         })
       );
     return true;
+  }
+
+  /** Forgets an answer that nobody can read, so that its request may run again. */
+  async #dropLost(name: AnswerName): Promise<void> {
+    const { records, log } = this.#options;
+    // Of two edges that find this out, one removes it; both go on with what runs then.
+    if (!await records.remove(name)) return;
+    log.warn("kept_answer_lost", {
+      requestId: publicRequestId(name.requestId),
+    });
   }
 
   async #forget(name: AnswerName): Promise<void> {

@@ -1,6 +1,6 @@
 /** Sends kept answers from the log to clients that read on, or that ask again. */
 import { KEPT_LIMITS } from "@gateway/shared/kept/limits";
-import type { KeptLogReader } from "@gateway/shared/kept/log";
+import { KeptLogError, type KeptLogReader } from "@gateway/shared/kept/log";
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { Usage } from "@gateway/shared/openai/completion";
@@ -74,6 +74,25 @@ export class Replays {
       throw isForbidden ? unknownAnswer() : error;
     }
     return record;
+  }
+
+  /**
+   * Whether nobody can read an answer whose run has ended, because the log has lost it:
+   * its servers were started anew, with nothing. While it runs it is not lost: its
+   * worker finds that out, and ends it. Nor is it while the log does not answer.
+   */
+  async isLost(name: AnswerName): Promise<boolean> {
+    const { records, keptLog } = this.#options;
+    const record = await records.find(name);
+    const isOver = record?.state === "complete" ||
+      record?.end?.error?.code === "keep_failed";
+    if (!isOver) return false;
+    try {
+      return await keptLog.last(name.requestId) === null;
+    } catch (error) {
+      if (error instanceof KeptLogError) return false;
+      throw error;
+    }
   }
 
   /** Sends an answer, as it is and as it grows. Resolves at its end. */

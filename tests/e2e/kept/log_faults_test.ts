@@ -115,11 +115,6 @@ Deno.test("an answer that the log has lost before it was read is an error, at on
     const lost = await getKept([gateway, key], id);
     assert.equal(await errorOf(lost, /Hello/), "keep_failed");
   }
-  // No second run either: the client has had an answer.
-  const headers = { "idempotency-key": "once true" };
-  const again = await askKept(gateway, key, { headers });
-  assert.equal(await errorOf(again, /Hello/), "keep_failed");
-  assert.equal(gateway.backend.calls.length, length);
   const tookMs = performance.now() - startedAtMs;
   assert.ok(tookMs < PATIENT_MS, `${tookMs} ms`);
   const accept = "application/json";
@@ -128,6 +123,62 @@ Deno.test("an answer that the log has lost before it was read is an error, at on
   });
   const { state: word, usage } = await state.json();
   assert.deepEqual([word, usage.completion_tokens], ["complete", 1]);
+  assert.equal(gateway.backend.calls.length, length);
+  await runsAgainOnce(gateway, key);
+});
+
+/** A request whose answer the log has lost is sent again: it runs anew, once. */
+async function runsAgainOnce(
+  gateway: LimitedGateway,
+  key: TestKey,
+): Promise<void> {
+  const { length } = gateway.backend.calls;
+  const headers = { "idempotency-key": "once true" };
+  const both = await Promise.all(
+    [0, 1].map((edge) => askKept(gateway, key, { edge, headers })),
+  );
+  for (const answer of both) {
+    assert.equal(contentOf(await answer.text()), "Hello");
+  }
+  assert.equal(new Set(both.map(idOf)).size, 1);
+  const replayed = both.map((each) => each.headers.get("idempotent-replayed"));
+  assert.deepEqual(replayed.sort(), ["true", null].sort());
+  assert.equal(gateway.backend.calls.length, length + 1);
+}
+
+Deno.test("a request whose answer the log has lost runs anew once its first run has ended, not before", async () => {
+  let wasRunning = false;
+  await using gateway = await startKeeping({
+    onCall: (call) => {
+      const [first] = gateway.backend.calls;
+      if (first === undefined || first === call) return;
+      wasRunning ||= first.abortedAtMs === null;
+      hello(call);
+    },
+  });
+  const key = await gateway.addKey();
+  const ask = { headers: { "idempotency-key": "once" } };
+  const asking = askKept(gateway, key, ask);
+  const call = await until(() => gateway.backend.calls[0]);
+  call.say("one ");
+  const first = await asking;
+  const reader = new EventReader(first);
+  while (!reader.text.includes("one ")) await reader.next();
+  await gateway.nats.restart();
+  // Its worker finds out what the log has lost when it appends.
+  call.say("two ");
+  const again = await waitFor(async () => {
+    const answer = await askKept(gateway, key, ask);
+    const text = await answer.text();
+    if (contentOf(text) === "Hello") return answer;
+    // One that attaches to the first run ends with it.
+    assert.match(text, /"code":"keep_(failed|unavailable)"/);
+    return undefined;
+  }, { what: "the request to run anew", timeoutMs: PATIENT_MS });
+  assert.notEqual(idOf(again), idOf(first));
+  assert.match(await reader.rest(), /"code":"keep_failed"/);
+  assert.equal(wasRunning, false, "two runs at a time");
+  assert.equal(gateway.backend.calls.length, 2);
 });
 
 /** A log whose entries are on a disk. */
