@@ -23,6 +23,19 @@ export interface BusMessage {
   readonly headers?: { readonly code: number };
 }
 
+/** A header of a message, which the server reads. */
+export interface MessageHeader {
+  readonly name: string;
+  readonly value: string;
+}
+
+/** What a message says beside its payload. */
+export interface PublishOptions {
+  /** The subject for a reply. */
+  readonly reply?: string;
+  readonly header?: MessageHeader;
+}
+
 /**
  * Whether this is the server's notice, on the reply subject, that a message had no
  * subscriber.

@@ -12,7 +12,9 @@ import {
   type BusMessage,
   type BusSubscription,
   BusUnavailableError,
+  type MessageHeader,
   NoRespondersError,
+  type PublishOptions,
 } from "./link.ts";
 import {
   BUS_TIMING,
@@ -126,6 +128,11 @@ export class BusLink {
     return this.#sockets.last?.writableLength ?? 0;
   }
 
+  /** A subject for replies that nobody else has; subscribe to it, or below it. */
+  createInbox(): string {
+    return nats.createInbox(this.#options.inboxPrefix);
+  }
+
   /**
    * Sends a message, at most once, in order. `payload` must not change in this turn
    * of the event loop. Without a subscriber, the server answers on `reply`. Throws
@@ -134,9 +141,12 @@ export class BusLink {
   publish(
     subject: string,
     payload: Uint8Array,
-    options?: { reply?: string },
+    { reply, header }: PublishOptions = {},
   ): void {
-    this.#present().publish(subject, payload, options);
+    this.#present().publish(subject, payload, {
+      ...reply !== undefined && { reply },
+      ...header !== undefined && { headers: headersOf(header) },
+    });
   }
 
   /**
@@ -377,6 +387,12 @@ export class BusLink {
     }
     return this.#connection.client;
   }
+}
+
+function headersOf({ name, value }: MessageHeader): nats.MsgHdrs {
+  const headers = nats.headers();
+  headers.append(name, value);
+  return headers;
 }
 
 function unavailable(reason: string): BusUnavailableError {

@@ -4,9 +4,7 @@
  */
 import {
   DiscardPolicy,
-  jetstream,
   JetStreamApiError,
-  type JetStreamClient,
   type JetStreamManager,
   jetstreamManager,
   RetentionPolicy,
@@ -15,13 +13,17 @@ import {
 } from "@nats-io/jetstream";
 import type { BusLink } from "../bus/link_nats.ts";
 import { subjects } from "../bus/subjects.ts";
+import { monotonicNow } from "../process/clock.ts";
+import { Appends, type AppendsOptions } from "./appends.ts";
 import { KEPT_LIMITS } from "./limits.ts";
 import {
   KeptLogError,
   type KeptLogReader,
   type KeptLogWriter,
   type LogEntry,
+  type LogFailure,
 } from "./log.ts";
+import { failureOfCode } from "./log_errors.ts";
 
 /** The name of the stream. */
 export const KEPT_STREAM = "gateway_kept";
@@ -30,10 +32,6 @@ const NANOS_PER_MS = 1_000_000;
 /** Fewer, if the servers are fewer, or some are away while the stream is made. */
 const REPLICAS_MOST = 3;
 // Codes of errors of JetStream.
-/** An append whose request expects another last entry. */
-const WRONG_LAST_SEQUENCE = 10_071;
-/** The stream, the account or the disk takes no more. */
-const FULL = [10_023, 10_047, 10_077];
 /** No cluster, no suitable peers, not enough of them. */
 const TOO_FEW_SERVERS = [10_074, 10_005, 10_023];
 /** There is a stream of this name with another configuration. */
@@ -47,24 +45,25 @@ export interface KeptStreamOptions {
   readonly ageMsMax: number;
 }
 
-type Link = Pick<BusLink, "client" | "subscribe">;
+type Link = Pick<BusLink, "client"> & AppendsOptions["link"];
 
 /** What the client of JetStream gives for one connection to the bus. */
 interface Session {
   readonly connection: BusLink["client"];
-  readonly client: JetStreamClient;
   readonly manager: JetStreamManager;
 }
 
 /** The log in the JetStream that a link reaches. */
 export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
   readonly #link: Link;
+  readonly #appends: Appends;
   #session: Session | null = null;
   /** How many readers have the entries of their request announced. */
   #watched = 0;
 
   constructor(link: Link) {
     this.#link = link;
+    this.#appends = new Appends({ link, schedule, now: monotonicNow });
   }
 
   /**
@@ -75,7 +74,7 @@ export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
     for (let replicas = REPLICAS_MOST; replicas > 0; replicas -= 1) {
       const config = configOf(options, replicas);
       try {
-        await this.#run(({ manager }) => put(manager, config));
+        await this.#run((manager) => put(manager, config));
         return;
       } catch (error) {
         if (replicas === 1 || !lacksServers(error)) throw error;
@@ -88,18 +87,12 @@ export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
     bytes: Uint8Array,
     lastSequence: number,
   ): Promise<number> {
-    return this.#run(async ({ client }) => {
-      const { seq } = await client.publish(subjects.kept(requestId), bytes, {
-        timeout: KEPT_LIMITS.callMs,
-        expect: { lastSubjectSequence: lastSequence },
-      });
-      return seq;
-    });
+    return this.#appends.append(requestId, bytes, lastSequence);
   }
 
   next(requestId: string, fromSequence: number): Promise<LogEntry | null> {
     const next_by_subj = subjects.kept(requestId);
-    return this.#run(async ({ manager }) => {
+    return this.#run(async (manager) => {
       const query = { seq: fromSequence, next_by_subj };
       const found = await manager.direct.getMessage(KEPT_STREAM, query);
       return found && { sequence: found.seq, bytes: found.data };
@@ -108,7 +101,7 @@ export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
 
   last(requestId: string): Promise<LogEntry | null> {
     const last_by_subj = subjects.kept(requestId);
-    return this.#run(async ({ manager }) => {
+    return this.#run(async (manager) => {
       const query = { last_by_subj };
       const found = await manager.streams.getMessage(KEPT_STREAM, query);
       return found && { sequence: found.seq, bytes: found.data };
@@ -117,7 +110,7 @@ export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
 
   async remove(requestId: string): Promise<void> {
     const filter = subjects.kept(requestId);
-    await this.#run(({ manager }) =>
+    await this.#run((manager) =>
       manager.streams.purge(KEPT_STREAM, { filter })
     );
   }
@@ -133,7 +126,7 @@ export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
     };
   }
 
-  async #run<T>(work: (session: Session) => Promise<T>): Promise<T> {
+  async #run<T>(work: (manager: JetStreamManager) => Promise<T>): Promise<T> {
     try {
       return await work(await this.#open());
     } catch (error) {
@@ -141,20 +134,15 @@ export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
     }
   }
 
-  async #open(): Promise<Session> {
+  async #open(): Promise<JetStreamManager> {
     const connection = this.#link.client;
-    if (this.#session?.connection === connection) return this.#session;
-    const options = { timeout: KEPT_LIMITS.callMs };
-    const session = {
-      connection,
-      client: jetstream(connection, options),
-      manager: await jetstreamManager(connection, {
-        ...options,
-        checkAPI: false,
-      }),
-    };
-    this.#session = session;
-    return session;
+    if (this.#session?.connection === connection) return this.#session.manager;
+    const manager = await jetstreamManager(connection, {
+      timeout: KEPT_LIMITS.callMs,
+      checkAPI: false,
+    });
+    this.#session = { connection, manager };
+    return manager;
   }
 }
 
@@ -200,8 +188,12 @@ const lacksServers = (error: unknown): boolean =>
   error instanceof KeptLogError && error.cause instanceof JetStreamApiError &&
   TOO_FEW_SERVERS.includes(error.cause.code);
 
-function reasonOf(error: unknown): KeptLogError["reason"] {
-  if (!(error instanceof JetStreamApiError)) return "unavailable";
-  if (error.code === WRONG_LAST_SEQUENCE) return "taken";
-  return FULL.includes(error.code) ? "full" : "unavailable";
+const reasonOf = (error: unknown): LogFailure =>
+  error instanceof JetStreamApiError
+    ? failureOfCode(error.code)
+    : "unavailable";
+
+function schedule(run: () => void, waitMs: number): () => void {
+  const timer = setTimeout(run, waitMs);
+  return () => clearTimeout(timer);
 }

@@ -33,6 +33,7 @@ import {
   countAttempt,
 } from "./models/backend_reporter.ts";
 import type { WorkerConfig } from "./config.ts";
+import { EntryTurns } from "./jobs/entry_turns.ts";
 import type { JobEnvironment, RunRequest } from "./jobs/job_ports.ts";
 import {
   type AnswerMemory,
@@ -150,7 +151,9 @@ const processOf = (family: WorkerFamily, bus: BusLink) => ({
   now: monotonicNow,
   wallNow,
   schedule,
-  ...family === "chat" && { keptLog: new NatsKeptLog(bus) },
+  ...family === "chat" && {
+    keeping: { log: new NatsKeptLog(bus), turns: new EntryTurns(schedule) },
+  },
 });
 
 /** Probes the backends whose list asks for it. Must be ticked. */

@@ -8,6 +8,7 @@
 import assert from "node:assert/strict";
 import { FrameType } from "@gateway/shared/bus/stream/frame";
 import { KEPT_KEY_BYTES } from "@gateway/shared/kept/entry";
+import { EntryTurns } from "@gateway/shared/worker/jobs/entry_turns";
 import { KeptWriter } from "@gateway/shared/worker/jobs/kept_writer";
 import { KeptReading } from "../../services/edge-auth/kept/reading.ts";
 import type { KeptRecord } from "../../services/edge-auth/kept/records.ts";
@@ -66,6 +67,7 @@ async function work(
   // Calls of a killed process that are under way may still arrive.
   const untilKilled = <T>(call: Promise<T>): Promise<T> =>
     call.finally(() => isKilled ? new Promise<never>(() => {}) : undefined);
+  const turns = new EntryTurns(world.schedule);
   const writer = new KeptWriter({
     requestId: REQUEST_ID,
     key: RECORD.key,
@@ -76,7 +78,8 @@ async function work(
     },
     now: () => world.nowMs,
     schedule: world.schedule,
-    jobsRunning: () => Math.floor(world.random() * JOBS_MAX),
+    afterPause: (run) =>
+      turns.after(run, Math.floor(world.random() * JOBS_MAX)),
     onFailed: () => {
       worker.outcome = "failed";
     },

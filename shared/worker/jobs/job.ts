@@ -172,8 +172,9 @@ export class Job {
 
   #openKept(): KeptWriter | null {
     const { requestId, message: { keep, attempt: offerNumber } } = this.options;
-    const { keptLog: log, now, schedule } = this.#environment;
-    if (keep === undefined || log === undefined) return null;
+    const { keeping, now, schedule } = this.#environment;
+    if (keep === undefined || keeping === undefined) return null;
+    const { log, turns } = keeping;
     return new KeptWriter({
       requestId,
       key: Uint8Array.fromBase64(keep.key),
@@ -181,7 +182,7 @@ export class Job {
       log,
       now,
       schedule,
-      jobsRunning: () => this.#host.inFlight,
+      afterPause: (run) => turns.after(run, this.#host.inFlight),
       onFailed: (error) => this.#stopWith(error),
     });
   }

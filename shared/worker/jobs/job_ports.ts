@@ -10,6 +10,7 @@ import type {
 } from "../../process/clock.ts";
 import type { Log } from "../../process/log.ts";
 import type { PoolContext } from "../../upstream/attempt.ts";
+import type { EntryTurns } from "./entry_turns.ts";
 import type { JobMemory, WorkerMemory } from "./memory.ts";
 
 /** What a request needs to be run, apart from itself. */
@@ -53,6 +54,12 @@ export interface JobOptions extends FrameTarget {
 
 type Runners = ReadonlyMap<string, RunRequest<[JobMemory]>>;
 
+/** Where answers are kept, and when their entries are written. */
+export interface KeepingPorts {
+  readonly log: KeptLogWriter;
+  readonly turns: Pick<EntryTurns, "after">;
+}
+
 /** What all jobs of a worker have in common. */
 export interface JobEnvironment {
   family: WorkerFamily;
@@ -69,8 +76,8 @@ export interface JobEnvironment {
   log: Log;
   /** Where bodies and answers are counted. */
   memory: Pick<WorkerMemory, "openJob" | "tick">;
-  /** Where answers are kept; absent: nowhere, and jobs that ask for it fail. */
-  keptLog?: KeptLogWriter | undefined;
+  /** How answers are kept; absent: they are not, and jobs that ask for it fail. */
+  keeping?: KeepingPorts | undefined;
   /**
    * Runs a function after `waitMs`; 0 means at the end of this turn of the event loop.
    */

@@ -31,8 +31,8 @@ export interface KeptWriterOptions extends KeptSubject {
   readonly now: MonotonicNow;
   /** Runs a function after this time. */
   readonly schedule: (run: () => void, waitMs: number) => void;
-  /** How many jobs the worker runs: with many, entries carry more. */
-  readonly jobsRunning: () => number;
+  /** Runs a function when the next entry may be written. */
+  readonly afterPause: (run: () => void) => void;
   /** The answer cannot be kept, or another offer writes it. Called once. */
   readonly onFailed: (error: ApiError) => void;
 }
@@ -236,7 +236,7 @@ export class KeptWriter {
   #pause(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#skipPause = resolve;
-    this.#options.schedule(resolve, pauseMs(this.#options.jobsRunning()));
+    this.#options.afterPause(resolve);
     return promise;
   }
 
@@ -251,13 +251,6 @@ export class KeptWriter {
     this.#options.onFailed(error);
   }
 }
-
-/** The pause between two entries of an answer, in ms. */
-const pauseMs = (jobsRunning: number): number =>
-  Math.min(
-    KEPT_LIMITS.entryMsMax,
-    Math.max(KEPT_LIMITS.entryMs, jobsRunning * KEPT_LIMITS.entryMsPerJob),
-  );
 
 const isTaken = (error: unknown): boolean =>
   error instanceof KeptLogError && error.reason === "taken";

@@ -21,12 +21,16 @@ import { newInstanceId } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { BackendPool } from "@gateway/shared/upstream/pool";
+import { EntryTurns } from "@gateway/shared/worker/jobs/entry_turns";
+import type {
+  JobEnvironment,
+  RunRequest,
+} from "@gateway/shared/worker/jobs/job_ports";
 import {
   type JobMemory,
   WorkerMemory,
 } from "@gateway/shared/worker/jobs/memory";
 import { WorkerMetrics } from "@gateway/shared/worker/metrics";
-import type { RunRequest } from "@gateway/shared/worker/jobs/job_ports";
 import type { Pool } from "@gateway/shared/worker/service";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { poolOf } from "../model_servers/recorded_context.ts";
@@ -120,6 +124,7 @@ export async function startFamily(
       write: (part, tokens) => orKilled(call.write(part, tokens)),
     }, memory);
   };
+  const schedule = scheduleWith(soon);
   const worker = new Worker({
     bus: link,
     family,
@@ -132,10 +137,9 @@ export async function startFamily(
       [...runners].map(([model, run]) => [model, untilKilled(run)]),
     ),
     now: () => monotonicNow() / (options.slower ?? 1),
-    schedule: (flush, waitMs) =>
-      waitMs === 0 ? void setImmediate(flush) : soon.schedule(flush, waitMs),
+    schedule,
     memory,
-    keptLog: family === "chat" ? new NatsKeptLog(link) : undefined,
+    keeping: keepingOf(family, { link, schedule }),
     metrics: new WorkerMetrics(new MetricRegistry()),
   });
   await worker.start();
@@ -208,3 +212,16 @@ function openBackend(backend: WorkerBackend): OpenAiBackend {
     ...("connect" in at ? { connect: at.connect } : {}),
   });
 }
+
+type Schedule = (run: () => void, waitMs: number) => void;
+
+const scheduleWith = (timers: Timers): Schedule => (run, waitMs) =>
+  waitMs === 0 ? void setImmediate(run) : timers.schedule(run, waitMs);
+
+const keepingOf = (
+  family: WorkerFamily,
+  { link, schedule }: { link: BusLink; schedule: Schedule },
+): JobEnvironment["keeping"] =>
+  family === "chat"
+    ? { log: new NatsKeptLog(link), turns: new EntryTurns(schedule) }
+    : undefined;
