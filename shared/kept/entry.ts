@@ -3,11 +3,14 @@
  * request. Numbers are big-endian.
  *
  * ```
- * 0  u8   version        1
+ * 0  u8   version        2
  * 1  u32  offer number   whose worker has written it
  * 5  u32  number         1, 2, 3 … over all entries of the request
- * 9  …    a frame of `bus/stream/frame.ts`, by AES-256-GCM, and the tag of 16 bytes
+ * 9  …    a frame of `bus/stream/frame.ts`, encrypted, and the tag of 16 bytes
  * ```
+ *
+ * Encrypted by ChaCha20-Poly1305 (RFC 8439), whose code in Deno needs a third of the
+ * time of AES-256-GCM, with which version 1 was written.
  *
  * The nonce is made of both numbers: an offer has one writer, which never gives two
  * entries the same number. The id of the request and the first nine bytes are
@@ -24,11 +27,12 @@ import {
   writeU32,
 } from "../bus/stream/frame.ts";
 
-const ENTRY_VERSION = 1;
+const ENTRY_VERSION = 2;
 const PREFIX_BYTES = 9;
 const TAG_BYTES = 16;
 const NONCE_BYTES = 12;
-const ALGORITHM = "aes-256-gcm";
+const ALGORITHM = "chacha20-poly1305";
+const OPTIONS = { authTagLength: TAG_BYTES };
 
 /** The length of the key of a request. */
 export const KEPT_KEY_BYTES = 32;
@@ -57,11 +61,13 @@ export function sealEntry(
   prefix[0] = ENTRY_VERSION;
   writeU32(prefix, 1, header.offerNumber);
   writeU32(prefix, 5, header.sequence);
-  const cipher = createCipheriv(ALGORITHM, key, nonceOf(prefix));
-  cipher.setAAD(authenticated(requestId, prefix));
+  const cipher = createCipheriv(ALGORITHM, key, nonceOf(prefix), OPTIONS);
+  const frame = encodeFrame(header, payload);
+  const plaintextLength = frame.length;
+  cipher.setAAD(authenticated(requestId, prefix), { plaintextLength });
   return Buffer.concat([
     prefix,
-    cipher.update(encodeFrame(header, payload)),
+    cipher.update(frame),
     cipher.final(),
     cipher.getAuthTag(),
   ]);
@@ -82,8 +88,9 @@ export function openEntry(
   if (placeOf(entry) === null) return null;
   const prefix = entry.subarray(0, PREFIX_BYTES);
   const tagAt = entry.length - TAG_BYTES;
-  const decipher = createDecipheriv(ALGORITHM, key, nonceOf(prefix));
-  decipher.setAAD(authenticated(requestId, prefix));
+  const decipher = createDecipheriv(ALGORITHM, key, nonceOf(prefix), OPTIONS);
+  const plaintextLength = tagAt - PREFIX_BYTES;
+  decipher.setAAD(authenticated(requestId, prefix), { plaintextLength });
   decipher.setAuthTag(entry.subarray(tagAt));
   try {
     const frame = decipher.update(entry.subarray(PREFIX_BYTES, tagAt));
