@@ -35,15 +35,24 @@ const COLUMNS = [
   "edge core %",
 ];
 
-/** Prints a table of all sizes, loads and speeds. */
-export async function measureDispatch(): Promise<void> {
+/** The sizes that there are, as {@link measureDispatch} is told them: `2x20`. */
+export const DISPATCH_SIZES: ReadonlySet<string> = new Set(SIZES.map(nameOf));
+
+/** Prints a table of all loads and speeds, of all sizes or the one of this name. */
+export async function measureDispatch(size?: string): Promise<void> {
   print("\nDispatch, simulated");
   print(row(COLUMNS));
-  for (const size of SIZES) {
+  for (const each of SIZES) {
+    if (size !== undefined && nameOf(each) !== size) continue;
     for (const answerMs of [FAST_MS, SLOW_MS]) {
-      for (const load of LOADS) await measure({ ...size, load, answerMs });
+      for (const load of LOADS) await measure({ ...each, load, answerMs });
     }
   }
+  if (size === undefined) await measureLimited();
+}
+
+/** Prints the same for one size whose model servers have limits. */
+async function measureLimited(): Promise<void> {
   print("\nThe same; the model servers run half of what workers would");
   print(row(COLUMNS));
   for (const load of [0.45, 0.6]) {
@@ -52,6 +61,10 @@ export async function measureDispatch(): Promise<void> {
     await measure({ ...size, load, answerMs: FAST_MS, serverLimit });
     await measure({ ...size, load, answerMs: SLOW_MS, serverLimit });
   }
+}
+
+function nameOf({ edges, workers }: Pick<Scenario, "edges" | "workers">) {
+  return `${edges}x${workers}`;
 }
 
 async function measure(scenario: Scenario): Promise<void> {

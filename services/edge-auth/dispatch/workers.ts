@@ -116,12 +116,15 @@ export class WorkerTable {
   pick(wanted: WantedModel, tried: ReadonlySet<string>): string | null {
     const { model, isGuess = false } = wanted;
     const nowMs = this.#options.now();
-    const candidates = this.#workers.values().filter((worker) =>
-      isAlive(worker, nowMs) && runs(worker, wanted) &&
-      worker.pausedUntilMs <= nowMs && worker.inFlight < worker.slots &&
-      !tried.has(worker.id) &&
-      (isGuess || worker.saturation.isOpen(model, nowMs))
-    ).toArray();
+    const candidates: Worker[] = [];
+    // Each offer looks at all workers, of which most are full when it matters.
+    for (const worker of this.#workers.values()) {
+      const isFree = worker.inFlight < worker.slots &&
+        worker.pausedUntilMs <= nowMs && isAlive(worker, nowMs) &&
+        !tried.has(worker.id) && runs(worker, wanted) &&
+        (isGuess || worker.saturation.isOpen(model, nowMs));
+      if (isFree) candidates.push(worker);
+    }
     const first = this.#draw(candidates);
     const second = this.#draw(candidates);
     if (first === undefined) return null;
@@ -162,11 +165,14 @@ export class WorkerTable {
   saturatedMs(wanted: WantedModel): number {
     if (wanted.isGuess) return 0;
     const nowMs = this.#options.now();
-    const waits = this.#workers.values()
-      .filter((worker) => isAlive(worker, nowMs) && runs(worker, wanted))
-      .map(({ saturation }) => saturation.waitMs(wanted.model, nowMs))
-      .toArray();
-    return waits.length === 0 ? 0 : Math.min(...waits);
+    let leastMs = Infinity;
+    for (const worker of this.#workers.values()) {
+      if (!isAlive(worker, nowMs) || !runs(worker, wanted)) continue;
+      const waitMs = worker.saturation.waitMs(wanted.model, nowMs);
+      if (waitMs === 0) return 0;
+      leastMs = Math.min(leastMs, waitMs);
+    }
+    return leastMs === Infinity ? 0 : leastMs;
   }
 
   /**
