@@ -107,6 +107,7 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
     "tests/foreign/log_shipper.ts",
     "tests/foreign/store_change.ts",
     "tests/foreign/compose_programs.ts",
+    "tests/foreign/route_proxies.ts",
     "tests/foreign/command_lines.ts",
     "tests/foreign/frameworks.ts",
     "tests/foreign/model_servers.ts",
@@ -121,6 +122,7 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
     ],
     [...IN_CLUSTER, "tests/kubernetes/api_server.ts"],
     [...IN_CLUSTER, "tests/kubernetes/real_node.ts"],
+    [...IN_CLUSTER, "tests/kubernetes/store_pods.ts"],
   ],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
 };
