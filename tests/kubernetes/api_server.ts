@@ -8,8 +8,8 @@ import {
   type ControlPlane,
   startControlPlane,
 } from "./cluster/control_plane.ts";
-import { DEFINITIONS } from "./cluster/install.ts";
 import { createNamespace, Namespace, RELEASE } from "./cluster/namespace.ts";
+import { defineOperators } from "./cluster/operators.ts";
 import { addSimulatedNodes, NODES } from "./cluster/simulated_nodes.ts";
 import { EXAMPLES, render } from "./rendering/rendered_chart.ts";
 
@@ -38,17 +38,6 @@ const KINDS = [
   "prometheusrule",
   "scaledobject",
 ];
-
-/** Lets the API server know the objects of operators. */
-async function defineOperators({ commands }: ControlPlane): Promise<void> {
-  await commands.kubectl("create", "--filename", DEFINITIONS);
-  await commands.kubectl(
-    "wait",
-    "--for=condition=Established",
-    "customresourcedefinition",
-    "--all",
-  );
-}
 
 /** The smallest number of edges that could be called while something was done. */
 async function leastEdges(

@@ -14,6 +14,13 @@ import { chat, isWhole, Load, MODEL, type Target } from "./cluster/load.ts";
 import { createNamespace, Namespace, RELEASE } from "./cluster/namespace.ts";
 import { serveNames } from "./cluster/names.ts";
 import { addNode } from "./cluster/node.ts";
+import {
+  firstKey,
+  listOf,
+  LOCAL_IMAGES,
+  smallRequests,
+  waitForAnswer,
+} from "./cluster/release.ts";
 import { enforcePolicies } from "./cluster/policies.ts";
 import { addStranger, waysOf } from "./cluster/ways.ts";
 
@@ -33,24 +40,14 @@ const SERVICES = [
   "nats",
   "redis",
 ];
-/** Images of this commit, two of what is replaced, and all of it on a small machine. */
+/** Two of what is replaced, on the images of this commit. */
 const SETTINGS = [
-  "image.registry=gateway",
-  "image.tag=local",
+  ...LOCAL_IMAGES,
   "nats.image=gateway-local/nats:local",
   "redis.image=gateway-local/redis:local",
   `edge.replicas=${EDGES}`,
   "chatWorker.replicas=2",
-  ...[
-    "edge",
-    "chatWorker",
-    "mediaWorker",
-    "keyAdmin",
-    "simulator",
-    "nats",
-    "redis",
-  ]
-    .map((service) => `${service}.resources.requests.cpu=100m`),
+  ...smallRequests("nats", "redis"),
 ];
 /** What the ConfigMap of models is called. */
 const MODELS = "gateway-models";
@@ -92,23 +89,8 @@ async function install(subject: Subject): Promise<void> {
   const { namespace } = subject;
   await namespace.deploy("install", TRIAL);
   assert.equal(await restarts(namespace), 0);
-  const service = `service/${RELEASE}-edge-auth`;
-  const address = await namespace.field(service, "{.spec.clusterIP}");
   const deployment = `deployment/${RELEASE}-key-admin`;
-  const json = await namespace.kubectl(
-    "exec",
-    deployment,
-    "--",
-    "gateway",
-    "keys",
-    "create",
-    "--description",
-    "first key",
-    "--json",
-  );
-  const { key } = JSON.parse(json);
-  assert.match(key, /^sk-/);
-  subject.target = { url: `http://${address}/v1`, key };
+  subject.target = await firstKey(namespace);
   const version = ["exec", deployment, "--", "gateway", "--version"];
   // And the commit, which the console shows, too.
   const output = await namespace.kubectl(...version);
@@ -116,20 +98,6 @@ async function install(subject: Subject): Promise<void> {
   const log = await namespace.kubectl("logs", deployment);
   assert.match(log, /setup_link/);
 }
-
-/** A list of models, all of which the simulator runs. */
-const listOf = (...ids: string[]) =>
-  JSON.stringify({
-    models: ids.map((id) => ({
-      id,
-      backends: [{
-        type: "openai",
-        name: "simulator",
-        base_url: `http://${RELEASE}-model-simulator:8090/v1`,
-        model: MODEL,
-      }],
-    })),
-  });
 
 async function changeModels(subject: Subject): Promise<void> {
   const { namespace, target } = subject;
@@ -158,17 +126,6 @@ async function changeModels(subject: Subject): Promise<void> {
   const after = await podsOf();
   assert.ok(after.every((name) => before.includes(name)), `${after}`);
   assert.equal(await restarts(namespace), 0);
-}
-
-/** Waits for an answer that is whole: meanwhile, only refusals to be tried again. */
-async function waitForAnswer({ namespace, target }: Subject): Promise<void> {
-  await namespace.wait("a whole answer", async () => {
-    const answer = await chat(target, { stream: true });
-    const { status, text, retryAfter } = answer;
-    if (isWhole(answer)) return true;
-    assert.ok(status === 503 && retryAfter !== null, `${status} ${text}`);
-    return false;
-  });
 }
 
 async function stream(subject: Subject): Promise<void> {

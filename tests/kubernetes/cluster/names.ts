@@ -17,23 +17,50 @@ const NO_SUCH_NAME = 3;
 /** The name of the question, an address of the Internet for five seconds, four bytes. */
 const ANSWER = [0xc0, HEAD_BYTES, 0, TYPE_A, 0, 1, 0, 0, 0, 5, 0, 4];
 
+/** What is known of a name is asked again after this long: a new pod has another address. */
+const FRESH_MS = 1_000;
+
 const servicesSchema = z.object({
   items: z.array(z.object({
     metadata: z.object({ name: z.string(), namespace: z.string() }),
     spec: z.object({ clusterIP: z.string() }),
   })),
 });
-
-/** The addresses of all services by their names. */
-async function addressesIn({ commands }: ControlPlane) {
-  const args = ["get", "services", "--all-namespaces", "--output", "json"];
-  const json = await commands.kubectl(...args);
-  return new Map(
-    servicesSchema.parse(JSON.parse(json)).items.map(({ metadata, spec }) => {
-      const { name, namespace } = metadata;
-      return [`${name}.${namespace}.svc.${DOMAIN}`, spec.clusterIP];
+const slicesSchema = z.object({
+  items: z.array(z.object({
+    metadata: z.object({
+      namespace: z.string(),
+      labels: z.record(z.string(), z.string()).default({}),
     }),
-  );
+    endpoints: z.array(z.object({
+      addresses: z.array(z.string()),
+      hostname: z.string().optional(),
+    })).nullish(),
+  })),
+});
+
+/** The addresses of all services, and of pods with names of their own, by their names. */
+async function addressesIn({ commands }: ControlPlane) {
+  const list = async (kind: string): Promise<unknown> => {
+    const args = ["get", kind, "--all-namespaces", "--output", "json"];
+    return JSON.parse(await commands.kubectl(...args));
+  };
+  const addresses = new Map<string, string>();
+  const add = (names: readonly string[], address: string) =>
+    addresses.set([...names, "svc", DOMAIN].join("."), address);
+  const services = servicesSchema.parse(await list("services"));
+  for (const { metadata: { name, namespace }, spec } of services.items) {
+    if (spec.clusterIP !== "None") add([name, namespace], spec.clusterIP);
+  }
+  const slices = slicesSchema.parse(await list("endpointslices"));
+  for (const { metadata: { namespace, labels }, endpoints } of slices.items) {
+    const service = labels["kubernetes.io/service-name"] ?? "";
+    for (const { hostname, addresses: [address] } of endpoints ?? []) {
+      if (hostname === undefined || address === undefined) continue;
+      add([hostname, service, namespace], address);
+    }
+  }
+  return addresses;
 }
 
 /** The name in a question, and where the question ends. */
@@ -72,11 +99,15 @@ export async function serveNames(
   cluster: ControlPlane,
 ): Promise<AsyncDisposable> {
   let addresses = new Map<string, string>();
+  let readAtMs = -Infinity;
   const socket = createSocket("udp4");
   socket.on("message", async (message, { port, address }) => {
     const { name } = readQuestion(message);
-    if (name.endsWith(DOMAIN) && !addresses.has(name)) {
+    const isFresh = performance.now() - readAtMs < FRESH_MS;
+    const isKnown = isFresh && addresses.has(name);
+    if (name.endsWith(DOMAIN) && !isKnown) {
       addresses = await addressesIn(cluster);
+      readAtMs = performance.now();
     }
     socket.send(respond(message, addresses), port, address);
   });

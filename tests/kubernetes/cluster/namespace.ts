@@ -113,6 +113,10 @@ export class Namespace {
   }
 }
 
+/** Where the files of a namespace's secrets are, in the folder of its cluster. */
+export const secretsOf = (folder: string, name: string): string =>
+  `${folder}/secrets-${name}`;
+
 /** Creates a namespace with what docs/kubernetes.md wants before a release. */
 export async function createNamespace(
   { commands, folder }: ControlPlane,
@@ -127,7 +131,7 @@ export async function createNamespace(
     "pod-security.kubernetes.io/enforce=restricted",
     "pod-security.kubernetes.io/warn=restricted",
   );
-  const secrets = `${folder}/secrets-${name}`;
+  const secrets = secretsOf(folder, name);
   await runProcess("deploy/secrets.sh", [], { env: { SECRETS_DIR: secrets } });
   const file = `--from-file=${secrets}`;
   await namespace.kubectl(

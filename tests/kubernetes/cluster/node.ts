@@ -62,9 +62,7 @@ export async function addNode(
     `--config=${config}`,
   ]);
   cluster.start("kube-proxy", [...node, ...PROXY_ARGS]);
-  const volume = `${folder}/volume`;
-  await Deno.mkdir(volume);
-  await cluster.commands.send(JSON.stringify(volumeAt(volume)), "create");
+  await addVolume(cluster, { name: "volume", storage: "8Gi" });
   const isReady = async () => {
     if (!kubelet.isRunning) throw new Error(kubelet.output());
     const template = '{.items[*].status.conditions[?(@.type=="Ready")].status}';
@@ -77,6 +75,52 @@ export async function addNode(
     intervalMs: POLL_MS,
   });
 }
+
+/** Adds a folder of the node, for the first pod that wants a volume of its size. */
+export async function addVolume(
+  { commands, folder }: ControlPlane,
+  { name, storage }: { name: string; storage: string },
+): Promise<void> {
+  const path = `${folder}/${name}`;
+  await Deno.mkdir(path);
+  const volume = {
+    apiVersion: "v1",
+    kind: "PersistentVolume",
+    metadata: { name },
+    spec: {
+      capacity: { storage },
+      accessModes: ["ReadWriteOnce"],
+      local: { path },
+      nodeAffinity: {
+        required: {
+          nodeSelectorTerms: [{
+            matchExpressions: [{
+              key: "kubernetes.io/hostname",
+              operator: "In",
+              values: [NODE_NAME],
+            }],
+          }],
+        },
+      },
+    },
+  };
+  await commands.send(JSON.stringify(volume), "create");
+}
+
+/** Gives an image of the node one more name, by which pods ask for it. */
+export async function nameImage(image: string, name: string): Promise<void> {
+  await ctr("images", "tag", `docker.io/${image}`, name);
+}
+
+/** Runs `ctr`, which asks containerd. */
+const ctr = (...args: string[]): Promise<string> =>
+  runProcess("ctr", [
+    "--address",
+    CONTAINERD,
+    "--namespace",
+    "k8s.io",
+    ...args,
+  ]);
 
 /** Starts containerd and gives it the images. */
 async function startRuntime(
@@ -95,14 +139,6 @@ async function startRuntime(
   // open.
   const script = 'exec containerd --config "$0" > "$1" 2>&1';
   const runtime = startOther("sh", ["-c", script, config, log]);
-  const ctr = (...args: string[]) =>
-    runProcess("ctr", [
-      "--address",
-      CONTAINERD,
-      "--namespace",
-      "k8s.io",
-      ...args,
-    ]);
   const hasStarted = async () => {
     if (!runtime.isRunning) throw new Error(await Deno.readTextFile(log));
     return await ctr("images", "list").then(() => true, () => false);
@@ -199,26 +235,3 @@ const PROXY_ARGS = [
   "--conntrack-tcp-timeout-established=0",
   "--conntrack-tcp-timeout-close-wait=0",
 ];
-
-/** A folder of the node, for the first pod that wants a volume. */
-const volumeAt = (path: string) => ({
-  apiVersion: "v1",
-  kind: "PersistentVolume",
-  metadata: { name: "volume" },
-  spec: {
-    capacity: { storage: "8Gi" },
-    accessModes: ["ReadWriteOnce"],
-    local: { path },
-    nodeAffinity: {
-      required: {
-        nodeSelectorTerms: [{
-          matchExpressions: [{
-            key: "kubernetes.io/hostname",
-            operator: "In",
-            values: [NODE_NAME],
-          }],
-        }],
-      },
-    },
-  },
-});

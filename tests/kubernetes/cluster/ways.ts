@@ -7,6 +7,8 @@ type Target = "nats" | "redis" | "api" | "metrics";
 
 const STRANGER = "stranger";
 const CONNECT_MS = 3_000;
+/** Services of the stores that the chart brings. */
+const BUNDLED = { nats: `${RELEASE}-nats`, redis: `${RELEASE}-redis` };
 const openSchema = zod.array(zod.string());
 
 /** Prints the names of those addresses that accept a connection, as JSON. */
@@ -60,21 +62,22 @@ export async function addStranger(
   };
 }
 
-/** What each of these can reach: services of the release, and the stranger. */
+/** What each of these can reach: services of the release with its stores, and the stranger. */
 export async function waysOf(
   namespace: Namespace,
   services: readonly string[],
+  stores: Readonly<Record<"nats" | "redis", string>> = BUNDLED,
 ): Promise<Record<string, string[]>> {
   const address = (service: string) =>
-    namespace.field(`service/${RELEASE}-${service}`, "{.spec.clusterIP}");
+    namespace.field(`service/${service}`, "{.spec.clusterIP}");
   const pods = await namespace.pods("edge-auth");
   const [edge] = pods.toSorted((a, b) =>
     a.metadata.name < b.metadata.name ? -1 : 1
   );
   const script = scriptFor({
-    nats: `${await address("nats")}:4222`,
-    redis: `${await address("redis")}:6379`,
-    api: `${await address("edge-auth")}:80`,
+    nats: `${await address(stores.nats)}:4222`,
+    redis: `${await address(stores.redis)}:6379`,
+    api: `${await address(`${RELEASE}-edge-auth`)}:80`,
     metrics: `${edge?.status.podIP}:9090`,
   });
   const found: Record<string, string[]> = {};

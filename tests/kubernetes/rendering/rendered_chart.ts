@@ -6,7 +6,7 @@ import { type KubernetesObject, objectSchema } from "./objects.ts";
 const cwd = `${CACHE}/chat-gateway-kubernetes`;
 /** Where the program `helm` is. */
 export const HELM_FOLDER = `${cwd}/bin`;
-const HELM_VERSION = "v3.22.0";
+const HELM_VERSION = "v4.3.2";
 /** Has the schemas of all versions of Kubernetes up to this one. */
 const VALIDATOR_VERSION = "1.37.0";
 const PYTHON = `${cwd}/validator/bin/python`;
@@ -28,7 +28,7 @@ export interface Rendering {
 export async function installTools(): Promise<void> {
   await installOnce(
     "helm",
-    `GOBIN=$PWD/bin go install helm.sh/helm/v3/cmd/helm@${HELM_VERSION}`,
+    `GOBIN=$PWD/bin go install helm.sh/helm/v4/cmd/helm@${HELM_VERSION}`,
     { cwd },
   );
   await installOnce(

@@ -13,6 +13,14 @@ const NATS_VERSION = "2.14.2";
 const VALKEY_VERSION = "0.11.0";
 const PULL_MS = 120_000;
 const BESIDE = "deploy/helm/beside";
+/** The settings with which docs/kubernetes.md installs each. */
+export const STORE_VALUES = {
+  nats: [`--values=${BESIDE}/nats.yaml`],
+  valkey: [
+    `--values=${BESIDE}/valkey.yaml`,
+    "--set-file=valkeyConfig=deploy/redis/redis.conf",
+  ],
+} as const;
 const PULL = `rm -rf charts
 helm=${HELM_FOLDER}/helm
 $helm pull nats --repo https://nats-io.github.io/k8s/helm/charts \\
@@ -45,21 +53,8 @@ export async function renderStores(
 ): Promise<KubernetesObject[]> {
   const where = ["--namespace", "gateway", "--kube-version", version];
   const rendered = [
-    await helm(
-      "template",
-      "nats",
-      nats,
-      ...where,
-      `--values=${BESIDE}/nats.yaml`,
-    ),
-    await helm(
-      "template",
-      "valkey",
-      valkey,
-      ...where,
-      `--values=${BESIDE}/valkey.yaml`,
-      "--set-file=valkeyConfig=deploy/redis/redis.conf",
-    ),
+    await helm("template", "nats", nats, ...where, ...STORE_VALUES.nats),
+    await helm("template", "valkey", valkey, ...where, ...STORE_VALUES.valkey),
   ];
   return await objectsIn(rendered.join("\n---\n"));
 }
