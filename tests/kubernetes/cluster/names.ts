@@ -1,6 +1,6 @@
 /** Names of services for the pods of a node, as a cluster's DNS server gives them. */
 import { Buffer } from "node:buffer";
-import { createSocket } from "node:dgram";
+import { createSocket, type RemoteInfo } from "node:dgram";
 import { once } from "node:events";
 import { z } from "zod";
 import { type ControlPlane, SERVER_ADDRESS } from "./control_plane.ts";
@@ -101,20 +101,30 @@ export async function serveNames(
   let addresses = new Map<string, string>();
   let readAtMs = -Infinity;
   const socket = createSocket("udp4");
-  socket.on("message", async (message, { port, address }) => {
-    const { name } = readQuestion(message);
+  const answer = async (question: Buffer, from: RemoteInfo) => {
+    const { name } = readQuestion(question);
     const isFresh = performance.now() - readAtMs < FRESH_MS;
     const isKnown = isFresh && addresses.has(name);
     if (name.endsWith(DOMAIN) && !isKnown) {
       addresses = await addressesIn(cluster);
       readAtMs = performance.now();
     }
-    socket.send(respond(message, addresses), port, address);
+    socket.send(respond(question, addresses), from.port, from.address);
+  };
+  const answers = new Set<Promise<void>>();
+  socket.on("message", (question, from) => {
+    const answered = answer(question, from).finally(() => {
+      answers.delete(answered);
+    });
+    answers.add(answered);
   });
   socket.bind(53, SERVER_ADDRESS);
   await once(socket, "listening");
   return {
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => socket.close(() => resolve())),
+    [Symbol.asyncDispose]: async () => {
+      socket.removeAllListeners("message");
+      await Promise.all(answers);
+      await new Promise<void>((resolve) => socket.close(() => resolve()));
+    },
   };
 }
