@@ -1,8 +1,8 @@
 // Promise: behind the proxies that routes of Kubernetes are for, Envoy and NGINX, with
 // what `deploy/helm/beside` sets, streams pass token by token, long silence ends
-// nothing, uploads of the promised size pass, and a client that leaves ends its request;
-// and without it they do not, so that it is needed. All times are a fiftieth, in the
-// proxies as in the answers. Run by `deno task test:foreign`.
+// nothing, uploads of the promised size pass, and a client that leaves ends its
+// request; with nothing set, they do not. All times are a fiftieth, in the proxies as
+// in the answers. Run by `deno task test:foreign`.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { formOf } from "../e2e/media/recording_fixture.ts";

@@ -1,7 +1,7 @@
 // Promise: the example for production runs beside the charts of NATS and Valkey as
-// their projects make them, with the values of deploy/helm/beside: three servers that
-// keep answers, policies that let in the gateway alone, and no request is lost while the
-// servers of NATS are replaced. Run by `deno task test:kubernetes`.
+// their projects make them, with the values of deploy/helm/beside: three servers keep
+// answers, policies let in the gateway alone, and no request is lost while the servers
+// of NATS are replaced. Run by `deno task test:kubernetes`.
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
