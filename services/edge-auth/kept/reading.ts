@@ -45,6 +45,8 @@ export class KeptReading {
   #number = 0;
   #entryAtMs: number;
   #askedAtMs: number;
+  /** When it was last known what has become of the answer. */
+  #knownAtMs: number;
   #lookMs: number = KEPT_LIMITS.lookMs;
   #hasNews = false;
   #isClosed = false;
@@ -55,6 +57,7 @@ export class KeptReading {
     this.#options = options;
     this.#entryAtMs = options.now();
     this.#askedAtMs = this.#entryAtMs;
+    this.#knownAtMs = this.#entryAtMs;
     const { log, record } = options;
     this.#stopWatching = log.watch(record.requestId, () => this.#onNews());
   }
@@ -110,6 +113,7 @@ export class KeptReading {
     this.#fromSequence = sequence + 1;
     this.#entryAtMs = this.#options.now();
     this.#askedAtMs = this.#entryAtMs;
+    this.#knownAtMs = this.#entryAtMs;
     this.#lookMs = KEPT_LIMITS.lookMs;
     return frame;
   }
@@ -135,16 +139,32 @@ export class KeptReading {
 
   /** Asks what has become of an answer of which nothing comes. */
   async #ask(): Promise<void> {
-    const { record, records, now } = this.#options;
+    const { now } = this.#options;
     this.#askedAtMs = now();
-    const found = await records.find(record);
+    const found = await this.#find();
+    if (found === undefined) return;
     if (found === null) throw unknownAnswer();
+    this.#knownAtMs = now();
     const silentMs = now() - this.#entryAtMs;
     if (found.state === "failed") throw errorOfEnd(found.end);
     const isComplete = found.state === "complete";
     const isSilent = silentMs >= KEPT_LIMITS.silentMs &&
       (isComplete || this.#number > 0);
     if (isSilent || isComplete && await this.#isGone()) throw lost();
+  }
+
+  /** The record; undefined: Redis is away for a moment, and the log is enough. */
+  async #find(): Promise<KeptRecord | null | undefined> {
+    const { record, records, now } = this.#options;
+    try {
+      return await records.find(record);
+    } catch (error) {
+      const isAway = error instanceof ApiError &&
+        error.code === "service_unavailable";
+      const unknownMs = now() - this.#knownAtMs;
+      if (isAway && unknownMs < KEPT_LIMITS.awayMs) return undefined;
+      throw error;
+    }
   }
 
   /** Whether a log whose copies agree has nothing more of an answer that is complete. */
