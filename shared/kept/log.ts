@@ -46,9 +46,15 @@ export interface KeptLogWriter {
 export interface KeptLogReader {
   /**
    * The first entry of a request from this sequence on; null: there is none, or this
-   * server of the log does not have it yet. Throws a {@link KeptLogError}.
+   * server of the log does not have it yet. One that was started a moment ago may have
+   * a later one, but not the first. Throws a {@link KeptLogError}.
    */
   next(requestId: string, fromSequence: number): Promise<LogEntry | null>;
+  /** The same of the server that leads the log, which lacks none and costs more. */
+  nextOfLeader(
+    requestId: string,
+    fromSequence: number,
+  ): Promise<LogEntry | null>;
   /** The last entry of a request; null: it has none. Throws a {@link KeptLogError}. */
   last(requestId: string): Promise<LogEntry | null>;
   /** Removes all entries of a request. Throws a {@link KeptLogError}. */

@@ -99,6 +99,18 @@ export class NatsKeptLog implements KeptLogReader, KeptLogWriter {
     });
   }
 
+  nextOfLeader(
+    requestId: string,
+    fromSequence: number,
+  ): Promise<LogEntry | null> {
+    const next_by_subj = subjects.kept(requestId);
+    return this.#run(async (manager) => {
+      const query = { seq: fromSequence, next_by_subj };
+      const found = await manager.streams.getMessage(KEPT_STREAM, query);
+      return found && { sequence: found.seq, bytes: found.data };
+    });
+  }
+
   last(requestId: string): Promise<LogEntry | null> {
     const last_by_subj = subjects.kept(requestId);
     return this.#run(async (manager) => {

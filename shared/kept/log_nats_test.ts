@@ -50,11 +50,15 @@ Deno.test("entries are found in their order, each of its request, until they are
   const second = await log.append(ONE, bytes("b"), first);
   await until(() => heard === 2);
   stop();
-  const found = await log.next(ONE, 1);
-  assert.equal(textOf(found), "a");
-  assert.equal(found?.sequence, first);
-  assert.equal(textOf(await log.next(ONE, first + 1)), "b");
-  assert.equal(await log.next(ONE, second + 1), null);
+  const next = (from: number) => log.next(ONE, from);
+  const nextOfLeader = (from: number) => log.nextOfLeader(ONE, from);
+  for (const each of [next, nextOfLeader]) {
+    const found = await each(1);
+    assert.equal(textOf(found), "a");
+    assert.equal(found?.sequence, first);
+    assert.equal(textOf(await each(first + 1)), "b");
+    assert.equal(await each(second + 1), null);
+  }
   assert.equal(textOf(await log.last(ONE)), "b");
   await log.remove(ONE);
   assert.equal(await log.last(ONE), null);

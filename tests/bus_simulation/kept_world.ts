@@ -98,16 +98,22 @@ export class SimulatedLog implements KeptLogReader, KeptLogWriter {
     });
   }
 
+  /** A copy that lags lacks some entries, even before others that it has. */
   next(_id: string, fromSequence: number): Promise<LogEntry | null> {
     return this.#call(() => {
-      const entry = this.entries.find(({ sequence }) =>
-        sequence >= fromSequence
-      );
       const { nowMs } = this.#world;
-      const isHere = entry !== undefined &&
-        (entry.everywhereAtMs <= nowMs || this.#world.happens(0.5));
-      return isHere ? entry : null;
+      const entry = this.entries.find(({ sequence, everywhereAtMs }) =>
+        sequence >= fromSequence &&
+        (everywhereAtMs <= nowMs || this.#world.happens(0.5))
+      );
+      return entry ?? null;
     });
+  }
+
+  nextOfLeader(_id: string, fromSequence: number): Promise<LogEntry | null> {
+    return this.#call(() =>
+      this.entries.find(({ sequence }) => sequence >= fromSequence) ?? null
+    );
   }
 
   last(): Promise<LogEntry | null> {

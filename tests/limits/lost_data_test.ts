@@ -119,7 +119,7 @@ Deno.test("other data in place of the old: what was unknown there is asked for a
   await using gateway = await startWithKeys();
   const { usedKey, wrong } = gateway;
   // A copy of another day, in which somebody has this key.
-  await gateway.nameKey(wrong.value, usedKey);
+  await gateway.world.nameKey(wrong.value, usedKey);
   assert.equal(await gateway.status(wrong), 401, "remembered for 30 s");
   await gateway.world.command("SET", STORE_KEY, "sto_other");
   await assertSaid(gateway, ["replaced"]);

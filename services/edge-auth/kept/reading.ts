@@ -18,7 +18,10 @@ export type Schedule = (run: () => void, waitMs: number) => () => void;
 /** What a reading needs. */
 export interface ReadingOptions {
   readonly record: KeptRecord;
-  readonly log: Pick<KeptLogReader, "next" | "last" | "watch">;
+  readonly log: Pick<
+    KeptLogReader,
+    "next" | "nextOfLeader" | "last" | "watch"
+  >;
   readonly records: Pick<KeptRecords, "find">;
   readonly now: MonotonicNow;
   readonly schedule: Schedule;
@@ -82,33 +85,52 @@ export class KeptReading {
    */
   async next(): Promise<KeptPart | null> {
     while (!this.#isClosed) {
-      const entry = await this.#look();
-      if (entry === null) await this.#wait();
-      else {
-        const part = partOf(this.#read(entry));
-        if (part !== null) return part;
-      }
+      const frame = await this.#look();
+      const part = frame && partOf(frame);
+      if (part !== null) return part;
+      if (frame === null) await this.#wait();
     }
     return null;
   }
 
-  async #look(): Promise<LogEntry | null> {
-    const { log, record, now } = this.#options;
+  async #look(): Promise<Frame | null> {
+    const { log, record: { requestId } } = this.#options;
     this.#hasNews = false;
+    const from = this.#fromSequence;
+    const entry = await this.#patiently(() => log.next(requestId, from));
+    if (entry === null) return null;
+    const frame = this.#frameOf(entry);
+    if (frame !== null) return this.#take(entry, frame);
+    // A server that was started a moment ago may lack some, the leader has them.
+    const sure = await this.#patiently(() => log.nextOfLeader(requestId, from));
+    if (sure === null) return null;
+    const itsFrame = this.#frameOf(sure);
+    // Without the entries between, it would be another answer.
+    if (itsFrame === null) throw lost();
+    return this.#take(sure, itsFrame);
+  }
+
+  /** Calls the log; null, too, while it is away for a moment. */
+  async #patiently(
+    call: () => Promise<LogEntry | null>,
+  ): Promise<LogEntry | null> {
     try {
-      return await log.next(record.requestId, this.#fromSequence);
+      return await call();
     } catch (error) {
       const isAway = error instanceof KeptLogError;
-      const silentMs = now() - this.#entryAtMs;
+      const silentMs = this.#options.now() - this.#entryAtMs;
       if (isAway && silentMs < KEPT_LIMITS.awayMs) return null;
       throw isAway ? logAway(error) : error;
     }
   }
 
-  #read({ sequence, bytes }: LogEntry): Frame {
+  /** The frame of an entry; null if it is not the one that follows. */
+  #frameOf({ bytes }: LogEntry): Frame | null {
     const frame = openEntry(this.#options.record, bytes);
-    // Without the entries between, it would be another answer.
-    if (frame === null || frame.sequence !== this.#number + 1) throw lost();
+    return frame?.sequence === this.#number + 1 ? frame : null;
+  }
+
+  #take({ sequence }: LogEntry, frame: Frame): Frame {
     this.#number = frame.sequence;
     this.#fromSequence = sequence + 1;
     this.#entryAtMs = this.#options.now();

@@ -36,6 +36,16 @@ function entryOf(sequence: number, text: string | null): LogEntry {
   return { sequence, bytes: sealEntry(RECORD, header, payload) };
 }
 
+/** Reads to the end. */
+async function textOf(reading: KeptReading): Promise<string> {
+  let text = "";
+  for (;;) {
+    const part = await reading.next();
+    if (part?.type !== "data") return text;
+    text += new TextDecoder().decode(part.payload);
+  }
+}
+
 /** A worker that says nothing for 20 seconds is lost. */
 const LATER_MS = 18_000;
 
@@ -46,13 +56,13 @@ async function readWhile(redisIsAway: (nowMs: number) => boolean) {
   const later = () => entries.push(entryOf(2, "two "), entryOf(3, null));
   world.schedule(later, LATER_MS);
   const away = new ApiError("service_unavailable", "Redis is away.");
+  const firstOf = (from: number) =>
+    entries.find(({ sequence }) => sequence >= from) ?? null;
   const reading = new KeptReading({
     record: RECORD,
     log: {
-      next: (_id, from) =>
-        Promise.resolve(
-          entries.find(({ sequence }) => sequence >= from) ?? null,
-        ),
+      next: (_id, from) => Promise.resolve(firstOf(from)),
+      nextOfLeader: (_id, from) => Promise.resolve(firstOf(from)),
       last: () => Promise.resolve(entries.at(-1) ?? null),
       watch: () => () => {},
     },
@@ -65,14 +75,7 @@ async function readWhile(redisIsAway: (nowMs: number) => boolean) {
     now: () => world.nowMs,
     schedule: world.schedule,
   });
-  const all = (async () => {
-    let text = "";
-    for (;;) {
-      const part = await reading.next();
-      if (part?.type !== "data") return text;
-      text += new TextDecoder().decode(part.payload);
-    }
-  })();
+  const all = textOf(reading);
   all.catch(() => {}); // It is expected below.
   await world.play(2 * LATER_MS);
   reading.close();
@@ -87,4 +90,26 @@ Deno.test("an answer of which nothing comes is read on while Redis is away for a
 Deno.test("an answer of which nothing comes is an error once Redis has been away for long", async () => {
   const isAway = (nowMs: number) => nowMs > 5_000;
   await assert.rejects(readWhile(isAway), { code: "service_unavailable" });
+});
+
+Deno.test("where a server of the log lacks entries, as one that was just started, its leader is asked", async () => {
+  const world = new KeptWorld(seededRandom(1));
+  const entries = [entryOf(1, "one "), entryOf(2, "two "), entryOf(3, null)];
+  const from = (first: number) => ({ sequence }: LogEntry) => sequence >= first;
+  const reading = new KeptReading({
+    record: RECORD,
+    log: {
+      next: (_id, first) =>
+        Promise.resolve(entries.slice(1).find(from(first)) ?? null),
+      nextOfLeader: (_id, first) =>
+        Promise.resolve(entries.find(from(first)) ?? null),
+      last: () => Promise.resolve(entries.at(-1) ?? null),
+      watch: () => () => {},
+    },
+    records: { find: () => Promise.resolve(RECORD) },
+    now: () => world.nowMs,
+    schedule: world.schedule,
+  });
+  assert.equal(await textOf(reading), "one two ");
+  reading.close();
 });

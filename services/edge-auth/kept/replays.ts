@@ -27,7 +27,10 @@ import type { AnswerName, KeptRecord, KeptRecords } from "./records.ts";
 /** What {@link Replays} needs. */
 export interface ReplaysOptions {
   readonly records: Pick<KeptRecords, "find">;
-  readonly keptLog: Pick<KeptLogReader, "next" | "last" | "watch">;
+  readonly keptLog: Pick<
+    KeptLogReader,
+    "next" | "nextOfLeader" | "last" | "watch"
+  >;
   readonly admission: Pick<Admission, "modelsOf">;
   readonly catalog: Catalog;
   readonly now: MonotonicNow;

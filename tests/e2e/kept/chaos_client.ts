@@ -7,11 +7,15 @@ import { contentOf, EventReader } from "./kept_rig.ts";
 /** How a request ended for its client. */
 export interface ChaosEnd {
   readonly prompt: string;
+  /** Which answer it is. */
+  readonly id: string;
   readonly text: string;
   /** The code of the error that ended it; null: it is complete. */
   readonly code: string | null;
   /** How often its connection was lost or closed. */
   readonly cuts: number;
+  /** The errors with which it was told to send its request again. */
+  readonly refusals: readonly string[];
 }
 
 const PAUSE_MS = 200;
@@ -43,6 +47,7 @@ export class ChaosClient {
   #after = "0";
   #text = "";
   #cuts = 0;
+  readonly #refusals: string[] = [];
   /** Why the last connection did not bring an answer. */
   #refusal = "";
 
@@ -67,7 +72,14 @@ export class ChaosClient {
         return undefined;
       });
       if (code !== undefined) {
-        return { prompt, text: this.#text, code, cuts: this.#cuts };
+        return {
+          prompt,
+          id: this.#id ?? "",
+          text: this.#text,
+          code,
+          cuts: this.#cuts,
+          refusals: this.#refusals,
+        };
       }
       this.#cuts += 1;
       await sleep(PAUSE_MS);
@@ -92,9 +104,11 @@ export class ChaosClient {
         this.#text === "";
       if (isForgotten) {
         // It has failed before its first token: it is sent again.
+        this.#refusals.push(this.#refusal);
         this.#id = null;
         return undefined;
       }
+      if (this.#id === null) this.#refusals.push(this.#refusal);
       // Nothing of it was remembered, or the gateway is not whole at the moment.
       const isLater = answer.status >= 500 || this.#id === null;
       assert.ok(isLater, `${answer.status} ${error.code}`);

@@ -1,9 +1,17 @@
 // Promise: whatever is killed, edges, workers or one of three NATS servers, readers
-// that come and go see exactly the bytes of the answer, in order; it runs once, unless
-// a worker was lost before its first token; each request is charged once.
+// that come and go see exactly the bytes of the answer, in order. It runs once: again
+// only if its worker was lost before the first token, either because an edge gives it
+// to another worker, or because its client was told that it has failed, and has sent
+// it again. Each answer is charged once, what has failed before its first token is not,
+// and nothing is charged for an edge that was lost.
 import assert from "node:assert/strict";
-import { ownerUsageKey } from "@gateway/shared/keys/record";
+import { keptAnswerKey, leaseKey } from "@gateway/shared/keys/record";
 import { amountOf } from "../../support/amount.ts";
+import type { TestKey } from "../../support/gateway/limited.ts";
+import {
+  type UsageCounted,
+  usageCounted,
+} from "../../support/limits/admission_fixture.ts";
 import { print } from "../../support/process.ts";
 import { seededRandom, seedsOr } from "../../support/seeded_random.ts";
 import { sleep, waitFor } from "../../support/wait_for.ts";
@@ -11,6 +19,7 @@ import { ChaosClient, type ChaosEnd } from "./chaos_client.ts";
 import {
   type ChaosRig,
   startChaosRig,
+  TOKENS,
   type Victim,
   wordsFor,
 } from "./chaos_rig.ts";
@@ -27,38 +36,79 @@ const SETTLED_MS = 180_000;
 /** Each kill of an edge may hold up some clients for a minute. */
 const KILLS_MAX = amountOf({ usual: 6, full: 60 });
 
+/** The model server counts this many of each prompt. */
+const PROMPT_TOKENS = 1;
 /** Errors with which an answer may end when a process that it needs is killed. */
 const LOSSES = ["worker_lost", "keep_failed", "server_shutdown"];
 
-/** For how many requests the only account was charged today. */
-async function chargedRequests({ world }: ChaosRig): Promise<number> {
-  const names = await world.command("KEYS", ownerUsageKey("*", "????????"));
-  const [name = "none"] = Array.isArray(names) ? names.map(String) : [];
-  const reply = await world.command("HGETALL", name);
-  const list = Array.isArray(reply) ? reply.map(String) : [];
-  return list.reduce(
-    (all, field, at) =>
-      /^\d\d:req\b/.test(field) ? all + Number(list[at + 1]) : all,
-    0,
-  );
+/** What became of a request, and of which key it was. */
+interface AskedPrompt {
+  readonly key: TestKey;
+  readonly end: ChaosEnd;
 }
 
 async function readAll(
   rig: ChaosRig,
   random: () => number,
-): Promise<ChaosEnd[]> {
-  const ends: ChaosEnd[] = [];
+): Promise<AskedPrompt[]> {
+  const all: AskedPrompt[] = [];
   let next = 0;
   await Promise.all(Array.from({ length: CLIENTS }, async () => {
     while (next < REQUESTS) {
       const prompt = `p${next}`;
       next += 1;
-      const { key: { key }, edges } = rig;
-      const client = new ChaosClient({ key, edges, random });
-      ends.push(await client.read(prompt));
+      const key = await rig.addKey();
+      const { edges } = rig;
+      const client = new ChaosClient({ key: key.value, edges, random });
+      all.push({ key, end: await client.read(prompt) });
     }
   }));
-  return ends;
+  return all;
+}
+
+/** Whether nothing of a request is reserved any more, and its answer has ended. */
+async function isSettled({ world }: ChaosRig, { key, end }: AskedPrompt) {
+  const record = keptAnswerKey(key.ownerId, end.id.slice("req_".length));
+  const state = await world.command("HGET", record, "state");
+  const leases = await world.command("ZRANGE", leaseKey(key), "0", "-1");
+  // Marks of requests that were charged as lost are no leases.
+  const held = Array.isArray(leases) && leases.some((id) => !/^!/.test(id));
+  return state !== "running" && !held;
+}
+
+async function allSettled(rig: ChaosRig, all: readonly AskedPrompt[]) {
+  await waitFor(async () => {
+    const settled = await Promise.all(all.map((each) => isSettled(rig, each)));
+    return settled.every((isOver) => isOver);
+  }, {
+    what: "all to be settled",
+    timeoutMs: SETTLED_MS,
+    intervalMs: 1_000,
+  });
+}
+
+/** Each reader has exactly the bytes of its answer, or a beginning and an allowed error. */
+function assertBytes({ prompt, text, code }: ChaosEnd): void {
+  const whole = wordsFor(prompt).join("");
+  if (code === null) return assert.equal(text, whole);
+  assert.ok(LOSSES.includes(code), `${prompt}: ${code}`);
+  assert.ok(whole.startsWith(text), text);
+}
+
+/** A request was charged once, and what it was told has failed, nothing. */
+function assertCharged({ end }: AskedPrompt, usage: UsageCounted): void {
+  const { prompt, code, refusals } = end;
+  const what = `${prompt} ${code} ${refusals}: ${JSON.stringify(usage)}`;
+  const { requests, errors, lostRequests, promptTokens } = usage;
+  assert.equal(lostRequests, 0, `charged as lost: ${what}`);
+  assert.ok(requests <= 1 + refusals.length, `charged again: ${what}`);
+  assert.ok(errors <= refusals.length + (code === null ? 0 : 1), what);
+  if (code !== null) {
+    return assert.ok(usage.completionTokens <= TOKENS, `too much: ${what}`);
+  }
+  assert.equal(usage.completionTokens, TOKENS, what);
+  assert.equal(promptTokens, PROMPT_TOKENS, what);
+  assert.equal(requests - errors, 1, what);
 }
 
 for (const seed of seedsOr([1])) {
@@ -75,7 +125,7 @@ for (const seed of seedsOr([1])) {
         kills[victim] += 1;
       }
     })();
-    const ends = await readAll(rig, random).catch((error: unknown) => {
+    const all = await readAll(rig, random).catch((error: unknown) => {
       print(rig.faults().join("\n"));
       throw error;
     }).finally(() => {
@@ -83,40 +133,46 @@ for (const seed of seedsOr([1])) {
     });
     await killing;
     assert.deepEqual(rig.faults(), []);
-    let complete = 0;
-    for (const { prompt, text, code } of ends) {
-      const whole = wordsFor(prompt).join("");
-      if (code === null) {
-        complete += 1;
-        assert.equal(text, whole);
-      } else {
-        assert.ok(LOSSES.includes(code), `${prompt}: ${code}`);
-        assert.ok(whole.startsWith(text), text);
-      }
-    }
+    const ends = all.map(({ end }) => end);
+    ends.forEach(assertBytes);
+    const complete = ends.filter(({ code }) => code === null).length;
     // Only the kills of workers end answers.
     assert.ok(ends.length - complete <= kills.worker * CLIENTS, `${complete}`);
-    const more = ends.filter(({ prompt }) => (rig.asked.get(prompt) ?? 0) > 1);
-    assert.ok(more.length <= kills.worker * CLIENTS, "ran more than once");
-    await waitFor(async () => await chargedRequests(rig) >= REQUESTS, {
-      what: "all to be charged",
-      timeoutMs: SETTLED_MS,
-      intervalMs: 1_000,
-    });
-    const runs = [...rig.asked.values()].reduce((all, each) => all + each, 0);
-    assert.ok(await chargedRequests(rig) <= runs, "charged without a run");
-    const cuts = ends.reduce((all, { cuts }) => all + cuts, 0);
+    await allSettled(rig, all);
+    let charged = 0;
+    for (const each of all) {
+      const usage = await usageCounted(rig.world, each.key);
+      assertCharged(each, usage);
+      charged += usage.requests - usage.errors;
+    }
+    const runs = ends.map(({ prompt }) => rig.asked.get(prompt) ?? 0);
+    // Without having been told to its client, a run is repeated by its edge alone.
+    const untold = ends.map(({ refusals }, at) =>
+      Math.max(0, (runs[at] ?? 0) - 1 - refusals.length)
+    );
+    assert.ok(sumOf(untold) <= rig.repeats(), `${sumOf(untold)} further runs`);
+    const cuts = sumOf(ends.map((end) => end.cuts));
     assert.ok(cuts > ends.length, `only ${cuts} cuts`);
-    const ranAgain = more.length;
-    const charged = await chargedRequests(rig);
     print(JSON.stringify({
       complete,
       of: ends.length,
       cuts,
       kills,
-      runs,
-      ranAgain,
+      runs: sumOf(runs),
+      refusals: countOf(ends.flatMap(({ refusals }) => refusals)),
+      repeats: rig.repeats(),
       charged,
     }));
   });
 }
+
+const sumOf = (counts: readonly number[]): number =>
+  counts.reduce((all, each) => all + each, 0);
+
+/** How often each word is among these. */
+const countOf = (words: readonly string[]): Record<string, number> =>
+  Object.fromEntries(
+    Map.groupBy(words, (each) => each).entries().map((
+      [word, all],
+    ) => [word, all.length]),
+  );

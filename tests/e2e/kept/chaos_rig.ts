@@ -3,15 +3,14 @@
  * workers, and a model server that counts how often it was asked what.
  */
 import assert from "node:assert/strict";
+import { mintKey } from "@gateway/shared/keys/key";
+import { randomBytes } from "@gateway/shared/process/ids";
 import {
   type RedisWorld,
   startRedisWorld,
 } from "../../support/limits/admission_fixture.ts";
-import {
-  type CreatedKey,
-  makeKey,
-} from "../../support/gateway/key_commands.ts";
 import { startGateway } from "../../support/gateway/gateway.ts";
+import type { TestKey } from "../../support/gateway/limited.ts";
 import type {
   RunningService,
   ServicesGateway,
@@ -33,9 +32,13 @@ import { waitFor } from "../../support/wait_for.ts";
 import { askChaos } from "./chaos_client.ts";
 
 const SERVERS = 3;
-const TOKENS = 40;
+/** The words of each answer, which are its tokens. */
+export const TOKENS = 40;
 const TOKEN_MS = 40;
 const START_MS = 60_000;
+/** Also of a server of the bus that was killed. */
+const FAULT = /_fault"|"level":"error"(?!.*"event":"bus_not_reached")/;
+const REPEAT = /"event":"attempt_repeated"/;
 
 /** The words that answer a prompt. */
 export const wordsFor = (prompt: string): string[] =>
@@ -46,12 +49,15 @@ export type Victim = "edge" | "worker" | "nats";
 
 /** A gateway whose parts are killed and started again. */
 export interface ChaosRig extends AsyncDisposable {
-  readonly key: CreatedKey;
   readonly world: RedisWorld;
+  /** Creates a key of an account of its own. */
+  addKey(): Promise<TestKey>;
   /** How often the model server was asked each prompt. */
   readonly asked: ReadonlyMap<string, number>;
   /** What services have written about faults of theirs, also those killed since. */
   faults(): string[];
+  /** How often edges gave a request to another worker, before its first token. */
+  repeats(): number;
   /** The base URLs of the edges that run now. */
   edges(): string[];
   /** Kills one of these with SIGKILL, and starts another one in its place. */
@@ -110,24 +116,31 @@ export async function startChaosRig(): Promise<ChaosRig> {
     worker: await startTwo(gateway, "chat-worker"),
     edge: await startTwo(gateway, "edge-auth"),
   };
-  const key = await makeKey(env);
+  const addKey = async () => {
+    const value = mintKey(randomBytes);
+    const principal = await world.addKey();
+    await world.nameKey(value, principal);
+    return { ...principal, value };
+  };
   const all = [...parts.worker, ...parts.edge];
-  const faults = () =>
+  const linesLike = (pattern: RegExp) =>
     all.flatMap(({ process }) => process.output().split("\n"))
-      .filter((line) => /_fault"|"level":"error"/.test(line));
+      .filter((line) => pattern.test(line));
   const edges = () => parts.edge.map(({ url }) => `${url}/v1`);
+  const { value } = await addKey();
   await waitFor(async () => {
-    const answer = await askChaos(edges()[0] ?? "", key.key, "first");
+    const answer = await askChaos(edges()[0] ?? "", value, "first");
     await answer.body?.cancel();
     return answer.status === 200;
   }, { what: "answers to be kept", timeoutMs: START_MS, intervalMs: 500 });
   const running = stack.move();
   return {
-    key,
     world,
+    addKey,
     asked: promptCounts,
     edges,
-    faults,
+    faults: () => linesLike(FAULT),
+    repeats: () => linesLike(REPEAT).length,
     async kill(victim, index) {
       if (victim === "nats") {
         await servers[index % SERVERS]?.restart();

@@ -4,10 +4,9 @@
  * connection of its own to Redis.
  */
 import assert from "node:assert/strict";
-import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
+import { mintKey } from "@gateway/shared/keys/key";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import {
-  hashKey,
   leaseKey,
   ownerLeaseKey,
   type Principal,
@@ -167,14 +166,8 @@ export class LimitedGateway implements AsyncDisposable {
   async addKey(options?: KeyOptions): Promise<TestKey> {
     const value = mintKey(randomBytes);
     const principal = await this.world.addKey(options);
-    await this.nameKey(value, principal);
+    await this.world.nameKey(value, principal);
     return { ...principal, value };
-  }
-
-  /** Writes whose key a value is. */
-  async nameKey(value: string, { keyId, ownerId }: Principal): Promise<void> {
-    const name = hashKey(hashKeyValue(value));
-    await this.world.command("SET", name, `${keyId}:${ownerId}`);
   }
 
   /** Sends a chat request. */

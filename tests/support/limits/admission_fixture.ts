@@ -1,5 +1,7 @@
 /** A Redis with keys, and what the limiter and the accounts keep in it. */
+import { hashKeyValue } from "@gateway/shared/keys/key";
 import {
+  hashKey,
   KEY_FIELDS,
   type Limits,
   ownerLimitsKey,
@@ -120,6 +122,12 @@ export class RedisWorld implements AsyncDisposable {
       ...key.ownerState && { [KEY_FIELDS.state]: key.ownerState },
     });
     return principal;
+  }
+
+  /** Writes whose key a value is. */
+  async nameKey(value: string, { keyId, ownerId }: Principal): Promise<void> {
+    const name = hashKey(hashKeyValue(value));
+    await this.command("SET", name, `${keyId}:${ownerId}`);
   }
 
   /** Replaces fields of a key's record. */
