@@ -143,16 +143,14 @@ export class Offer {
     });
     if (!isSent) return null;
     const pieces = body instanceof WholeBody ? piecesOf(body) : body;
-    return new Offer(job, terms, {
-      ...tools,
-      rest: whole === null ? pieces : null,
-    });
+    const rest = whole === null ? pieces : null;
+    return new Offer({ job, rest }, terms, tools);
   }
 
   private constructor(
-    job: RunJob,
+    { job, rest }: { job: RunJob; rest: Pieces | null },
     { offerNumber, workerId }: OfferTerms,
-    { rest, ...tools }: OfferTools & { rest: Pieces | null },
+    tools: OfferTools,
   ) {
     this.#job = job;
     this.#tools = tools;

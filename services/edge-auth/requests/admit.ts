@@ -27,9 +27,10 @@ export async function admit(
     exchange: { socket: { readonly destroyed: boolean } };
     principal: Caller;
   },
-  { isReturned = false, ...ask }: RunAsk,
+  ask: RunAsk,
   { admission, dispatcher, now }: AdmitDependencies,
 ): Promise<RunLease | null> {
+  const { isReturned = false } = ask;
   const askedAtMs = now();
   const lease = await admission.admit(principal, ask);
   const isStopped = dispatcher.isStoppedSince(principal.keyId, askedAtMs);

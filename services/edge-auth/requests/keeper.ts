@@ -87,17 +87,25 @@ export function refuseToKeep(
 }
 
 /**
- * Runs an admitted request whose key wants all answers to be kept, unless its client
- * says otherwise. Null: it is not kept; if that is not what key and client want, a
- * header tells. A client that has not asked for it gets no error.
+ * Whether the key of an admitted request wants all answers to be kept, and its client
+ * does not say otherwise.
+ */
+export function wantsToKeep(
+  { keep = null }: AuthenticatedCall,
+  { keepSeconds = 0 }: RunLease,
+): boolean {
+  return keepSeconds > 0 && keep === null;
+}
+
+/**
+ * Runs a request for which {@link wantsToKeep} is true. Null: its answer cannot be
+ * kept, which a header tells, because a client that has not asked for it gets no error.
  */
 export async function keepByDefault(
   call: AuthenticatedCall,
   request: LeasedRequest,
   { keeper = null }: KeeperDependencies,
 ): Promise<CallEnd | null> {
-  const { keepSeconds = 0 } = request.lease;
-  if (keepSeconds === 0 || (call.keep ?? null) !== null) return null;
   const end = await keeper?.keep(call, request) ?? null;
   if (end === null) call.exchange.response.fixedHeaders[OFF.name] = OFF.value;
   return end;

@@ -71,10 +71,10 @@ export interface RunWork extends
 /** Starts a run, which is cancelled when the client leaves. */
 export function startTracedRun(
   { requestId, principal, endsByMs, isBatch, exchange }: AuthenticatedCall,
-  { sink, onEnded, onLeft, ...work }: RunWork,
+  work: RunWork,
   { dispatcher }: Pick<RunDependencies, "dispatcher">,
 ): StartedRun {
-  const { kind, model } = work;
+  const { kind, model, sink, onEnded, onLeft } = work;
   const { keyId } = principal;
   const { headers, onClose } = exchange;
   const span = startWorkSpan(kind, {
@@ -87,8 +87,16 @@ export function startTracedRun(
     }),
   });
   const { traceparent } = span;
+  // Named one by one: V8 takes ten times as long for what is left of an object.
   const job: RunJob = {
-    ...work,
+    kind,
+    model,
+    session: work.session,
+    tokens: work.tokens,
+    body: work.body,
+    queue: work.queue,
+    onTokens: work.onTokens,
+    keepKey: work.keepKey,
     requestId,
     keyId,
     account: principal.ownerId,
@@ -138,7 +146,8 @@ export function recordRun(
 ): void {
   const { requestId, principal } = call;
   const durationMs = deps.now() - call.startedAtMs;
-  const how = remarkIn(call, { outcome, isCharged, durationMs, ...deps });
+  const { slowMs } = deps;
+  const how = remarkIn(call, { outcome, isCharged, durationMs, slowMs });
   if (how !== null) {
     const { error, backend, offers } = outcome;
     deps.failedRequests.add(principal, {
@@ -157,7 +166,7 @@ export function recordRun(
   }
   deps.metrics.ran(facts, outcome, durationMs);
   if (outcome.kind === "complete" && !deps.log.isSampled(requestId)) return;
-  logRun(deps.log, call, { ...facts, outcome, charge, durationMs });
+  logRun(deps.log, call, { facts, outcome, charge, durationMs });
 }
 
 /** From the arrival of the request to the first byte of its answer; null: none. */
@@ -202,7 +211,8 @@ function logRun(
   log: Log,
   { requestId, clientAddress, principal: { keyId, ownerId } }:
     AuthenticatedCall,
-  { kind, model, stream, outcome, charge, durationMs }: RunFacts & {
+  { facts: { kind, model, stream }, outcome, charge, durationMs }: {
+    facts: RunFacts;
     outcome: RunOutcome;
     charge: Charge | null;
     durationMs: number;

@@ -44,6 +44,7 @@ import {
   keeperFor,
   refuseToKeep,
   requestDigest,
+  wantsToKeep,
 } from "./keeper.ts";
 import {
   recordRun,
@@ -237,7 +238,11 @@ async function runChecked(
     if (checked.isFree) {
       const release = await takeCount(call, checked, deps);
       if (release !== null) {
-        return startRun(call, { ...checked, lease: null, release }, deps);
+        return startRun(
+          call,
+          admitted(checked, { lease: null, release }),
+          deps,
+        );
       }
       checked.body.release();
       return left(call);
@@ -249,13 +254,11 @@ async function runChecked(
     const ask = { scope: scopeOf(kind), model, endpoint, estimate, endUser };
     const lease = await admit(call, ask, deps);
     if (lease !== null) {
-      const kept = checked.isKept
-        ? await keepByDefault(call, { ...checked, lease }, deps)
-        : null;
-      if (kept !== null) return kept;
-      const tokens = estimate.units === null ? estimate.totalTokens : undefined;
-      const admitted = { ...checked, tokens, lease, release: null };
-      return startRun(call, admitted, deps);
+      if (checked.isKept && wantsToKeep(call, lease)) {
+        const end = await keepByDefault(call, { ...checked, lease }, deps);
+        if (end !== null) return end;
+      }
+      return startRun(call, admitted(checked, { lease, release: null }), deps);
     }
     checked.body.release();
     return left(call);
@@ -269,6 +272,26 @@ async function runChecked(
     if (isKeyRefused) deps.refusedBodies.charge(keyId, checked.parseMs);
     return refused(error, model);
   }
+}
+
+/** A checked request with what it holds of its key. */
+function admitted(
+  { kind, model, stream, estimate, session, body, createAnswer }:
+    CheckedRequest,
+  { lease, release }: Pick<AdmittedRequest, "lease" | "release">,
+): AdmittedRequest {
+  const isInTokens = lease !== null && estimate.units === null;
+  return {
+    kind,
+    model,
+    stream,
+    session,
+    tokens: isInTokens ? estimate.totalTokens : undefined,
+    body,
+    createAnswer,
+    lease,
+    release,
+  };
 }
 
 /**
@@ -292,11 +315,12 @@ async function takeCount(
 /** Starts the run of a request, which is settled at its end. */
 export function startRun(
   call: AuthenticatedCall,
-  { body, session, tokens, createAnswer, lease, release, ...facts }:
+  { kind, model, stream, body, session, tokens, createAnswer, lease, release }:
     AdmittedRequest,
   deps: RunRequestDependencies,
 ): CallEnd {
   const { now, streamHeadMs } = deps;
+  const facts: RunFacts = { kind, model, stream };
   const { response: out } = call.exchange;
   const answer = createAnswer({ out, lease, now, streamHeadMs });
   const onEnded = (outcome: RunOutcome) => {
@@ -305,11 +329,18 @@ export function startRun(
     const charge = isCharged ? lease?.settle(outcome) ?? null : null;
     recordRun(call, facts, { outcome, isCharged, charge, deps });
   };
-  const { kind, model } = facts;
-  const onTokens = lease?.onTokens;
-  const queue = lease?.queue;
-  const job = { kind, model, session, tokens, body, queue, onTokens };
-  answer.attach(startTracedRun(call, { ...job, sink: answer, onEnded }, deps));
+  const run = startTracedRun(call, {
+    kind,
+    model,
+    session,
+    tokens,
+    body,
+    queue: lease?.queue,
+    onTokens: lease?.onTokens,
+    sink: answer,
+    onEnded,
+  }, deps);
+  answer.attach(run);
   return RUNNING;
 }
 
