@@ -116,20 +116,17 @@ export class Offer {
     const { requestId, kind, traceparent, account, session, body } = job;
     const { keepKey, keyId } = job;
     const { offerNumber, deadlineMs, workerId, queuedTokens } = terms;
-    const usual = {
+    // JSON leaves out what is undefined.
+    const head = {
       version: JOB_VERSION,
       attempt: offerNumber,
       deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
-      ...(traceparent === undefined ? {} : { traceparent }),
-      ...(account === undefined ? {} : { account }),
-      ...(session === undefined ? {} : { session }),
+      traceparent,
+      account,
+      session,
+      queuedTokens,
+      keep: keepKey && { key: keepKey.toBase64(), keyId },
     };
-    const queued = queuedTokens === undefined
-      ? usual
-      : { ...usual, queuedTokens };
-    const head = keepKey === undefined
-      ? queued
-      : { ...queued, keep: { key: keepKey.toBase64(), keyId } };
     const bytes = body instanceof WholeBody ? body.send() : null;
     if (body instanceof WholeBody && bytes === null) return null;
     const whole = bytes === null ? null : encodeWholeJob(head, bytes);
