@@ -76,13 +76,15 @@ function readSeconds(text: string): number {
 
 /**
  * After which event a client wants to read on: by its header or, where that is absent,
- * by `?after=`; 0: from the beginning. Throws the `ApiError` `invalid_value`.
+ * by `?after=`; 0: from the beginning. An empty one says that it knows none. Throws the
+ * `ApiError` `invalid_value`.
  */
 export function readAfter(
   { headers, query }: Pick<Exchange, "headers" | "query">,
 ): number {
   const header = headers[LAST_EVENT]?.toString();
-  const text = header ?? new URLSearchParams(query).get("after") ?? "0";
+  const text = header ?? new URLSearchParams(query).get("after") ?? "";
+  if (text === "") return 0;
   if (EVENT_NUMBER.test(text)) return Number(text);
   const what = header === undefined
     ? "parameter 'after'"
