@@ -19,6 +19,9 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 
+/** The longest that a run of a test takes. */
+export const REQUEST_MS = 60_000;
+
 /** What differs between edges. */
 export interface EdgeOptions {
   /** NATS servers, `host:port`, in the order in which they are tried. */
@@ -27,6 +30,8 @@ export interface EdgeOptions {
   slower?: number;
   /** How long the bus may be away before runs end. */
   busLostMs?: number;
+  /** The longest that a run may take; {@link REQUEST_MS} if left out. */
+  requestTimeoutMs?: number | undefined;
   log?: Log;
   /**
    * What of the app differs: keys and admission (every key is admitted if left out),
@@ -114,7 +119,7 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
     log,
     now: () => monotonicNow() / slower,
     scheduleSoon: (flush) => soon.schedule(flush, CONTROL_WAIT_MS),
-    requestTimeoutMs: 60_000,
+    requestTimeoutMs: options.requestTimeoutMs ?? REQUEST_MS,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     queueOf: (model) => options.door?.catalog?.get(model)?.queue,
   });

@@ -38,6 +38,7 @@ import { startTcpProxy, type TcpProxy } from "../servers/tcp_proxy.ts";
 import {
   type EdgeParts,
   type InProcessEdge,
+  REQUEST_MS,
   startEdge,
 } from "./in_process_edge.ts";
 
@@ -63,6 +64,8 @@ export interface LimitedEdgeOptions {
   redisMsMin?: number;
   /** Whether it keeps answers; not if left out. */
   keeps?: Partial<KeepConfig> | undefined;
+  /** The longest that a run may take; `REQUEST_MS` if left out. */
+  requestTimeoutMs?: number;
   /** What its own clock shows; the time of the system if left out. */
   wallNow?: WallNow;
   /** How many times longer it waits for workers; {@link SLOWER} if left out. */
@@ -131,9 +134,10 @@ export async function startLimitedEdge(
     ...metrics && { metrics },
     ...options.door,
   };
-  const { slower = SLOWER } = options;
+  const { slower = SLOWER, requestTimeoutMs } = options;
+  const bounds = { slower, requestTimeoutMs };
   const keeping = keepingOf({ ...common, limiter, admission }, options);
-  const edge = await startEdge({ servers, door, log, slower, ...keeping });
+  const edge = await startEdge({ servers, door, log, ...bounds, ...keeping });
   return {
     ...owner.use(edge),
     keys,
@@ -157,8 +161,14 @@ function keepingOf(
   parts: Pick<LimitedEdge, "redis" | "limiter" | "log"> & {
     admission: LimitedAdmission;
   },
-  { keeps, door, metrics, showsCost = false, wallNow = systemNow }:
-    LimitedEdgeOptions,
+  {
+    keeps,
+    door,
+    metrics,
+    showsCost = false,
+    wallNow = systemNow,
+    requestTimeoutMs = REQUEST_MS,
+  }: LimitedEdgeOptions,
 ): { keeping?: (edge: EdgeParts) => Keeping } {
   if (keeps === undefined) return {};
   const keeping = ({ link, dispatcher }: EdgeParts) =>
@@ -173,7 +183,7 @@ function keepingOf(
       now: monotonicNow,
       wallNow,
       slowMs: Infinity,
-      requestTimeoutMs: 60_000,
+      requestTimeoutMs,
       streamHeadMs: SSE_LIMITS.headMs,
       showsCost,
     });
