@@ -1,5 +1,5 @@
-// Promise: the example of docs/kept_answers.md, as it stands, reads an answer whole over
-// a connection that is cut again and again, and runs it once.
+// Promise: the example of docs/kept_answers.md, as it stands, reads an answer whole
+// over a connection that is cut again and again, and runs it once.
 import assert from "node:assert/strict";
 import { until } from "../../support/wait_for.ts";
 import { startTcpProxy } from "../../support/servers/tcp_proxy.ts";
