@@ -36,6 +36,9 @@ const MADE_BEFORE = [
   "create configmap gateway-nats --from-file=deploy/nats/nats.conf",
   "create secret generic gateway-redis-users",
   "--from-file=deploy/secrets/redis_users.acl",
+  "create configmap gateway-models --from-file=models.json",
+  "create secret generic gateway-model-keys",
+  "create secret generic gateway-oidc",
 ];
 
 const labels = z.record(z.string(), z.string());
@@ -198,7 +201,7 @@ Deno.test("NATS and Valkey have the versions of compose", () => {
   }
 });
 
-Deno.test("what the charts mount, operators are told to make", () => {
+Deno.test("what the charts and production mount, operators are told to make", () => {
   const page = readSource("docs/kubernetes.md");
   for (const command of MADE_BEFORE) assert.ok(page.includes(command));
 });
