@@ -311,15 +311,13 @@ export class Keeper implements AnswerKeeper {
     const { hasStarted: hasData } = sink;
     const { answerBytes: bytes } = outcome;
     const closing = closingOf(outcome, { keepMs, bytes, hasData });
-    records.close(name, closing)
-      .then(() => records.setDueIn(closing.keepMs, [name]))
-      .catch((error) =>
-        // Whoever looks after the answer next ends its record.
-        log.warn("kept_answer_not_closed", {
-          requestId: publicRequestId(requestId),
-          error,
-        })
-      );
+    records.close(name, closing).catch((error) =>
+      // Whoever looks after the answer next ends its record.
+      log.warn("kept_answer_not_closed", {
+        requestId: publicRequestId(requestId),
+        error,
+      })
+    );
     return true;
   }
 

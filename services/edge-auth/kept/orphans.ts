@@ -20,7 +20,7 @@ import { closingOf, lostOutcome, outcomeOf, settleFor } from "./settling.ts";
 export interface OrphansOptions {
   readonly records: Pick<
     KeptRecords,
-    "find" | "claim" | "clearDue" | "setDueIn" | "close"
+    "find" | "gone" | "claim" | "clearDue" | "setDueIn" | "close"
   >;
   readonly keptLog: Pick<KeptLogReader, "last" | "remove">;
   readonly leases: Pick<Leases, "settle">;
@@ -39,6 +39,9 @@ interface Orphan {
   readonly sequence: number;
   readonly sinceMs: number;
 }
+
+/** An old server of the log needs 2 ms for each, and has other things to do. */
+const REMOVED_AT_ONCE = 10;
 
 /** A token of a stream takes up to this many bytes of its answer. */
 const BYTES_PER_TOKEN = 256;
@@ -83,10 +86,10 @@ export class Orphans {
     const watched = [...this.#watched.values()].map(({ name }) => name);
     try {
       await records.setDueIn(KEPT_LIMITS.orphanMs, watched);
-      for (const name of watched) await this.#lookAt(name);
+      await this.#lookAt(watched);
       for (;;) {
         const claimed = await records.claim();
-        for (const name of claimed) await this.#lookAt(name);
+        await this.#lookAt(claimed);
         if (claimed.length < KEPT_LIMITS.sweptMax) break;
       }
     } catch (error) {
@@ -94,17 +97,31 @@ export class Orphans {
     }
   }
 
-  async #lookAt(name: AnswerName): Promise<void> {
-    const { records, keptLog, running } = this.#options;
-    const { requestId } = name;
-    if (running().some((each) => each.requestId === requestId)) return;
-    const record = await records.find(name);
-    if (record === null) {
-      await keptLog.remove(requestId);
-      await records.clearDue(name);
-      this.#watched.delete(requestId);
-    } else if (record.state === "running") await this.#follow(record);
-    else this.#watched.delete(requestId);
+  async #lookAt(names: readonly AnswerName[]): Promise<void> {
+    const { records, running } = this.#options;
+    const here = new Set(running().map(({ requestId }) => requestId));
+    const others = names.filter(({ requestId }) => !here.has(requestId));
+    const gone = await records.gone(others);
+    await this.#remove(gone);
+    const left = new Set(others).difference(new Set(gone));
+    for (const name of left) {
+      const record = await records.find(name);
+      if (record?.state === "running") await this.#follow(record);
+      else this.#watched.delete(name.requestId);
+    }
+  }
+
+  /** Removes the entries of answers that nobody can read any more. */
+  async #remove(names: readonly AnswerName[]): Promise<void> {
+    const { records, keptLog } = this.#options;
+    for (let at = 0; at < names.length; at += REMOVED_AT_ONCE) {
+      const some = names.slice(at, at + REMOVED_AT_ONCE);
+      await Promise.all(
+        some.map(({ requestId }) => keptLog.remove(requestId)),
+      );
+      for (const { requestId } of some) this.#watched.delete(requestId);
+    }
+    await records.clearDue(names);
   }
 
   /** Ends an answer if its worker has, or is gone as well. */
@@ -138,7 +155,6 @@ export class Orphans {
     // The charge comes first: if this edge is killed now, the next one repeats it.
     const charge = await settleFor(record, outcome, leases);
     await records.close(record, closing);
-    await records.setDueIn(closing.keepMs, [record]);
     this.#watched.delete(requestId);
     const { state } = closing;
     onEnded?.(state);

@@ -26,12 +26,14 @@ import { reservationSchema } from "../limits/settlement.ts";
 import { CLAIM_DUE, Registry } from "../store/registry.ts";
 import closeLua from "./lua/close.lua" with { type: "text" };
 import dueLua from "./lua/due.lua" with { type: "text" };
+import goneLua from "./lua/gone.lua" with { type: "text" };
 import openLua from "./lua/open.lua" with { type: "text" };
 import reserveLua from "./lua/reserve.lua" with { type: "text" };
 
 const OPEN = defineScript("open_kept", openLua);
 const CLOSE = defineScript("close_kept", closeLua);
 const DUE = defineScript("due_kept", dueLua);
+const GONE = defineScript("gone_kept", goneLua);
 const RESERVE = defineScript("reserve_kept", reserveLua);
 
 /** What an edge loads for kept answers, beside `EDGE_SCRIPTS`. */
@@ -41,6 +43,7 @@ export const KEPT_SCRIPTS: readonly RedisScript[] = [
   CLOSE,
   CLAIM_DUE,
   DUE,
+  GONE,
 ];
 
 /** How an answer is read, whichever edge sends it. */
@@ -170,7 +173,6 @@ export class KeptRecords {
     const once = opening.idempotencyKey;
     const reply = await this.#registry.run(OPEN, [
       ...keysOf({ ownerId, requestId }),
-      DUE_ANSWERS_KEY,
       ...once === null ? [] : [idempotencyKey(principal, digestOf(once))],
     ], [
       requestId,
@@ -179,7 +181,7 @@ export class KeptRecords {
       String(KEPT_LIMITS.reservedBytes),
       String(this.#accountBytesMax),
       keptAnswerKey(ownerId, ""),
-      `${ownerId}:${requestId}`,
+      dueNameOf({ ownerId, requestId }),
       String(KEPT_LIMITS.orphanMs),
       "key",
       Buffer.from(key).toString("base64"),
@@ -229,7 +231,10 @@ export class KeptRecords {
     };
   }
 
-  /** Ends the record of an answer that runs. False if it had ended before. */
+  /**
+   * Ends the record of an answer that runs, which is to be looked after when it has
+   * expired. False if it had ended before.
+   */
   async close(name: AnswerName, closing: Closing): Promise<boolean> {
     const { state, end, bytes, keepMs, isForgotten } = closing;
     const reply = await this.#registry.run(CLOSE, keysOf(name), [
@@ -237,6 +242,7 @@ export class KeptRecords {
       String(keepMs),
       String(bytes),
       isForgotten ? "1" : "",
+      dueNameOf(name),
       "state",
       state,
       "end",
@@ -247,7 +253,7 @@ export class KeptRecords {
 
   /** Removes a record, in any state. False if there was none. */
   async remove(name: AnswerName): Promise<boolean> {
-    const args = [name.requestId, "0", "0", "1"];
+    const args = [name.requestId, "0", "0", "1", dueNameOf(name)];
     return await this.#registry.run(CLOSE, keysOf(name), args) === 1;
   }
 
@@ -256,7 +262,7 @@ export class KeptRecords {
     if (names.length === 0) return;
     await this.#registry.run(DUE, [DUE_ANSWERS_KEY], [
       String(ms),
-      ...names.map(({ ownerId, requestId }) => `${ownerId}:${requestId}`),
+      ...names.map(dueNameOf),
     ]);
   }
 
@@ -272,20 +278,34 @@ export class KeptRecords {
     });
   }
 
-  /** Nobody has to look after an answer any more. */
-  async clearDue({ ownerId, requestId }: AnswerName): Promise<void> {
-    await this.#registry.command(
-      "ZREM",
-      DUE_ANSWERS_KEY,
-      `${ownerId}:${requestId}`,
+  /** Those of these answers that have no record any more. */
+  async gone(names: readonly AnswerName[]): Promise<AnswerName[]> {
+    if (names.length === 0) return [];
+    const keys = names.map(({ ownerId, requestId }) =>
+      keptAnswerKey(ownerId, requestId)
     );
+    const reply = await this.#registry.run(GONE, keys, []);
+    const places = new Set(z.array(z.number()).parse(reply));
+    return names.filter((_, index) => places.has(index + 1));
+  }
+
+  /** Nobody has to look after these answers any more. */
+  async clearDue(names: readonly AnswerName[]): Promise<void> {
+    if (names.length === 0) return;
+    const members = names.map(dueNameOf);
+    await this.#registry.command("ZREM", DUE_ANSWERS_KEY, ...members);
   }
 }
+
+/** The name of an answer among those that are due to be looked after. */
+const dueNameOf = ({ ownerId, requestId }: AnswerName): string =>
+  `${ownerId}:${requestId}`;
 
 const keysOf = ({ ownerId, requestId }: AnswerName): string[] => [
   keptAnswerKey(ownerId, requestId),
   keptAnswersKey(ownerId),
   keptBytesKey(ownerId),
+  DUE_ANSWERS_KEY,
 ];
 
 /** Only the fields of the schema: an admission has more. */

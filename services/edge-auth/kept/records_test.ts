@@ -191,6 +191,26 @@ Deno.test("an answer that is due is claimed by one edge at a time, until it is r
   const claims = await Promise.all([t.records.claim(), t.records.claim()]);
   assert.deepEqual(claims.flat(), [name]);
   await t.records.setDueIn(0, [name]);
-  await t.records.clearDue(name);
+  await t.records.clearDue([name]);
   assert.deepEqual(await t.records.claim(), []);
+});
+
+Deno.test("an answer that has ended is due when its record expires, and no second end changes that", async () => {
+  await using t = await startRecords();
+  const [kept, forgotten, removed] = [opening(), opening(), opening()];
+  for (const one of [kept, forgotten, removed]) await t.records.open(one);
+  await t.records.close(nameOf(kept), CLOSING);
+  await t.records.close(nameOf(kept), { ...CLOSING, keepMs: 1 });
+  await t.records.close(nameOf(forgotten), { ...CLOSING, keepMs: 1 });
+  await t.records.remove(nameOf(removed));
+  await t.records.close(nameOf(removed), { ...CLOSING, keepMs: 1 });
+  const claimed = await until(async () => {
+    const names = await t.records.claim();
+    return names.length > 0 && names;
+  });
+  assert.deepEqual(claimed, [nameOf(forgotten)]);
+  const all = [kept, forgotten, removed].map(nameOf);
+  await until(async () => (await t.records.gone(all)).length === 2);
+  assert.deepEqual(await t.records.gone(all), all.slice(1));
+  assert.deepEqual(await t.records.gone([]), []);
 });
