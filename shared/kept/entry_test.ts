@@ -14,26 +14,33 @@ const SUBJECT: KeptSubject = {
   requestId: "0123456789abcdef0123456789abcdef",
   key: new Uint8Array(KEPT_KEY_BYTES).fill(1),
 };
-const HEADER = {
-  type: FrameType.DATA,
-  sequence: 7,
-  offerNumber: 2,
+const PLACE = { offerNumber: 2, number: 7 };
+const bytes = (text: string) => new TextEncoder().encode(text);
+const { DATA, END } = FrameType;
+const DATA_FRAME = {
+  type: DATA,
   tokens: 11,
+  payload: bytes("a secret answer"),
 };
-const SECRET = new TextEncoder().encode("a secret answer");
+const FRAMES = [DATA_FRAME, { type: END, tokens: 12, payload: bytes("{}") }];
 
 Deno.test("an entry is read as it was written, and its place without the key", () => {
-  const entry = sealEntry(SUBJECT, HEADER, SECRET);
-  const frame = openEntry(SUBJECT, entry) ?? assert.fail("not read");
-  const { payload, ...header } = frame;
-  assert.deepEqual(header, HEADER);
-  assert.deepEqual(new Uint8Array(payload), SECRET);
-  assert.deepEqual(placeOf(entry), { offerNumber: 2, number: 7 });
+  const entry = sealEntry(SUBJECT, PLACE, FRAMES);
+  const frames = openEntry(SUBJECT, entry) ?? assert.fail("not read");
+  const { offerNumber, number: sequence } = PLACE;
+  assert.deepEqual(
+    frames.map(({ payload, ...more }) => ({
+      ...more,
+      payload: new Uint8Array(payload),
+    })),
+    FRAMES.map((frame) => ({ ...frame, offerNumber, sequence })),
+  );
+  assert.deepEqual(placeOf(entry), PLACE);
   assert.ok(!new TextDecoder().decode(entry).includes("secret"));
 });
 
 Deno.test("an entry of another request, another key or with one other bit is not read", () => {
-  const entry = sealEntry(SUBJECT, HEADER, SECRET);
+  const entry = sealEntry(SUBJECT, PLACE, FRAMES);
   const requestId = "f".repeat(32);
   assert.equal(openEntry({ ...SUBJECT, requestId }, entry), null);
   const key = new Uint8Array(KEPT_KEY_BYTES).fill(2);
@@ -48,9 +55,13 @@ Deno.test("an entry of another request, another key or with one other bit is not
   }
 });
 
+Deno.test("an entry without a frame is none", () => {
+  assert.equal(openEntry(SUBJECT, sealEntry(SUBJECT, PLACE, [])), null);
+});
+
 Deno.test("two entries with the same text have no bytes in common but their place", () => {
-  const one = sealEntry(SUBJECT, HEADER, SECRET);
-  const other = sealEntry(SUBJECT, { ...HEADER, sequence: 8 }, SECRET);
+  const one = sealEntry(SUBJECT, PLACE, FRAMES);
+  const other = sealEntry(SUBJECT, { ...PLACE, number: 8 }, FRAMES);
   const same = one.filter((byte, at) => byte === other[at]).length;
   assert.ok(same < one.length / 2, `${same} of ${one.length}`);
 });

@@ -129,7 +129,7 @@ export class Orphans {
     const { now, keptLog } = this.#options;
     const { requestId, ownerId } = record;
     const entry = await keptLog.last(requestId);
-    const frame = entry && openEntry(record, entry.bytes);
+    const frame = entry && openEntry(record, entry.bytes)?.at(-1);
     if (frame && isEnd(frame)) {
       return await this.#end(record, outcomeOf(frame));
     }

@@ -44,6 +44,8 @@ export type KeptPart =
 export class KeptReading {
   readonly #options: ReadingOptions;
   readonly #stopWatching: () => void;
+  /** Those that were read and are not handed over yet. */
+  #frames: Frame[] = [];
   #fromSequence = 1;
   #number = 0;
   #entryAtMs: number;
@@ -85,29 +87,36 @@ export class KeptReading {
    */
   async next(): Promise<KeptPart | null> {
     while (!this.#isClosed) {
-      const frame = await this.#look();
-      const part = frame && partOf(frame);
+      const frame = this.#frames.shift();
+      const part = frame === undefined ? null : partOf(frame);
       if (part !== null) return part;
-      if (frame === null) await this.#wait();
+      if (frame === undefined) await this.#readOn();
     }
     return null;
   }
 
-  async #look(): Promise<Frame | null> {
+  /** Reads the next entry, or waits a moment for it. */
+  async #readOn(): Promise<void> {
+    const frames = await this.#look();
+    if (frames === null) await this.#wait();
+    else this.#frames = frames;
+  }
+
+  async #look(): Promise<Frame[] | null> {
     const { log, record: { requestId } } = this.#options;
     this.#hasNews = false;
     const from = this.#fromSequence;
     const entry = await this.#patiently(() => log.next(requestId, from));
     if (entry === null) return null;
-    const frame = this.#frameOf(entry);
-    if (frame !== null) return this.#take(entry, frame);
+    const frames = this.#framesOf(entry);
+    if (frames !== null) return this.#take(entry, frames);
     // A server that was started a moment ago may lack some, the leader has them.
     const sure = await this.#patiently(() => log.nextOfLeader(requestId, from));
     if (sure === null) return null;
-    const itsFrame = this.#frameOf(sure);
+    const itsFrames = this.#framesOf(sure);
     // Without the entries between, it would be another answer.
-    if (itsFrame === null) throw lost();
-    return this.#take(sure, itsFrame);
+    if (itsFrames === null) throw lost();
+    return this.#take(sure, itsFrames);
   }
 
   /** Calls the log; null, too, while it is away for a moment. */
@@ -124,20 +133,20 @@ export class KeptReading {
     }
   }
 
-  /** The frame of an entry; null if it is not the one that follows. */
-  #frameOf({ bytes }: LogEntry): Frame | null {
-    const frame = openEntry(this.#options.record, bytes);
-    return frame?.sequence === this.#number + 1 ? frame : null;
+  /** The frames of an entry; null if it is not the one that follows. */
+  #framesOf({ bytes }: LogEntry): Frame[] | null {
+    const frames = openEntry(this.#options.record, bytes);
+    return frames?.[0].sequence === this.#number + 1 ? frames : null;
   }
 
-  #take({ sequence }: LogEntry, frame: Frame): Frame {
-    this.#number = frame.sequence;
+  #take({ sequence }: LogEntry, frames: Frame[]): Frame[] {
+    this.#number += 1;
     this.#fromSequence = sequence + 1;
     this.#entryAtMs = this.#options.now();
     this.#askedAtMs = this.#entryAtMs;
     this.#knownAtMs = this.#entryAtMs;
     this.#lookMs = KEPT_LIMITS.lookMs;
-    return frame;
+    return frames;
   }
 
   #onNews(): void {

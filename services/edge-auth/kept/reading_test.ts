@@ -32,8 +32,9 @@ const RECORD: KeptRecord = {
 function entryOf(sequence: number, text: string | null): LogEntry {
   const type = text === null ? FrameType.END : FrameType.DATA;
   const payload = new TextEncoder().encode(text ?? '{"worker":"w"}');
-  const header = { type, sequence, offerNumber: 1, tokens: 1 };
-  return { sequence, bytes: sealEntry(RECORD, header, payload) };
+  const place = { offerNumber: 1, number: sequence };
+  const frames = [{ type, tokens: 1, payload }];
+  return { sequence, bytes: sealEntry(RECORD, place, frames) };
 }
 
 /** Reads to the end. */

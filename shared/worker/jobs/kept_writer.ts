@@ -11,6 +11,7 @@
 import { Buffer } from "node:buffer";
 import { FrameType } from "../../bus/stream/frame.ts";
 import {
+  type EntryFrame,
   type KeptSubject,
   openEntry,
   placeOf,
@@ -125,13 +126,13 @@ export class KeptWriter {
     if (silentMs < KEPT_LIMITS.signMs || this.#isWriting) return;
     if (this.#isClosed || this.#end !== null) return;
     this.#isWriting = true;
-    void this.#guard(() => this.#append(FrameType.BEAT, EMPTY));
+    void this.#guard(() => this.#appendSign(FrameType.BEAT));
   }
 
   async #begin(): Promise<void> {
     await this.#guard(async () => {
       await this.#follow();
-      await this.#append(FrameType.ACCEPT, EMPTY);
+      await this.#appendSign(FrameType.ACCEPT);
     });
   }
 
@@ -140,7 +141,7 @@ export class KeptWriter {
     const { log, requestId } = this.#options;
     const last = await this.#patiently(() => log.last(requestId));
     if (last === null) return;
-    const frame = openEntry(this.#options, last.bytes);
+    const [frame] = openEntry(this.#options, last.bytes) ?? [];
     const isSign = frame?.type === FrameType.ACCEPT ||
       frame?.type === FrameType.BEAT;
     const isOlder = (frame?.offerNumber ?? Infinity) <
@@ -150,10 +151,11 @@ export class KeptWriter {
     this.#sequence = last.sequence;
   }
 
+  /** At the end of this turn: the end of a whole answer comes in the same one. */
   #writeOn(): void {
     if (this.#isWriting) return;
     this.#isWriting = true;
-    void this.#guard(() => this.#drain());
+    this.#options.schedule(() => void this.#guard(() => this.#drain()), 0);
   }
 
   /** Runs a part of the work, then writes on if more has come. Never rejects. */
@@ -167,13 +169,12 @@ export class KeptWriter {
   }
 
   async #drain(): Promise<void> {
+    const { entryBytesMax } = KEPT_LIMITS;
     while (!this.#isClosed) {
-      if (this.#waiting.length > 0) await this.#appendWaiting();
-      else if (this.#end !== null) {
-        this.#tokens = this.#end.tokens;
-        await this.#append(this.#end.type, this.#end.payload);
-        this.close();
-      } else {
+      if (this.#end !== null && this.#waiting.length <= entryBytesMax) {
+        await this.#appendLast(this.#end);
+      } else if (this.#waiting.length > 0) await this.#appendWaiting();
+      else {
         // In the turn that has found nothing: what comes later starts anew.
         this.#isWriting = false;
         return;
@@ -183,7 +184,8 @@ export class KeptWriter {
 
   async #appendWaiting(): Promise<void> {
     const payload = this.#waiting.first(KEPT_LIMITS.entryBytesMax);
-    const appended = this.#append(FrameType.DATA, payload);
+    const { DATA: type } = FrameType;
+    const appended = this.#append([{ type, tokens: this.#tokens, payload }]);
     // It is sealed by now.
     this.#waiting.drop(payload.length);
     await appended;
@@ -192,11 +194,24 @@ export class KeptWriter {
     if (this.#end === null && this.#waiting.length === 0) await this.#pause();
   }
 
-  async #append(type: FrameType, payload: Uint8Array): Promise<void> {
+  /** Appends what waits, and the end. */
+  async #appendLast(end: LastEntry): Promise<void> {
+    const payload = this.#waiting.first(this.#waiting.length);
+    const { DATA: type } = FrameType;
+    const data = { type, tokens: this.#tokens, payload };
+    await this.#append(payload.length > 0 ? [data, end] : [end]);
+    this.close();
+  }
+
+  /** Says that this offer writes the answer, or that its worker lives. */
+  #appendSign(type: FrameType): Promise<void> {
+    return this.#append([{ type, tokens: this.#tokens, payload: EMPTY }]);
+  }
+
+  async #append(frames: readonly EntryFrame[]): Promise<void> {
     const { log, requestId, offerNumber, now } = this.#options;
-    const sequence = this.#number + 1;
-    const header = { type, sequence, offerNumber, tokens: this.#tokens };
-    const bytes = sealEntry(this.#options, header, payload);
+    const number = this.#number + 1;
+    const bytes = sealEntry(this.#options, { offerNumber, number }, frames);
     this.#sequence = await this.#patiently(async (isRepeat) => {
       try {
         return await log.append(requestId, bytes, this.#sequence);
@@ -213,7 +228,7 @@ export class KeptWriter {
         return last.sequence;
       }
     });
-    this.#number = sequence;
+    this.#number = number;
     this.#appendedAtMs = now();
   }
 
