@@ -43,7 +43,7 @@ export async function* budgetCosts(
   options: Options,
 ): AsyncGenerator<Table> {
   const keys = await keysOf(ours);
-  for (const each of keys) await warmUp(each, options.seconds);
+  await warmUp(keys, options.seconds);
   const whole = await inTurn(
     keys,
     options,

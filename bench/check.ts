@@ -9,7 +9,6 @@ import {
 import { compareCosts } from "./figures.ts";
 import {
   CONNECTIONS,
-  inTurn,
   measureLoop,
   measureStreams,
   SMALL_BYTES,
@@ -27,11 +26,41 @@ const STREAMS = [50, 200, 500];
 const KEYS = CONNECTIONS;
 /** Commands that create keys at a time. */
 const COMMANDS_AT_A_TIME = 4;
-const COSTS = [
-  "CPU s per 1,000 requests",
-  `CPU s per 1,000 requests of ${KEYS} keys`,
-  ...STREAMS.map((count) => `CPU us per token at ${count}`),
+
+/** A cost that is compared. */
+interface ComparedCost {
+  readonly name: string;
+  readonly measure: (gateway: Keyed, seconds: number) => Promise<Measured>;
+}
+
+/** A cost as measured, and how many answers were wrong. */
+interface Measured {
+  readonly cost: number;
+  readonly wrong: number;
+}
+
+const COSTS: readonly ComparedCost[] = [
+  {
+    name: "CPU s per 1,000 requests",
+    measure: (gateway, seconds) => measureRequests(gateway, seconds, {}),
+  },
+  {
+    name: `CPU s per 1,000 requests of ${KEYS} keys`,
+    measure: (gateway, seconds) => {
+      const { requests } = gateway;
+      return measureRequests(gateway, seconds, { requests });
+    },
+  },
+  ...STREAMS.map((count) => ({
+    name: `CPU us per token at ${count}`,
+    measure: async (gateway: Keyed) => {
+      const [cost = NaN, , wrong = 0] = await measureStreams(gateway, count);
+      return { cost, wrong };
+    },
+  })),
 ];
+
+const COLUMNS = [...COSTS.map(({ name }) => name), "wrong"];
 
 /**
  * Two processes of the same code differ by more than the tolerance: how V8 compiles.
@@ -55,25 +84,21 @@ await runCommand(async (options) => {
     await using before = await startOurs(url, { name, root });
     await using after = await startOurs(url);
     const contenders = [await withKeys(before), await withKeys(after)];
-    for (const each of contenders) {
-      await warmUp(each, options.seconds);
-      await measureCosts(each, options);
-    }
-    const measured = await inTurn(
-      contenders,
-      options,
-      (each) => measureCosts(each, options),
-    );
-    for (const [i, { name, rounds }] of measured.entries()) {
-      rows[i] ??= { name, rounds: [] };
-      rows[i].rounds.push(...rounds);
+    await warmUp(contenders, options.seconds);
+    await measureCosts(contenders, options);
+    for (let round = 0; round < options.rounds; round += 1) {
+      const figures = await measureCosts(contenders, options);
+      for (const [i, { name }] of contenders.entries()) {
+        rows[i] ??= { name, rounds: [] };
+        rows[i].rounds.push(figures[i] ?? []);
+      }
     }
   }
   const report = startReport();
   const title = `In turn: ${CONNECTIONS} connections, then streams`;
-  report.add({ title, columns: [...COSTS, "wrong"], rows });
+  report.add({ title, columns: COLUMNS, rows });
   await report.end(options);
-  for (const [i, cost] of COSTS.entries()) {
+  for (const [i, { name: cost }] of COSTS.entries()) {
     const [old = [], now = []] = rows.map(({ rounds }) =>
       rounds.map((round) => round[i] ?? NaN)
     );
@@ -103,28 +128,33 @@ async function withKeys(ours: OurGateway): Promise<Keyed> {
   return { ...ours, requests };
 }
 
-/** The {@link COSTS}, and how many answers were wrong. */
+/**
+ * Measures all costs of all contenders. For each of them in turn returns its costs, and
+ * how many answers were wrong. Between two costs of one, the others have only one: V8
+ * drops the compiled code of a process that is idle for half a minute.
+ */
 async function measureCosts(
+  contenders: readonly Keyed[],
+  { seconds, stopping }: Options,
+): Promise<number[][]> {
+  const costs: number[][] = contenders.map(() => []);
+  const wrong = contenders.map(() => 0);
+  for (const { measure } of COSTS) {
+    for (const [i, contender] of contenders.entries()) {
+      stopping.throwIfAborted();
+      const measured = await measure(contender, seconds);
+      costs[i]?.push(measured.cost);
+      wrong[i] = (wrong[i] ?? 0) + measured.wrong;
+    }
+  }
+  return costs.map((each, i) => [...each, wrong[i] ?? 0]);
+}
+
+async function measureRequests(
   gateway: Keyed,
-  { seconds }: Options,
-): Promise<number[]> {
-  const { requests } = gateway;
-  const costs: number[] = [];
-  let wrongInAll = 0;
-  for (const load of [{}, { requests }]) {
-    const [, perRequest = NaN, wrong = 0] = await measureLoop(
-      gateway,
-      seconds,
-      load,
-    );
-    costs.push(perRequest);
-    wrongInAll += wrong;
-  }
-  for (const count of STREAMS) {
-    const streams = await measureStreams(gateway, count);
-    const [perToken = NaN, , wrong = 0] = streams;
-    costs.push(perToken);
-    wrongInAll += wrong;
-  }
-  return [...costs, wrongInAll];
+  seconds: number,
+  load: { requests?: readonly Uint8Array[] },
+): Promise<Measured> {
+  const [, cost = NaN, wrong = 0] = await measureLoop(gateway, seconds, load);
+  return { cost, wrong };
 }

@@ -40,6 +40,19 @@ export function compareCosts(
   return { ratio, isWorse: !(ratio <= 1 + tolerance) };
 }
 
+/** What has become cheaper by less than this is as cheap as before. */
+const SETTLED_SHARE = 0.03;
+/** So many rounds in a row must not have become cheaper. */
+const SETTLED_ROUNDS = 3;
+
+/** Whether costs of one round after the other have stopped to fall. */
+export function isSettled(costs: readonly number[]): boolean {
+  if (costs.length <= SETTLED_ROUNDS) return false;
+  const least = Math.min(...costs.slice(0, -SETTLED_ROUNDS));
+  const latest = Math.min(...costs.slice(-SETTLED_ROUNDS));
+  return latest >= least * (1 - SETTLED_SHARE);
+}
+
 /** Says how each row but the first compares with it in a cost, round by round. */
 export function costNotes(
   rows: readonly { name: string; rounds: readonly (readonly number[])[] }[],

@@ -1,6 +1,12 @@
 // Promise: figures are computed as the tables say, and a lost figure never passes.
 import assert from "node:assert/strict";
-import { compareCosts, median, medians, percentile } from "./figures.ts";
+import {
+  compareCosts,
+  isSettled,
+  median,
+  medians,
+  percentile,
+} from "./figures.ts";
 
 Deno.test("percentile() is the value below which the share lies, median() the middle of what was measured", () => {
   const hundred = Array.from({ length: 100 }, (_, i) => i);
@@ -23,4 +29,27 @@ Deno.test("compareCosts() fails beyond the tolerance, and where nothing was meas
   // One disturbed round of three decides nothing.
   assert.equal(compareCosts(cost, [0.2, 0.9, 0.3], 0.1).isWorse, false);
   assert.equal(compareCosts([], [], 0.1).isWorse, true);
+});
+
+Deno.test("isSettled() waits until three rounds in a row are no cheaper", () => {
+  const cases = [
+    { name: "nothing was measured", costs: [], isSettledNow: false },
+    { name: "too few rounds", costs: [10, 10, 10], isSettledNow: false },
+    { name: "no change", costs: [10, 10, 10, 10], isSettledNow: true },
+    { name: "3 % cheaper", costs: [10, 10, 9.7, 10], isSettledNow: true },
+    { name: "4 % cheaper", costs: [10, 10, 9.6, 10], isSettledNow: false },
+    {
+      name: "three rounds after the last that was cheaper",
+      costs: [20, 12, 9, 9, 9.5, 9],
+      isSettledNow: true,
+    },
+    {
+      name: "two rounds after it",
+      costs: [20, 12, 9, 9, 9.5],
+      isSettledNow: false,
+    },
+  ];
+  for (const { name, costs, isSettledNow } of cases) {
+    assert.equal(isSettled(costs), isSettledNow, name);
+  }
 });

@@ -73,7 +73,7 @@ async function ableTo(
       notes.push(`${contender.name} left out: ${problem}`);
       continue;
     }
-    await warmUp(one, seconds);
+    await warmUp([one], seconds);
     able.push(one);
   }
   return { able, notes };
@@ -82,10 +82,8 @@ async function ableTo(
 /** What a token costs on each endpoint of ours, in turn; chat is the gateway itself. */
 async function besideChat(ours: Contender, options: Options): Promise<Table> {
   const lanes = withChat(ours, TEXT_LANES);
-  for (const each of lanes) {
-    await warmUp(each, options.seconds);
-    await measureStreams(each, STREAMS);
-  }
+  await warmUp(lanes, options.seconds);
+  for (const each of lanes) await measureStreams(each, STREAMS);
   const rows = await inTurn(
     lanes,
     options,
@@ -112,7 +110,7 @@ export async function* serverLimits(
   options: Options,
 ): AsyncGenerator<Table> {
   const lanes = withChat(ours, LIMITED_LANES);
-  for (const each of lanes) await warmUp(each, options.seconds);
+  await warmUp(lanes, options.seconds);
   const whole = await inTurn(
     lanes,
     options,

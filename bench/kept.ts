@@ -39,7 +39,7 @@ export async function* keptCosts(
       headers: { ...ours.headers, ...KEEP },
     },
   ];
-  await warmUp(ours, options.seconds);
+  await warmUp([ours], options.seconds);
   // Not with whole answers: NATS would remove thousands of them while streams run.
   for (const each of both) await measureStreams(each, STREAMS);
   const streams = await inTurn(
@@ -56,7 +56,7 @@ export async function* keptCosts(
       tolerance: TOLERANCE,
     }),
   };
-  for (const each of both) await warmUp(each, options.seconds);
+  await warmUp(both, options.seconds);
   const whole = await inTurn(
     both,
     options,

@@ -53,7 +53,7 @@ await runCommand(async (options) => {
   }
   await sleep(IDLE_MS);
   report.add({ ...idleMemory(gateways), notes });
-  for (const each of all) await measure.warmUp(each, options.seconds);
+  await measure.warmUp(all, options.seconds);
   for (const bodyBytes of BODY_BYTES) {
     report.add(await wholeAnswers(all, bodyBytes, options));
   }

@@ -1,11 +1,11 @@
 /** How contenders are measured: in turn, round after round. */
 import type { Contender } from "./contenders.ts";
-import { percentile } from "./figures.ts";
+import { isSettled, percentile } from "./figures.ts";
 import type { Pace } from "./lanes.ts";
 import { requestTo, runLoop, runStreams } from "./load.ts";
 import { print } from "../tests/support/process.ts";
 import type { Options } from "./options.ts";
-import { cpuSeconds, helperSeconds, pidsOf, residentMib } from "./processes.ts";
+import { cpuSeconds, pidsOf, residentMib } from "./processes.ts";
 import type { Row } from "./report.ts";
 import { sleep } from "../tests/support/wait_for.ts";
 
@@ -51,26 +51,26 @@ async function withCpuSeconds<T extends { wrong: string[] }>(
   return { ...result, cpu: cpuSeconds(pidsOf(processes())) - before };
 }
 
-/** Above this share of the CPU, V8's helpers still compile: in steady state it is 5 %. */
-const COMPILING_SHARE = 0.08;
-/** A warm-up ends after this many rounds, whatever its helpers do. */
+/** A warm-up ends after this many rounds, even if they still become cheaper. */
 const WARM_UP_ROUNDS_MAX = 20;
 
 /**
- * Asks for whole answers until hot code is compiled. That takes some ten thousand
- * requests, of which each costs up to twice as much, the more so the more code there
- * is: two versions cannot be compared before.
+ * Asks for whole answers until they become no cheaper: hot code is compiled. That takes
+ * some hundred thousand requests, of which the first cost twice as much, the more so
+ * the more code there is: two versions cannot be compared before. All are warmed in
+ * turn, because V8 drops the compiled code of a process that is idle for half a minute.
  */
 export async function warmUp(
-  contender: Contender,
+  contenders: readonly Contender[],
   seconds: number,
 ): Promise<void> {
-  for (let round = 0; round < WARM_UP_ROUNDS_MAX; round += 1) {
-    const pids = pidsOf(contender.processes());
-    const before = { all: cpuSeconds(pids), helpers: helperSeconds(pids) };
-    await measureLoop(contender, seconds);
-    const helpers = helperSeconds(pids) - before.helpers;
-    if (helpers < COMPILING_SHARE * (cpuSeconds(pids) - before.all)) return;
+  const costs = contenders.map((): number[] => []);
+  const isWarm = () => costs.every(isSettled);
+  for (let round = 0; round < WARM_UP_ROUNDS_MAX && !isWarm(); round += 1) {
+    for (const [i, contender] of contenders.entries()) {
+      const [, cost = NaN] = await measureLoop(contender, seconds);
+      costs[i]?.push(cost);
+    }
   }
 }
 

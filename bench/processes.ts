@@ -23,30 +23,6 @@ export function cpuSeconds(pids: readonly number[]): number {
   return sum(ticks) / TICKS_PER_SECOND;
 }
 
-/**
- * CPU seconds of the threads in which V8 compiles and collects garbage, of these
- * processes so far; they are part of {@link cpuSeconds}.
- */
-export function helperSeconds(pids: readonly number[]): number {
-  const ticks = pids.flatMap((pid) =>
-    threadsOf(pid).filter((thread) => nameOf(thread).startsWith("V8 "))
-      .flatMap((thread) => statOf(thread).slice(11, 13))
-  );
-  return sum(ticks) / TICKS_PER_SECOND;
-}
-
-/** The threads of a process, as paths below `/proc`. */
-function threadsOf(pid: number): string[] {
-  try {
-    return [...Deno.readDirSync(`/proc/${pid}/task`)]
-      .map(({ name }) => `${pid}/task/${name}`);
-  } catch {
-    return []; // It has ended.
-  }
-}
-
-const nameOf = (thread: string): string => read(`/proc/${thread}/comm`).trim();
-
 /** Resident memory of these processes together, in MiB. */
 export function residentMib(pids: readonly number[]): number {
   const kib = pids.map((pid) =>

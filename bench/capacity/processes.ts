@@ -25,7 +25,7 @@ export async function measureProcesses(): Promise<void> {
   const [modelUrl = ""] = direct.baseUrls;
   await using gateway = await startOurs(modelUrl, { env: { SLOTS: "4096" } });
   show("idle, MiB", memoryOf(gateway));
-  await warmUp(gateway, SECONDS / 2);
+  await warmUp([gateway], SECONDS / 2);
   for (const bytes of BODY_BYTES) await measureRequests(gateway, bytes);
   for (const count of STREAMS) await measureTokens(gateway, count);
   for (const count of OPEN_STREAMS) await measureMemory(gateway, count);
