@@ -188,6 +188,7 @@ function createLimits(
     holdSteps: new HoldSteps({
       ...common,
       redis,
+      onAsk: (leaseId) => limiter.leases.doubtHold(leaseId),
       onStep: (result) => metrics.stepped(result),
     }),
     limiter,

@@ -141,6 +141,7 @@ class Run {
       nanos += Math.floor(random() * NANOS_MAX / STEPS);
       if (random() < 0.2) continue;
       const input = { keys, args: [grant.id, String(nanos)] };
+      edge.leases.doubtHold(grant.id);
       const replies = await Promise.all(
         [1, 2].map(() => link.evalScript(RAISE_HOLD, input)),
       );

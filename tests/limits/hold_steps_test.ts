@@ -48,6 +48,7 @@ function stepsOn(reply: (wantNanos: number) => number | null | Error) {
   const state = { nowMs: 0, asked: Array<number>(), results: Array<string>() };
   const log = createRecordingLog();
   const steps = new HoldSteps({
+    onAsk: () => {},
     redis: {
       evalScript(_script, { args = [] }) {
         const nanos = Number(args[1]);
@@ -113,7 +114,12 @@ Deno.test("HoldSteps asks again after Redis was away, and logs only what is no o
 
 Deno.test("HoldSteps does not watch what holds nothing, or costs the same whatever its length", () => {
   const redis = { evalScript: () => assert.fail() };
-  const steps = new HoldSteps({ redis, now: () => 0, log: silentLog });
+  const steps = new HoldSteps({
+    redis,
+    now: () => 0,
+    log: silentLog,
+    onAsk: () => {},
+  });
   assert.equal(steps.watch({ ...GRANT, heldNanos: 0 }, TERMS), undefined);
   const units = { unit: "images", count: 1 } as const;
   for (

@@ -38,6 +38,8 @@ export interface Admitted {
   readonly queue?: QueueSettings;
   /** For how long the key wants its answers to be kept; absent: not at all. */
   readonly keepSeconds?: number;
+  /** Its budgets as its lease is to name them; absent: as its lease does. */
+  readonly budgets?: string;
 }
 
 /** A decision on limits. Throws where the reply is none. */
@@ -55,11 +57,12 @@ export function grantIn(
     const isHeld = word !== undefined && word !== null;
     const heldNanos = typeof word === "number" ? word : 0;
     const grant = { isAdmitted: true, atMs, rates, isHeld, heldNanos } as const;
-    const [queue = null, keepSeconds] = fields.slice(FIRST_WORD + 1);
+    const [queue = null, keepSeconds, budgets] = fields.slice(FIRST_WORD + 1);
     return {
       ...grant,
       ...queue !== null && { queue: queueIn(queue) },
       ...typeof keepSeconds === "number" && { keepSeconds },
+      ...typeof budgets === "string" && { budgets },
     };
   }
   const [holder, limit] = String(word).split(":");

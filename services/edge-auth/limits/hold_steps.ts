@@ -20,6 +20,8 @@ export interface HoldStepsOptions {
   redis: Pick<RedisLink, "evalScript">;
   now: MonotonicNow;
   log: Pick<Log, "warn">;
+  /** Is called before each step: what the lease says is not true any more. */
+  onAsk: (leaseId: string) => void;
   /** Is called for each step, for the metrics. */
   onStep?: (result: StepResult) => void;
 }
@@ -95,7 +97,8 @@ export class HoldSteps {
       nanos: number;
     },
   ): Promise<number | null> {
-    const { redis, log, onStep } = this.#options;
+    const { redis, log, onAsk, onStep } = this.#options;
+    onAsk(id);
     const keys = [limiterKey(principal), ownerLimiterKey(principal.ownerId)];
     const input = { keys, args: [id, String(nanos)] };
     try {

@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { BATCH_MAX, createBatches } from "@gateway/shared/bus/outbox";
 import * as record from "@gateway/shared/keys/record";
+import type { LeaseHold } from "./budgets/lease_budgets.ts";
 import { LiveMap } from "@gateway/shared/process/maps";
 import type { Log } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -39,6 +40,8 @@ type Lease = Pick<Reservation, "id" | "principal">;
 
 interface HeldLease extends Lease {
   renewedAtMs: number;
+  /** What nobody but this edge can have changed; null: it must be read. */
+  hold: LeaseHold | null;
 }
 
 interface Unsettled extends Settlement {
@@ -92,16 +95,27 @@ export class Leases {
     return this.#unsettled;
   }
 
-  /** Keeps a lease that was just taken alive until it is released. */
-  hold({ id, principal }: Lease): void {
+  /**
+   * Keeps a lease that was just taken alive until it is released. `hold` is what it
+   * says that its request holds of budgets, if that is so.
+   */
+  hold({ id, principal }: Lease, hold: LeaseHold | null = null): void {
     const renewedAtMs = this.#options.now();
-    this.#leases.set(id, { id, principal, renewedAtMs });
+    this.#leases.set(id, { id, principal, renewedAtMs, hold });
     this.#watch();
   }
 
-  /** Returns false when the request has already ended. */
-  release(id: string): boolean {
-    return this.#leases.delete(id);
+  /** A request may hold something else from now on than its lease says. */
+  doubtHold(id: string): void {
+    const lease = this.#leases.get(id);
+    if (lease !== null) lease.hold = null;
+  }
+
+  /** Returns null when the request has already ended. */
+  release(id: string): Pick<HeldLease, "hold"> | null {
+    const lease = this.#leases.get(id);
+    this.#leases.delete(id);
+    return lease;
   }
 
   /**
@@ -191,6 +205,8 @@ export class Leases {
     const { redis, now, onStopped } = this.#options;
     const { principal } = first;
     const sentAtMs = now();
+    // They may have been lost meanwhile, or charged as those of a lost edge.
+    for (const lease of leases) lease.hold = null;
     const keys = [
       record.leaseKey(principal),
       record.ownerLeaseKey(principal.ownerId),

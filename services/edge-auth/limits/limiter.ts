@@ -28,6 +28,7 @@ import {
   EndUserSources,
 } from "./callers/end_users.ts";
 import { type Caller, CallerAddresses } from "./callers/caller.ts";
+import { LeaseBudgets } from "./budgets/lease_budgets.ts";
 import type { Cost } from "./cost.ts";
 import { endUserSourceIn, grantIn, modelsIn } from "./admit_reply.ts";
 import { type LeaseAsk, LeaseIds } from "./lease_ids.ts";
@@ -61,6 +62,8 @@ interface Question {
   readonly terms: readonly string[];
   /** By what end users of the key are told apart; empty: it is not known. */
   readonly source?: string;
+  /** The budgets that its lease names; empty: none. */
+  readonly budgets?: string;
   /** Undoes an admission whose reply was malformed, late or lost. */
   readonly release?: () => void;
 }
@@ -129,6 +132,7 @@ export class Limiter {
   readonly #addresses = new CallerAddresses();
   readonly #leaseIds = new LeaseIds(() => this.expectedMs);
   readonly #endUsers = new EndUserSources();
+  readonly #budgets = new LeaseBudgets();
   /** Requests of this turn of the event loop with the same key, scope and unit. */
   readonly #asking = createBatches<Waiting>((waiting) => this.#send(waiting));
 
@@ -172,7 +176,15 @@ export class Limiter {
     const { wantUnits = null, rate = null, wantNanos = null } = ask;
     const amounts = { reservedTokens: wantTokens, reservedUnits: wantUnits };
     const source = this.#endUsers.sourceOf(principal);
-    const id = this.#leaseIds.next(ask, endUserId(source, ask.endUser));
+    const endUser = endUserId(source, ask.endUser);
+    // The end of a video may be settled by an edge of an earlier version.
+    const mayNameBudgets = wantNanos !== null &&
+      wantUnits?.unit !== "videoSeconds";
+    const budgets = mayNameBudgets
+      ? this.#budgets.namesOf(principal, endUser !== "")
+      : "";
+    const terms = this.#leaseIds.next(ask, endUser);
+    const id = budgets === "" ? terms : `${terms}~${wantNanos}${budgets}`;
     const lease = { id, principal, model, endpoint, ...amounts, rate };
     const atMs = this.expectedMs;
     const reversal = { reservation: { ...lease, atMs }, cost: null };
@@ -182,6 +194,7 @@ export class Limiter {
       scope,
       unit,
       source,
+      budgets,
       terms: [
         model ?? "",
         String(wantTokens),
@@ -198,9 +211,15 @@ export class Limiter {
     );
     if (typeof grant === "string" || !grant.isAdmitted) return grant;
     this.#serverClock.saw(grant.atMs);
-    this.leases.hold(lease);
+    const { isHeld, heldNanos: nanos, budgets: changed } = grant;
+    if (changed !== undefined) {
+      this.#budgets.keep(principal, endUser !== "", changed);
+    }
+    const isInLease = budgets !== "" && changed === undefined &&
+      nanos === wantNanos;
+    this.leases.hold(lease, isInLease ? { nanos, budgets } : null);
     this.#onLease?.(principal);
-    return { ...grant, ...lease };
+    return { ...grant, ...lease, isHeld: isHeld || budgets !== "" };
   }
 
   /**
@@ -242,8 +261,10 @@ export class Limiter {
     cost: Cost | null,
     isShared = false,
   ): Promise<void> {
-    if (!this.leases.release(grant.id)) return;
-    await this.leases.settle({ reservation: grant, cost, isShared });
+    const lease = this.leases.release(grant.id);
+    if (lease === null) return;
+    const { hold } = lease;
+    await this.leases.settle({ reservation: grant, cost, isShared, hold });
   }
 
   /**
@@ -279,10 +300,12 @@ export class Limiter {
     question: Question,
     parse: (reply: RedisReply) => T,
   ): Promise<T | refusal.Refusal> {
-    const { principal, scope, unit, source = "", release } = question;
+    const { principal, scope, unit, source = "", budgets = "", release } =
+      question;
     try {
       const reply = await new Promise<RedisReply>((resolve, reject) => {
-        const sharing = `${principal.keyId} ${scope} ${unit} ${source}`;
+        const sharing =
+          `${principal.keyId} ${scope} ${unit} ${source}${budgets}`;
         this.#asking.add(sharing, { ...question, resolve, reject });
       });
       const [status] = Array.isArray(reply) ? reply : [];
@@ -326,6 +349,7 @@ export class Limiter {
         String(this.#serverClock.expectedMs ?? ""),
         calendar,
         first.source ?? "",
+        first.budgets ?? "",
         ...waiting.flatMap(({ terms }) => terms),
       ],
     };

@@ -205,9 +205,13 @@ export interface LeaseTerms {
   readonly suffix: string;
 }
 
-const TERMS = /^[^~]+~(\d{10})~(\d+)~(\d+)~(\w*)~(\d+)~(\d+)~([01])~([^~]*)$/;
+const TERMS =
+  /^[^~]+~(\d{10})~(\d+)~(\d+)~(\w*)~(\d+)~(\d+)~([01])~([^~]*)(?:~\d+ [^~]*)?$/;
 
-/** Writes the id of a lease with its terms; `name` has no `~`. */
+/**
+ * Writes the id of a lease with its terms; `name` has no `~`. What it holds of budgets
+ * may follow (`lua/budget.lua`).
+ */
 export function leaseId(name: string, terms: LeaseTerms): string {
   return [
     name,

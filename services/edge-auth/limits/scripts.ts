@@ -100,7 +100,8 @@ export const ADMIT = defineScript(
 );
 
 /** Renews the leases of running requests of one key. */
-export const RENEW = defineScript("renew", renewLua, {
+export const RENEW = defineScript("renew", budgetLua + renewLua, {
+  ...BUDGET_CONSTANTS,
   LIMITER_EPOCH_MS,
   LEASE_MS,
   LEASES_TTL_MS,

@@ -12,6 +12,7 @@ import {
 import * as record from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { type Cost, unitsSchema } from "./cost.ts";
+import type { LeaseHold } from "./budgets/lease_budgets.ts";
 import { rateSchema } from "./rate.ts";
 
 /**
@@ -53,18 +54,23 @@ export interface Settlement {
   readonly isShared?: boolean;
   /** Whether the edge is lost: then what was reserved is charged. */
   readonly isLost?: boolean;
+  /** What it holds of budgets; null or absent: Redis has to look for it. */
+  readonly hold?: LeaseHold | null;
 }
 
 /** An hour in ms, by which usage is counted. */
 export const HOUR_MS = 3_600_000;
 
 /** Settlements with the same account can be made in one call. */
-export function accountOf({ reservation, cost, isVideo }: Settlement): string {
+export function accountOf(
+  { reservation, cost, isVideo, hold }: Settlement,
+): string {
   const { principal, model, endpoint, atMs, reservedUnits } = reservation;
   const hour = cost === null ? "" : Math.floor(atMs / HOUR_MS);
   const unit = reservedUnits?.unit ?? "";
   const end = unit === "videoSeconds" ? `${cost?.kind} ${isVideo}` : "";
-  return [principal.keyId, hour, unit, end, endpoint, model].join(" ");
+  const budgets = hold?.budgets ?? "";
+  return [principal.keyId, hour, unit, end, endpoint, model, budgets].join(" ");
 }
 
 /**
@@ -75,7 +81,7 @@ export function settleCall(
 ): { keys: readonly string[]; args: readonly string[] } {
   const [first] = settlements;
   if (first === undefined) throw new Error("There is nothing to settle");
-  const { reservation, cost, isVideo = false } = first;
+  const { reservation, cost, isVideo = false, hold } = first;
   const { principal, model, endpoint, atMs } = reservation;
   const { ownerId } = principal;
   const unit = reservation.reservedUnits?.unit ?? null;
@@ -100,6 +106,7 @@ export function settleCall(
       unit === null ? "" : USAGE_KINDS[unit],
       unit === null ? "" : dayLimitField(unit),
       cost?.kind === "complete" ? "1" : "0",
+      hold?.budgets ?? "",
       ...settlements.flatMap(amountsOf),
     ],
   };
@@ -107,7 +114,8 @@ export function settleCall(
 
 /** The lease, and what is to be returned and counted. */
 function amountsOf(
-  { reservation, cost, isVideo, mayHaveRun, isLost, isShared }: Settlement,
+  { reservation, cost, isVideo, mayHaveRun, isLost, isShared, hold }:
+    Settlement,
 ): string[] {
   const { id, reservedTokens, reservedUnits, isHeld } = reservation;
   const { promptTokens = 0, completionTokens = 0, unitsMade = 0, kind } =
@@ -128,12 +136,19 @@ function amountsOf(
     nanos,
     cost?.isUnpriced ? 1 : 0,
     isLost ? 1 : 0,
-    isHeld === false ? 0 : 1,
   ];
+  // Others may have settled it, or have charged it as lost.
+  const isOnlyOurs = !mayHaveRun && !isShared;
+  const held = isHeld === false ? "" : isOnlyOurs && hold ? hold.nanos : "?";
   // If the lease is gone otherwise, there is nothing to do.
   const mustHaveLease = cost === null || isVideo || mayHaveRun || isLost ||
     isShared;
-  return [id, mustHaveLease ? "" : "1", ...amounts.map(String)];
+  return [
+    id,
+    mustHaveLease ? "" : "1",
+    ...amounts.map(String),
+    String(held),
+  ];
 }
 
 /** The leases of the videos of a key and its owner, if that is what a request makes. */

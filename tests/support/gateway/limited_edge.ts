@@ -111,7 +111,10 @@ export async function startLimitedEdge(
   const limiter = new Limiter(common);
   const admission = new LimitedAdmission({
     ...common,
-    holdSteps: new HoldSteps(common),
+    holdSteps: new HoldSteps({
+      ...common,
+      onAsk: (leaseId) => limiter.leases.doubtHold(leaseId),
+    }),
     limiter,
     catalog: options.door?.catalog ?? CATALOG,
     showsCost: options.showsCost ?? false,

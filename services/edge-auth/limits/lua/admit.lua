@@ -14,6 +14,8 @@
 --       6 calendar            the day and the month of budgets: `budget.lua`
 --       7 source              by what end users of the key are told apart, as the edge
 --                             knows; empty: it knows of none
+--       8 budgets             as the leases of the requests that have a price name
+--                             them, after what these are to hold; empty: they do not
 --       then of each request
 --       model, or empty
 --       tokens to reserve     empty: only the key and its rights are checked
@@ -42,8 +44,9 @@
 --   and, of a budget, by its name, the budget, what is spent, what is held, and when it
 --   is reset, in Unix ms (0: never). "ok" is followed by what is held of budgets, if
 --   any is set, and by how the request waits for a slot, if it waits unlike others: the
---   weights of account and key in percent (0: not set), and 1 if it stands back; and by
---   for how many seconds its answer is kept, if that is a default of the key.
+--   weights of account and key in percent (0: not set), and 1 if it stands back; by for
+--   how many seconds its answer is kept, if that is a default of the key; and by the
+--   budgets of the request as its lease is to name them, if it names others.
 --
 -- All or nothing: everything is checked before anything is taken. The tighter limit of
 -- key and owner is reported. Layout of the state: `shared/keys/limiter_state.ts`.
@@ -70,7 +73,7 @@ local function reply_to(request)
   local sides = LOAD.sides_of(request.lease)
   local verdict = DECIDE.limits(sides, request)
   local is_admitted = not verdict.refused_by and request.lease ~= ''
-  if is_admitted then COMMIT.take(sides, request.lease, verdict) end
+  if is_admitted then COMMIT.take(sides, request, verdict) end
   return REPLY.of(verdict, request, LOAD.terms)
 end
 

@@ -13,6 +13,9 @@
 local function raise(limiter_keys, lease, nanos)
   local hold_key = BUDGET.hold_key(limiter_keys.key)
   local hold = redis.call('HGET', hold_key, lease)
+  if not hold and redis.call('ZSCORE', BUDGET.lease_key(limiter_keys.key), lease) then
+    hold = BUDGET.text_in(lease)
+  end
   if not hold then return nil end
   local held = BUDGET.parts(hold)
   local more = nanos - held
@@ -24,7 +27,7 @@ local function raise(limiter_keys, lease, nanos)
   if more <= 0 then return held end
   SPENDING.change(limiter_keys, hold, { held = more, spent = 0 })
   local raised = string.gsub(hold, '^%d+', string.format('%.0f', held + more))
-  redis.call('HSET', hold_key, lease, raised)
+  BUDGET.keep_holds(limiter_keys.key, { lease, raised })
   return held + more
 end
 

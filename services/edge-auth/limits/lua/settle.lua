@@ -13,6 +13,7 @@
 --       4 counter of the unit
 --       5 limit of the unit
 --       6 "1": the video has begun, and keeps its slot
+--       7 the budgets that the leases name
 --       then of each request
 --       lease id
 --       "1": settle it even if its lease is lost
@@ -25,7 +26,8 @@
 --       its cost in billionths, to count
 --       "1": it has no price, although others have one
 --       "1": its edge is lost, and it is charged what it had reserved
---       "1": it may hold something of budgets
+--       what it holds of budgets, in billionths, as its lease says; empty: nothing;
+--                              "?": look at what is kept beside the lease
 --
 -- Returns for each request 1: settled, 2: settled without its lease, 0: no such lease;
 -- and of one whose edge is lost, if it is settled, its cost in billionths in a list.
@@ -52,11 +54,12 @@
 local call, floor, max = redis.call, math.floor, math.max
 
 local MINUTE_MS = 60000
-local FIRST_REQUEST = 7
+local FIRST_REQUEST = 8
 local ARGS_PER_REQUEST = 16
 
 local admitted_on, hour, suffix = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local unit_counter, unit_limit, video_has_begun = ARGV[4], ARGV[5], ARGV[6] == '1'
+local lease_budgets = ARGV[7]
 
 -- The time in whole ms since LIMITER_EPOCH_MS.
 local function now()
@@ -75,13 +78,12 @@ local sum = {
 local users = {}
 
 local hold_key = BUDGET.hold_key(KEYS[1])
-
-local function mark_of(lease) return '!' .. lease end
+local mark_of = SPENDING.mark_of
 
 -- What changes of budgets: a list, in which requests that held of the same are once,
 -- and the same by whose and which these are.
 local changes = {}
--- The leases of the requests that held something, and marks of those charged as lost.
+-- What is kept beside leases and is over: leases, and marks of those charged as lost.
 local ended_holds = {}
 
 local function change_of(request, budgets)
@@ -104,27 +106,42 @@ local function write_budgets()
   if sum.lost > 0 then SPENDING.drop_old_marks(hold_key, now()) end
 end
 
--- Settles what a request held of budgets. Returns its cost, which is what it held if
--- its edge is lost.
-local function settle_hold(request, hold)
-  local lease, cost = request.lease, request.cost
-  if hold then
-    local held, budgets = BUDGET.parts(hold)
-    if request.is_lost then cost = held end
-    local change = change_of(request, budgets)
-    change.held, change.spent = change.held - held, change.spent + cost
-    ended_holds[#ended_holds + 1] = lease
-    if request.is_lost then SPENDING.mark_lost(hold_key, lease, hold, now()) end
-    return cost
-  end
-  local charged = not request.is_lost and call('HGET', hold_key, mark_of(lease))
-  if not charged then return cost end
-  local amount, budgets = BUDGET.parts(charged)
+-- Charges a request that held something of budgets. Returns its cost, which is what it
+-- held if its edge is lost.
+local function charge(request, held, budgets)
+  local cost = request.cost
+  if request.is_lost and budgets ~= '' then cost = held end
   local change = change_of(request, budgets)
-  change.spent = change.spent + cost - amount
-  ended_holds[#ended_holds + 1] = mark_of(lease)
+  change.held, change.spent = change.held - held, change.spent + cost
+  return cost
+end
+
+-- Takes back what a request was charged as lost. Returns what it costs beyond that.
+local function charge_rest(request, charged)
+  local amount, budgets = BUDGET.parts(charged)
+  local cost = request.cost - amount
+  local change = change_of(request, budgets)
+  change.spent = change.spent + cost
+  ended_holds[#ended_holds + 1] = mark_of(request.lease)
   sum.lost_cost = sum.lost_cost - amount
-  return cost - amount
+  return cost
+end
+
+-- Settles what a request held of budgets, which may be kept beside its lease. If Redis
+-- has lost the lease, it has lost what that held, too. Returns its cost.
+local function settle_hold(request, hold)
+  local lease = request.lease
+  if hold.charged and not hold.kept then
+    return request.is_lost and request.cost or charge_rest(request, hold.charged)
+  end
+  local text = hold.kept or request.had_lease and BUDGET.text_in(lease)
+  if not text then return request.cost end
+  if hold.kept then ended_holds[#ended_holds + 1] = lease end
+  local held, budgets = BUDGET.parts(text)
+  if request.is_lost and budgets ~= '' then
+    SPENDING.mark_lost(hold_key, lease, text, now())
+  end
+  return charge(request, held, budgets)
 end
 
 -- Takes back what a request was charged when its edge was taken for lost.
@@ -163,14 +180,19 @@ local function request_at(at)
     cost = tonumber(ARGV[at + 12]),
     unpriced = tonumber(ARGV[at + 13]),
     is_lost = ARGV[at + 14] == '1',
-    may_hold = ARGV[at + 15] == '1',
+    -- What it holds: an amount, "?" or "".
+    hold = ARGV[at + 15],
+    had_lease = false,
   }
 end
 
 -- Removes the lease of a request, or its mark. Returns what the script does.
 local function remove_lease(request)
   local lease = request.lease
-  if call('ZREM', KEYS[2], lease) == 1 then return 1 end
+  if call('ZREM', KEYS[2], lease) == 1 then
+    request.had_lease = true
+    return 1
+  end
   if request.is_lost then return 0 end
   if call('ZREM', KEYS[2], mark_of(lease)) == 1 then
     take_back(lease)
@@ -196,14 +218,27 @@ local AMOUNTS = {
 
 -- Whether what a request held of budgets ends with it; a video that has begun keeps it.
 local function ends_hold(request)
-  return request.may_hold and not (video_has_begun and KEYS[7])
+  return request.hold ~= '' and not (video_has_begun and KEYS[7])
+end
+
+-- What a request holds as its lease says; nil: what is kept beside it must be read.
+local function amount_held(request)
+  return request.had_lease and tonumber(request.hold) or nil
+end
+
+-- Settles what the request held. Returns what it costs; `hold` is kept beside its lease.
+local function cost_of(request, hold)
+  if not ends_hold(request) then return request.cost end
+  local held = amount_held(request)
+  if held then return charge(request, held, lease_budgets) end
+  return hold and settle_hold(request, hold) or request.cost
 end
 
 -- Returns what the request costs.
 local function add_amounts(request, hold)
   add_to_user(request)
   for _, name in ipairs(AMOUNTS) do sum[name] = sum[name] + request[name] end
-  local cost = ends_hold(request) and settle_hold(request, hold) or request.cost
+  local cost = cost_of(request, hold)
   sum.cost = sum.cost + cost
   if not request.is_lost then return cost end
   sum.lost, sum.lost_cost = sum.lost + 1, sum.lost_cost + cost
@@ -231,12 +266,14 @@ end
 -- Sums up what requests used, and settles what they held of budgets. Returns their
 -- leases, and replies what lost ones cost.
 local function add_up(settled, replies)
-  local leases, holding = {}, {}
+  local leases, unsure = {}, {}
   for _, request in ipairs(settled) do
     leases[#leases + 1] = request.lease
-    if ends_hold(request) then holding[#holding + 1] = request.lease end
+    if ends_hold(request) and not amount_held(request) then
+      unsure[#unsure + 1] = request.lease
+    end
   end
-  local holds = SPENDING.holds_of(KEYS[1], holding)
+  local holds = SPENDING.holds_of(KEYS[1], unsure)
   for _, request in ipairs(settled) do
     local cost = add_amounts(request, holds[request.lease])
     if request.place then replies[request.place] = { cost } end

@@ -13,6 +13,7 @@ import {
 } from "@gateway/shared/keys/limiter_state";
 import {
   holdKey,
+  leaseKey,
   ownerSpendKey,
   ownerUsageKey,
   type Principal,
@@ -226,6 +227,33 @@ function sumOf(fields: Fields, counter: string): bigint {
     .reduce((sum, [, text]) => sum + BigInt(text), 0n);
 }
 
+/** What a lease says that its request holds: `…~1500 key:m202611:5000000000`. */
+const HOLD_IN_LEASE = /~(\d+ [^~]*)$/;
+
+/** The texts of what the requests of a key hold, as `budget.lua` describes them. */
+async function holdsOf(
+  redis: RedisLink,
+  principal: Principal,
+): Promise<readonly string[]> {
+  const leases = await redis.command([
+    "ZRANGE",
+    leaseKey(principal),
+    "0",
+    "-1",
+  ]);
+  const kept = await readHash(redis, holdKey(principal)) ?? {};
+  const isRunning = ([lease]: [string, unknown]) => !lease.startsWith("!");
+  const holds = asList(leases).map((lease): [string, string] => [
+    String(lease),
+    HOLD_IN_LEASE.exec(String(lease))?.[1] ?? "0",
+  ]);
+  // What is kept beside a lease is true, whatever the lease says.
+  const byLease = new Map(
+    [...holds, ...Object.entries(kept)].filter(isRunning),
+  );
+  return [...byLease.values()];
+}
+
 const HELD_IN = / (key|owner):(\w+):\d+/g;
 
 /** Compares what budgets show as held with what the requests of the keys hold. */
@@ -249,9 +277,7 @@ async function compareHeld(
     }
   }
   for (const principal of principals) {
-    const holds = await readHash(redis, holdKey(principal)) ?? {};
-    for (const [lease, text] of Object.entries(holds)) {
-      if (lease.startsWith("!")) continue;
+    for (const text of await holdsOf(redis, principal)) {
       const nanos = BigInt(text.split(" ")[0] ?? 0);
       for (const [, who = "", window = ""] of text.matchAll(HELD_IN)) {
         const name = nameOf(who, principal, window);

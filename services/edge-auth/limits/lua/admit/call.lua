@@ -4,7 +4,7 @@
 
 local DAY_MS = 86400000
 
-local FIRST_REQUEST = 8
+local FIRST_REQUEST = 9
 local ARGS_PER_REQUEST = 6
 
 -- Returns the requests, by the names of their arguments.
@@ -36,6 +36,8 @@ local CALL = {
   calendar = ARGV[6],
   -- By what the edge tells end users apart.
   end_user_source = ARGV[7],
+  -- The budgets that the leases name; empty: none.
+  lease_budgets = ARGV[8],
   requests = requests,
   -- Times are in ms since LIMITER_EPOCH_MS, but for `now_unix`.
   now = now,

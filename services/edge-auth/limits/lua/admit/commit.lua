@@ -2,7 +2,7 @@
 -- them are decided before the first write, in memory, one after the other.
 --
 -- Constants: CALL LOAD LEASES_TTL_MS DEAD_LEASE_MS STATE_TTL_MS VIDEO_START_MS
--- VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS MONEY END_USER STATE
+-- VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS MONEY BUDGET END_USER STATE
 
 local call, floor = redis.call, math.floor
 
@@ -13,7 +13,7 @@ local FIRST_VIDEO_KEY = 5
 
 -- The leases of the requests that are admitted: end, lease, end, lease.
 local ends_and_leases = {}
--- What they hold of budgets: lease, text, lease, text.
+-- What they hold of budgets, where their leases do not say it: lease, text, lease, text.
 local holds = {}
 
 local function take_day(meter)
@@ -29,24 +29,39 @@ local function take_side(side)
   side.taken = side.taken + 1
 end
 
-local function take_money(sides, lease, nanos)
+-- The budgets of sides as leases name them.
+local function budgets_of(sides)
   if not sides.budget_names then
     sides.budget_names = ''
     for _, side in ipairs(sides) do
       sides.budget_names = sides.budget_names .. MONEY.names_of(side.budgets)
     end
   end
-  for _, side in ipairs(sides) do MONEY.take(side.budgets, nanos) end
-  holds[#holds + 1] = lease
-  holds[#holds + 1] = string.format('%.0f', nanos) .. sides.budget_names
+  return sides.budget_names
+end
+
+-- Takes what a request holds, which is nothing if there are no budgets any more that
+-- its lease names.
+local function take_money(sides, request, verdict)
+  local hold = verdict.hold or 0
+  if verdict.hold then
+    for _, side in ipairs(sides) do MONEY.take(side.budgets, hold) end
+  end
+  local budgets = budgets_of(sides)
+  local is_same = budgets == CALL.lease_budgets
+  if not is_same then verdict.budgets = budgets end
+  if is_same and hold == request.nanos then return end
+  holds[#holds + 1] = request.lease
+  holds[#holds + 1] = string.format('%.0f', hold) .. budgets
 end
 
 -- Admits a request, in memory.
-local function take(sides, lease, verdict)
+local function take(sides, request, verdict)
   ends_and_leases[#ends_and_leases + 1] = LEASE_ENDS
-  ends_and_leases[#ends_and_leases + 1] = lease
+  ends_and_leases[#ends_and_leases + 1] = request.lease
   for _, side in ipairs(sides) do take_side(side) end
-  if verdict.hold then take_money(sides, lease, verdict.hold) end
+  local names_budgets = CALL.lease_budgets ~= '' and request.nanos
+  if verdict.hold or names_budgets then take_money(sides, request, verdict) end
 end
 
 local function write_leases(side, is_new_minute)
@@ -55,8 +70,12 @@ local function write_leases(side, is_new_minute)
   if is_new_minute or side.leases_stored == 0 then
     call('PEXPIRE', lease_key, LEASES_TTL_MS)
   end
-  if is_new_minute then
-    call('ZREMRANGEBYSCORE', lease_key, '-inf', CALL.now - DEAD_LEASE_MS)
+  if not is_new_minute then return end
+  local dead_before = CALL.now - DEAD_LEASE_MS
+  if side.who == 'key' then
+    BUDGET.drop_dead_leases(KEYS[1], dead_before)
+  else
+    call('ZREMRANGEBYSCORE', lease_key, '-inf', dead_before)
   end
 end
 
@@ -104,7 +123,7 @@ local function write()
   for _, side in ipairs(LOAD.sides) do write_side(side) end
   for id, side in pairs(LOAD.users) do write_user(id, side) end
   for at = FIRST_VIDEO_KEY, #KEYS do write_videos(KEYS[at]) end
-  MONEY.keep_holds(KEYS[1], holds)
+  BUDGET.keep_holds(KEYS[1], holds)
 end
 
 local COMMIT = {

@@ -112,7 +112,7 @@ end
 
 -- Checks the limits of all sides. Returns the longest wait and the limit that has it,
 -- the tightest meters of requests and of tokens, and what is to be held of budgets;
--- nil: none.
+-- nil: none. There is room for the budgets that its lease is to name.
 local function decide_limits(sides, request)
   local verdict = {
     wait = 0,
@@ -120,6 +120,7 @@ local function decide_limits(sides, request)
     requests = nil,
     tokens = nil,
     hold = nil,
+    budgets = nil,
   }
   for _, side in ipairs(sides) do check_side(verdict, side, request) end
   return verdict

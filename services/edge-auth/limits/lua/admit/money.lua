@@ -1,7 +1,7 @@
 -- Budgets of money, for the script that admits: what is left of them, and what requests
 -- take. The layout is described in `lua/budget.lua`.
 --
--- Constants: CALL BUDGET HOLDS_TTL_MS
+-- Constants: CALL BUDGET
 
 local HELD_WAIT_MS = 1000
 local TOTAL_WINDOW = 'total'
@@ -42,15 +42,17 @@ local function day_window() return windows and windows.day end
 local function load(who, limits, limiter_key)
   if not (windows and is_in(limits)) then return NO_BUDGETS end
   local budgets = {}
+  local prefix = BUDGET.spend_key(limiter_key, '')
   local function add(name, window, ends_at)
-    if limits[name] == 0 then return end
-    local key = BUDGET.spend_key(limiter_key, window)
+    local limit = limits[name]
+    if limit == 0 then return end
+    local key = prefix .. window
     local amounts = redis.call('HMGET', key, 's', 'h')
     budgets[#budgets + 1] = {
       name = name,
       who = who,
       key = key,
-      limit = limits[name],
+      limit = limit,
       window = window,
       ends_at = ends_at,
       spent = tonumber(amounts[1] or 0),
@@ -80,7 +82,8 @@ end
 local function names_of(budgets)
   local names = ''
   for _, budget in ipairs(budgets) do
-    names = names .. string.format(' %s:%s:%.0f', budget.who, budget.window, budget.limit)
+    names = names .. ' ' .. budget.who .. ':' .. budget.window .. ':'
+      .. BUDGET.text_of(budget.limit)
   end
   return names
 end
@@ -95,20 +98,14 @@ end
 
 -- Writes what `take` took.
 local function commit(budgets)
+  if #budgets == 0 then return end
+  local taken = BUDGET.text_of(budgets[1].taken)
   for _, budget in ipairs(budgets) do
-    local held = redis.call('HINCRBY', budget.key, 'h', budget.taken)
+    local held = redis.call('HINCRBY', budget.key, 'h', taken)
     if held == budget.taken and budget.spent == 0 then
       BUDGET.keep(budget.key, budget.window, budget.who)
     end
   end
-end
-
--- Keeps what requests hold until they are settled: lease, text, lease, text.
-local function keep_holds(limiter_key, holds)
-  if #holds == 0 then return end
-  local hold_key = BUDGET.hold_key(limiter_key)
-  redis.call('HSET', hold_key, unpack(holds))
-  redis.call('PEXPIRE', hold_key, HOLDS_TTL_MS)
 end
 
 local MONEY = {
@@ -120,5 +117,4 @@ local MONEY = {
   names_of = names_of,
   take = take,
   commit = commit,
-  keep_holds = keep_holds,
 }

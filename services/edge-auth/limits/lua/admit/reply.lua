@@ -34,13 +34,15 @@ local function reply_of(verdict, request, terms)
   if verdict.refused_by then return refusal_of(verdict) end
   local requests, requests_left, requests_reset = rate_after(verdict.requests, 1)
   local tokens, tokens_left, tokens_reset = rate_after(verdict.tokens, request.tokens)
-  if not terms then
+  local budgets = verdict.budgets
+  if not terms and not budgets then
     return { 'ok', CALL.now_unix, requests, requests_left, requests_reset, tokens,
       tokens_left, tokens_reset, verdict.hold }
   end
   -- `false` is a null in the reply: nil would end it.
   return { 'ok', CALL.now_unix, requests, requests_left, requests_reset, tokens,
-    tokens_left, tokens_reset, verdict.hold or false, terms.queue, terms.keep_seconds }
+    tokens_left, tokens_reset, verdict.hold or false, terms and terms.queue or false,
+    terms and terms.keep_seconds or false, budgets }
 end
 
 local REPLY = {

@@ -1,7 +1,7 @@
 -- Budgets of money, for the scripts that settle requests and raise what they hold. The
 -- layout is described in `lua/budget.lua`.
 --
--- Constants: BUDGET LOST_HOLD_MS
+-- Constants: BUDGET HOLDS_TTL_MS LOST_HOLD_MS
 
 -- As in `shared/keys/record.ts`.
 local DUE_NOTICES = 'notices:due'
@@ -9,12 +9,22 @@ local DUE_NOTICES = 'notices:due'
 local TOLD_PERCENTS = { 100, 80, 50 }
 local LOWEST_PERCENT = TOLD_PERCENTS[#TOLD_PERCENTS]
 
--- What requests hold, by their leases.
+local function mark_of(lease) return '!' .. lease end
+
+-- What is kept of requests beside their leases, by these: the text of what one holds,
+-- and of what it was charged as lost; false: nothing.
 local function holds_of(limiter_key, leases)
   local holds = {}
   if #leases == 0 then return holds end
-  local texts = redis.call('HMGET', BUDGET.hold_key(limiter_key), unpack(leases))
-  for nth, lease in ipairs(leases) do holds[lease] = texts[nth] or nil end
+  local fields = {}
+  for _, lease in ipairs(leases) do
+    fields[#fields + 1] = lease
+    fields[#fields + 1] = mark_of(lease)
+  end
+  local texts = redis.call('HMGET', BUDGET.hold_key(limiter_key), unpack(fields))
+  for nth, lease in ipairs(leases) do
+    holds[lease] = { kept = texts[2 * nth - 1], charged = texts[2 * nth] }
+  end
   return holds
 end
 
@@ -26,7 +36,8 @@ end
 
 -- Keeps what a request was charged as lost until its edge may have settled it.
 local function mark_lost(hold_key, lease, hold, now)
-  redis.call('HSET', hold_key, '!' .. lease, string.format('%s @%.0f', hold, now))
+  redis.call('HSET', hold_key, mark_of(lease), string.format('%s @%.0f', hold, now))
+  redis.call('PEXPIRE', hold_key, HOLDS_TTL_MS)
 end
 
 -- Drops what was charged as lost long ago. Requests are lost so seldom that it may read
@@ -59,15 +70,16 @@ end
 
 -- Changes what is spent and held in the windows of the budgets that a hold names.
 local function change(limiter_keys, text, amounts)
+  local held, more = BUDGET.text_of(amounts.held), BUDGET.text_of(amounts.spent)
   for who, window, limit in string.gmatch(text, ' (%a+):(%w+):(%d+)') do
     local key = BUDGET.spend_key(limiter_keys[who], window)
     -- An end user who was forgotten meanwhile begins anew.
     local is_gone = who == 'user' and not redis.call('HMGET', key, 'h')[1]
     if amounts.held ~= 0 and not is_gone then
-      redis.call('HINCRBY', key, 'h', amounts.held)
+      redis.call('HINCRBY', key, 'h', held)
     end
     if amounts.spent ~= 0 and not is_gone then
-      local spent = redis.call('HINCRBY', key, 's', amounts.spent)
+      local spent = redis.call('HINCRBY', key, 's', more)
       if spent == amounts.spent then BUDGET.keep(key, window, who) end
       -- Nobody is told of end users, who may be ten thousand.
       if who ~= 'user' then
@@ -78,6 +90,7 @@ local function change(limiter_keys, text, amounts)
 end
 
 local SPENDING = {
+  mark_of = mark_of,
   holds_of = holds_of,
   drop_holds = drop_holds,
   mark_lost = mark_lost,
