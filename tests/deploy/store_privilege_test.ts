@@ -65,7 +65,7 @@ const MAY: Record<string, Record<string, string>> = {
     key: "evalsha pexpireat del hmget hgetall hset",
     keys: "evalsha zadd zrem zcard zcount zrevrank zrevrange",
     lim: "evalsha hget",
-    lease: "evalsha zcount",
+    lease: "evalsha zcount zrange",
     use: "evalsha hgetall hset del expire",
     used: "hgetall hset del expire",
     usage: "get set del",

@@ -1,31 +1,27 @@
-/** Carries what a key has spent of its budgets over to the key that replaces it. */
+/** What a key has spent of its budgets goes over to the key that replaces it. */
 import { TOTAL_WINDOW } from "@gateway/shared/keys/budget_calendar";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { type KeyRecord, spendKey } from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
 
 type OwnedKey = Pick<KeyRecord, "ownerId" | "id">;
 
 const DAY_MS = 86_400_000;
 const MONTH_CHARS = "202611".length;
 
+/** Pairs of names of budgets: from the first one, spend goes over to the second one. */
+export type CarriedBudgets = readonly (readonly [from: string, to: string])[];
+
 /**
- * Lets the budgets of a new key begin where those of another one are, before anybody
- * can use it: otherwise, a rotation would refill them. What requests hold that run is
- * not carried, because it comes back to the other one.
+ * Where the budgets of a key count and where those of the key that replaces it do, in
+ * pairs, for the script that makes this key: otherwise, a rotation would refill them.
  */
-export async function carrySpend(
-  redis: Pick<RedisLink, "command">,
-  [from, to]: readonly [from: OwnedKey, to: OwnedKey],
+export const carriedBudgets = (
+  from: OwnedKey,
+  to: OwnedKey,
   nowMs: number,
-): Promise<void> {
-  for (const window of windowsAround(nowMs)) {
-    const copy = nameOf(to, window);
-    // With its expiry; 0: there is nothing.
-    const copied = await redis.command(["COPY", nameOf(from, window), copy]);
-    if (copied === 1) await redis.command(["HDEL", copy, "h"]);
-  }
-}
+): CarriedBudgets =>
+  windowsAround(nowMs)
+    .map((window) => [nameOf(from, window), nameOf(to, window)]);
 
 const nameOf = ({ ownerId, id: keyId }: OwnedKey, window: string): string =>
   spendKey({ ownerId, keyId }, window);

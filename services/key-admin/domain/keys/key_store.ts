@@ -42,7 +42,7 @@ import {
   encodeKey,
   minuteText,
 } from "./key_record.ts";
-import { carrySpend } from "./carried_spend.ts";
+import { type CarriedBudgets, carriedBudgets } from "./carried_spend.ts";
 import { KeyRefused, refusal } from "./key_refused.ts";
 import commitLua from "./lua/commit.lua" with { type: "text" };
 import type { KeySettings } from "./settings.ts";
@@ -289,9 +289,9 @@ export class KeyStore {
     };
     const steps = creationSteps(key, { actor: origin.actor, untilMs, retired });
     await this.#writeLookup(key, untilMs);
-    if (retired) await carrySpend(this.#writer, [retired.old, key], nowMs);
+    const carried = retired ? carriedBudgets(retired.old, key, nowMs) : [];
     try {
-      await this.#commit(origin, steps, nowMs);
+      await this.#commit(origin, steps, { nowMs, carried });
     } catch (error) {
       if (error instanceof KeyRefused) {
         await this.#writer.command(["DEL", hashKey(key.hash)]);
@@ -314,10 +314,11 @@ export class KeyStore {
   async #commit(
     { ownerId, once }: Origin,
     steps: readonly Step[],
-    nowMs = 0,
+    { nowMs = 0, carried = [] }: { nowMs?: number; carried?: CarriedBudgets } =
+      {},
   ): Promise<void> {
     const isOnce = once !== undefined;
-    const plan = { steps, nowMs: String(nowMs), isOnce };
+    const plan = { steps, nowMs: String(nowMs), isOnce, carried };
     const keys = [
       keysKey(ownerId),
       auditKey(ownerId),

@@ -226,6 +226,10 @@ Deno.test("only a key that is in use is rotated", async () => {
   const off = (await create(t.store)).key;
   await t.store.disable(at(off.id));
   const over = (await create(t.store, { ...SETTINGS, expiresAtMs: 1 })).key;
+  for (const { id: keyId } of [off, over]) {
+    const total = record.spendKey({ ownerId: OWNER, keyId }, "total");
+    await t.redis.command(["HSET", total, "s", "70"]);
+  }
   const before = await t.redis.command(["DBSIZE"]);
   for (const { id } of [off, over]) {
     await refuses("not_rotatable", t.store.rotate(at(id), 0));

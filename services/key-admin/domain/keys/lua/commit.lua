@@ -1,10 +1,11 @@
 -- One lifecycle change of keys, all or nothing: checks every step, then takes them all.
 --
 -- KEYS  1 keys:{owner}  2 audit:{owner}  3 the `once` key, then a record for each step
--- ARGV  1 the plan as JSON: `{ steps, nowMs, isOnce }`. A step has `action`, `keyId`,
---         `version` (that the stored key must have; 0: any), `untilMs` (when the record
---         of an unlisted key is deleted), `fields` and `audit` (as HSET and XADD take
---         them)
+-- ARGV  1 the plan as JSON: `{ steps, nowMs, isOnce, carried }`. A step has `action`,
+--         `keyId`, `version` (that the stored key must have; 0: any), `untilMs` (when
+--         the record of an unlisted key is deleted), `fields` and `audit` (as HSET and
+--         XADD take them). `carried` has pairs of names: what was spent under the first
+--         one, a new key begins with under the second one (`carried_spend.ts`)
 -- Reply `done`, or why nothing was changed, as `REFUSALS` has it
 --
 -- Constants: KEYS_PER_OWNER_MAX AUDIT_ENTRIES_MAX ONCE_S VERSION_FIELD STATE_FIELD
@@ -56,6 +57,12 @@ local function delete_record(step, record)
   call('ZREM', listed_keys, step.keyId)
 end
 
+-- Lets a budget begin where another one is, until when that is kept. What running
+-- requests hold of it comes back to the other one.
+local function carry_spend(from, to)
+  if call('COPY', from, to) == 1 then call('HDEL', to, 'h') end
+end
+
 if plan.isOnce and call('EXISTS', once_mark) == 1 then return 'already_made' end
 for nth, step in ipairs(plan.steps) do
   local record = KEYS[FIRST_RECORD + nth - 1]
@@ -67,6 +74,7 @@ for nth, step in ipairs(plan.steps) do
   end
   if refusal then return refusal end
 end
+for _, names in ipairs(plan.carried) do carry_spend(names[1], names[2]) end
 for nth, step in ipairs(plan.steps) do
   local record = KEYS[FIRST_RECORD + nth - 1]
   if step.action == 'key.deleted' then
