@@ -172,6 +172,12 @@ export const limitText = (name: LimitName, value: number): string =>
  */
 export const isBound = (name: LimitName): boolean => name !== "queueWeight";
 
+/** Whether the budget in total would allow more than before, or is set no more. */
+export const addsToTotal = (
+  { budgetTotal: before }: Pick<Limits, "budgetTotal">,
+  { budgetTotal: after }: Pick<Limits, "budgetTotal">,
+): boolean => before > 0 && (after === 0 || after > before);
+
 /** What it means that a limit is not set. */
 export const absenceText = (name: LimitName): string => {
   if (isBudget(name)) return "No budget";

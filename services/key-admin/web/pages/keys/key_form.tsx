@@ -12,6 +12,7 @@ import { z } from "zod";
 import { REASON_CHARS_MAX } from "../../../domain/audit/audit_log.ts";
 import { withDefaults } from "../../../domain/keys/default_store.ts";
 import {
+  addsToTotal,
   isBound,
   type KeySettings,
   limitsOf,
@@ -122,10 +123,17 @@ const editKey: Handler = async (c) => {
     }),
   );
   const { settings, errors } = parse(values, c.var.deps, key);
+  const isMember = scope.createdBy !== undefined;
+  const isBeyond = settings !== undefined && isMember &&
+    addsToTotal(key.limits, settings.limits);
   const isOld = version !== key.version;
-  if (isOld || settings === undefined) {
+  if (isOld || isBeyond || settings === undefined) {
     const hidden = { version: key.version };
-    const problems = isOld ? new Map([["key", CHANGED]]) : errors;
+    const problems = isOld
+      ? new Map([["key", CHANGED]])
+      : isBeyond
+      ? new Map([["budgetTotal", NOT_BY_MEMBERS]])
+      : errors;
     return showForm(c, { scope, key, values, hidden, errors: problems });
   }
   const target = targetOf(c, scope, { version, reason });
@@ -134,6 +142,8 @@ const editKey: Handler = async (c) => {
   return c.redirect(`${scope.base}/${key.id}?done=edited`, 303);
 };
 
+const NOT_BY_MEMBERS =
+  "Only an admin of the project or an operator adds to this budget. You may lower it";
 const MARKED = "Correct the marked fields.";
 const CHANGED =
   "This key was changed after you had opened the form. Look at its page, then save again to replace its settings with these.";

@@ -83,6 +83,29 @@ Deno.test("API1: a member sees and changes only the keys they created, an admin 
   assert.equal(done.status, 303, "an admin changes the key of a member");
 });
 
+Deno.test("a member lowers the budget in total of their key, and only an admin or operator raises it", async () => {
+  await using site = await startConsole({ redisUser: "key-admin" });
+  const { ada, bob, id, root, bobsKey } = await startTeam(site);
+  const totalOf = async () =>
+    (await site.deps.keys.find(id, bobsKey)).limits.budgetTotal / 1e9;
+  const change = async (who: TestClient, budgetTotal: string) => {
+    const { version } = await site.deps.keys.find(id, bobsKey);
+    const form = keyForm("Crawler", { version: String(version), budgetTotal });
+    return await who.post(`${root}/keys/${bobsKey}/edit`, form);
+  };
+  assert.equal((await change(bob, "50")).status, 303, "there was none");
+  assert.equal((await change(ada, "20")).status, 303);
+  for (const more of ["20.000000001", "50", "", "0"]) {
+    const answer = await change(bob, more);
+    assert.match(answer.text, /Only an admin of the project or an operator/);
+    assert.equal(await totalOf(), 20, more);
+  }
+  assert.equal((await change(bob, "20")).status, 303, "nothing is raised");
+  assert.equal((await change(bob, "10")).status, 303);
+  assert.equal((await change(ada, "30")).status, 303);
+  assert.equal(await totalOf(), 30);
+});
+
 Deno.test("a key of a project says who created it, and its page and form name the project", async () => {
   await using site = await startConsole({ redisUser: "key-admin" });
   const { ada, bob, ids, id, root } = await startTeam(site);
