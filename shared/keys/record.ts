@@ -27,7 +27,7 @@
  * | `spend:{owner}:<key id>:<window>`, `spend:{owner}:<window>` | hash | what is spent
  * and held of a budget, see `lua/budget.lua` of the edge; a window is `d20261128`,
  * `m202611` or `total`, see `budget_calendar.ts` |
- * | `hold:{owner}:<key id>` | hash | what running requests hold of budgets |
+ * | `hold:{owner}:<key id>` | hash | what running requests hold of budgets, where their leases do not say it |
  * | `lim:{owner}:<key id>:<end user>`, `spend:{owner}:<key id>:<end user>:<window>` |
  * hash | the same of an end user of a key, whose id is a digest |
  * | `users:{owner}:<key id>` | zset | the end users of a key, by their last admission,
@@ -272,7 +272,7 @@ export const spendKey = (p: Principal, window: string): string =>
 /** What all keys of an owner have spent of a budget in one of its windows. */
 export const ownerSpendKey = (ownerId: string, window: string): string =>
   `spend:{${ownerId}}:${window}`;
-/** What the running requests of a key hold of budgets. */
+/** What running requests of a key hold of budgets, where their leases do not say it. */
 export const holdKey = ofKey("hold");
 /** The request log of an owner. */
 export const requestLogKey = ofOwner("requests");

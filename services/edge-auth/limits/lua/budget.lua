@@ -33,7 +33,7 @@ local function spend_key(limiter_key, window)
 end
 
 -- An amount for a command, which would be slower with a number.
-local function text_of(amount) return string.format('%.0f', amount) end
+local function text_of(amount) return string.format('%d', amount) end
 
 local function hold_key(limiter_key) return 'hold' .. after_kind(limiter_key) end
 

@@ -39,6 +39,8 @@ local function read(text)
     budget_day = tonumber(budget),
     budget_month = 0,
     budget_total = 0,
+    values = { budget },
+    budgets_from = 1,
   }
 end
 

@@ -12,6 +12,7 @@ local function whole_number(text)
 end
 
 -- The limits from the values of a record, the first of which is at an index; 0: none.
+-- They have the texts of the budgets, too.
 local function limits_in(values, at)
   return {
     requests_per_minute = whole_number(values[at]),
@@ -23,6 +24,8 @@ local function limits_in(values, at)
     budget_day = whole_number(values[at + 6]),
     budget_month = whole_number(values[at + 7]),
     budget_total = whole_number(values[at + 8]),
+    values = values,
+    budgets_from = at + 6,
   }
 end
 
@@ -59,10 +62,10 @@ local function read_owner(owner_key, unit)
 end
 
 local function has_limit(limits)
-  for _, limit in pairs(limits) do
-    if limit > 0 then return true end
-  end
-  return false
+  return limits.requests_per_minute > 0 or limits.tokens_per_minute > 0
+    or limits.tokens_per_day > 0 or limits.concurrency > 0 or limits.video_jobs > 0
+    or limits.units_per_day > 0 or limits.budget_day > 0 or limits.budget_month > 0
+    or limits.budget_total > 0
 end
 
 local function list_has(list, item)

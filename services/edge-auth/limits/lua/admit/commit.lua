@@ -52,7 +52,7 @@ local function take_money(sides, request, verdict)
   if not is_same then verdict.budgets = budgets end
   if is_same and hold == request.nanos then return end
   holds[#holds + 1] = request.lease
-  holds[#holds + 1] = string.format('%.0f', hold) .. budgets
+  holds[#holds + 1] = BUDGET.text_of(hold) .. budgets
 end
 
 -- Admits a request, in memory.

@@ -43,7 +43,7 @@ local function load(who, limits, limiter_key)
   if not (windows and is_in(limits)) then return NO_BUDGETS end
   local budgets = {}
   local prefix = BUDGET.spend_key(limiter_key, '')
-  local function add(name, window, ends_at)
+  local function add(nth, name, window, ends_at)
     local limit = limits[name]
     if limit == 0 then return end
     local key = prefix .. window
@@ -53,6 +53,7 @@ local function load(who, limits, limiter_key)
       who = who,
       key = key,
       limit = limit,
+      text = limits.values[limits.budgets_from + nth],
       window = window,
       ends_at = ends_at,
       spent = tonumber(amounts[1] or 0),
@@ -60,9 +61,9 @@ local function load(who, limits, limiter_key)
       taken = 0,
     }
   end
-  add('budget_day', windows.day, windows.day_ends_at)
-  add('budget_month', windows.month, windows.month_ends_at)
-  add('budget_total', TOTAL_WINDOW)
+  add(0, 'budget_day', windows.day, windows.day_ends_at)
+  add(1, 'budget_month', windows.month, windows.month_ends_at)
+  add(2, 'budget_total', TOTAL_WINDOW)
   return budgets
 end
 
@@ -82,8 +83,7 @@ end
 local function names_of(budgets)
   local names = ''
   for _, budget in ipairs(budgets) do
-    names = names .. ' ' .. budget.who .. ':' .. budget.window .. ':'
-      .. BUDGET.text_of(budget.limit)
+    names = names .. ' ' .. budget.who .. ':' .. budget.window .. ':' .. budget.text
   end
   return names
 end
