@@ -188,7 +188,7 @@ function createLimits(
     holdSteps: new HoldSteps({
       ...common,
       redis,
-      onAsk: (leaseId) => limiter.leases.doubtHold(leaseId),
+      leases: limiter.leases,
       onStep: (result) => metrics.stepped(result),
     }),
     limiter,

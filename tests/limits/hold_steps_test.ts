@@ -45,10 +45,15 @@ const GRANT = {
 
 /** Steps on a clock of their own, with a Redis that answers as told. */
 function stepsOn(reply: (wantNanos: number) => number | null | Error) {
-  const state = { nowMs: 0, asked: Array<number>(), results: Array<string>() };
+  const state = {
+    nowMs: 0,
+    asked: Array<number>(),
+    results: Array<string>(),
+    doubted: Array<string>(),
+  };
   const log = createRecordingLog();
   const steps = new HoldSteps({
-    onAsk: () => {},
+    leases: { doubtHold: (id) => state.doubted.push(id) },
     redis: {
       evalScript(_script, { args = [] }) {
         const nanos = Number(args[1]);
@@ -83,6 +88,7 @@ Deno.test("HoldSteps asks when an answer passes what it holds, for as many token
   assert.deepEqual(state.asked, [601]);
   await tell(602);
   assert.deepEqual(state.asked, [601, 902]);
+  assert.deepEqual(state.doubted, ["l", "l"], "its lease says what it held");
   assert.deepEqual(state.results, ["raised", "raised"]);
 });
 
@@ -118,7 +124,7 @@ Deno.test("HoldSteps does not watch what holds nothing, or costs the same whatev
     redis,
     now: () => 0,
     log: silentLog,
-    onAsk: () => {},
+    leases: { doubtHold: () => {} },
   });
   assert.equal(steps.watch({ ...GRANT, heldNanos: 0 }, TERMS), undefined);
   const units = { unit: "images", count: 1 } as const;

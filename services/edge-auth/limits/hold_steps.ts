@@ -8,6 +8,7 @@ import type { Log } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Estimate } from "./cost.ts";
+import type { Leases } from "./leases.ts";
 import type { Grant } from "./limiter.ts";
 import { answerTokens, nanosFor, type Rate } from "./rate.ts";
 import { RAISE_HOLD } from "./scripts.ts";
@@ -20,8 +21,8 @@ export interface HoldStepsOptions {
   redis: Pick<RedisLink, "evalScript">;
   now: MonotonicNow;
   log: Pick<Log, "warn">;
-  /** Is called before each step: what the lease says is not true any more. */
-  onAsk: (leaseId: string) => void;
+  /** Is told before each step that the lease may not be true any more. */
+  leases: Pick<Leases, "doubtHold">;
   /** Is called for each step, for the metrics. */
   onStep?: (result: StepResult) => void;
 }
@@ -97,8 +98,8 @@ export class HoldSteps {
       nanos: number;
     },
   ): Promise<number | null> {
-    const { redis, log, onAsk, onStep } = this.#options;
-    onAsk(id);
+    const { redis, log, leases, onStep } = this.#options;
+    leases.doubtHold(id);
     const keys = [limiterKey(principal), ownerLimiterKey(principal.ownerId)];
     const input = { keys, args: [id, String(nanos)] };
     try {

@@ -111,10 +111,7 @@ export async function startLimitedEdge(
   const limiter = new Limiter(common);
   const admission = new LimitedAdmission({
     ...common,
-    holdSteps: new HoldSteps({
-      ...common,
-      onAsk: (leaseId) => limiter.leases.doubtHold(leaseId),
-    }),
+    holdSteps: new HoldSteps({ ...common, leases: limiter.leases }),
     limiter,
     catalog: options.door?.catalog ?? CATALOG,
     showsCost: options.showsCost ?? false,
