@@ -27,7 +27,7 @@
  * | `spend:{owner}:<key id>:<window>`, `spend:{owner}:<window>` | hash | what is spent
  * and held of a budget, see `lua/budget.lua` of the edge; a window is `d20261128`,
  * `m202611` or `total`, see `budget_calendar.ts` |
- * | `hold:{owner}:<key id>` | hash | what running requests hold of budgets, where their leases do not say it |
+ * | `hold:{owner}:<key id>` | hash | what is held of budgets beside leases |
  * | `lim:{owner}:<key id>:<end user>`, `spend:{owner}:<key id>:<end user>:<window>` |
  * hash | the same of an end user of a key, whose id is a digest |
  * | `users:{owner}:<key id>` | zset | the end users of a key, by their last admission,

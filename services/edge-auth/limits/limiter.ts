@@ -33,14 +33,13 @@ import type { Cost } from "./cost.ts";
 import { endUserSourceIn, grantIn, modelsIn } from "./admit_reply.ts";
 import { type LeaseAsk, LeaseIds } from "./lease_ids.ts";
 import { Leases, type LeasesOptions } from "./leases.ts";
-import { priced } from "./rate.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 import { ServerClock } from "./clock/server_clock.ts";
 import {
   type Reservation,
   settleCall,
-  type Settlement,
+  videoEnd,
   videoKeys,
 } from "./settlement.ts";
 
@@ -386,14 +385,6 @@ function releaseAdmitted(waiting: readonly Waiting[], late: RedisReply): void {
     const reply = replyTo(late, index);
     if (!Array.isArray(reply) || reply[0] === "ok") release?.();
   });
-}
-
-function videoEnd(reservation: Reservation, seconds: number): Settlement {
-  const kind = seconds > 0 ? "complete" : "failed";
-  const usage = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
-  const cost = priced({ ...usage, kind }, "videoSeconds", reservation.rate);
-  // Its request is what may have failed, and was counted.
-  return { reservation, cost: { ...cost, kind: "complete" }, isVideo: true };
 }
 
 /**

@@ -13,7 +13,7 @@ import * as record from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { type Cost, unitsSchema } from "./cost.ts";
 import type { LeaseHold } from "./budgets/lease_budgets.ts";
-import { rateSchema } from "./rate.ts";
+import { priced, rateSchema } from "./rate.ts";
 
 /**
  * What an admission reserved, and where that is settled. Plain data, which is kept with
@@ -149,6 +149,18 @@ function amountsOf(
     ...amounts.map(String),
     String(held),
   ];
+}
+
+/** The end of a video of which this many seconds were made; 0: it failed. */
+export function videoEnd(
+  reservation: Reservation,
+  seconds: number,
+): Settlement {
+  const kind = seconds > 0 ? "complete" : "failed";
+  const usage = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
+  const cost = priced({ ...usage, kind }, "videoSeconds", reservation.rate);
+  // Its request is what may have failed, and was counted.
+  return { reservation, cost: { ...cost, kind: "complete" }, isVideo: true };
 }
 
 /** The leases of the videos of a key and its owner, if that is what a request makes. */

@@ -1,6 +1,6 @@
 -- Renews leases of running requests of one key. A lease that the server has lost is
 -- created again: its request still runs and must count, unless it was already charged
--- as that of a lost edge (`settle.lua`). What it held of budgets was lost with it, which
+-- as that of a lost edge (`settle.lua`). What it held of budgets was lost with it; that
 -- is kept beside the new one. The owner's leases are renewed even if the owner has no
 -- limit, because they count once one is set.
 --

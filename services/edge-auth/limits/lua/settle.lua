@@ -226,7 +226,7 @@ local function amount_held(request)
   return request.had_lease and tonumber(request.hold) or nil
 end
 
--- Settles what the request held. Returns what it costs; `hold` is kept beside its lease.
+-- Settles what the request held; `hold` is kept beside its lease. Returns its cost.
 local function cost_of(request, hold)
   if not ends_hold(request) then return request.cost end
   local held = amount_held(request)
