@@ -201,6 +201,11 @@ const OPTIONS = z.object({
     "log lines of all edges, as JSON, in one file or several",
     z.array(text),
   ),
+  unlogged: option(
+    "<n>",
+    "how many requests of killed edges may have no line",
+    text.regex(/^\d{1,9}$/, "Must be a whole number").transform(Number),
+  ),
   watch: option("", "show it again every two seconds", flag),
   json: option("", "print one JSON object", flag),
 });

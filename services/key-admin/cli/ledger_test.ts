@@ -17,11 +17,14 @@ const LOST_FIELD = "09:loc@chat:m";
 /** Runs the command with these files of log lines. */
 async function check(
   { deps }: Pick<TestConsole, "deps">,
-  ...logs: readonly string[]
+  ...inputs: readonly (string | { unlogged: number })[]
 ): Promise<Readonly<Record<string, unknown>>> {
+  const logs = inputs.filter((each) => typeof each === "string");
+  const others = inputs.filter((each) => typeof each !== "string")
+    .flatMap(({ unlogged }) => ["--unlogged", String(unlogged)]);
   const files = new Map(logs.map((text, n) => [`edge-${n}.log`, text]));
   const named = [...files.keys()].flatMap((file) => ["--log", file]);
-  const args = ["ledger", "check", ...named];
+  const args = ["ledger", "check", ...named, ...others];
   const readFile = (file: string) =>
     Promise.resolve(files.get(file) ?? assert.fail(file));
   const all = commandDeps({ deps }, { readFile });
@@ -105,6 +108,35 @@ Deno.test("ledger check finds what the logs of all edges have more or less, and 
     runCommand({ ledger: LEDGER }, args, deps),
     /^CommandRefused: nowhere\.log cannot be read$/,
   );
+});
+
+Deno.test("ledger check counts the lines that killed edges did not write, and takes no more than it is told", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const { writeBoth, line } = await openBooks(site);
+  await writeBoth(1_700_000_001);
+  await writeBoth(5, "09:req@chat:m");
+  await writeBoth(200_000_000, LOST_FIELD);
+  await writeBoth(1, "09:lor@chat:m");
+  const log = line("0.5") + line("0.25");
+  await assert.rejects(
+    check(site, log),
+    /m, which lacks lines: 2: 750000000 by its parts, 1500000001 as a whole/,
+  );
+  const unlogged = (n: number, text = log) =>
+    check(site, text, { unlogged: n });
+  await assert.rejects(unlogged(1), /lacks lines: 2/);
+  const done = await unlogged(2);
+  assert.deepEqual(
+    [done.unlogged_requests, done.unlogged_cost, done.differences],
+    [2, "0.750000001", 0],
+  );
+  const whole = line("0.5") + line("0.5") + line("0.25");
+  await assert.rejects(
+    unlogged(9, whole + line("0.2")),
+    /differences: 1\ncost in the log of key_\w+ m: 1450000000 by/,
+    "no line is missing, so the cost must be the same",
+  );
+  await assert.rejects(unlogged(9, line("1.6")), /m: 1600000000 by its parts/);
 });
 
 Deno.test("ledger check tells apart what requests of a lost edge were charged: no log has a line of it", async () => {
