@@ -100,20 +100,28 @@ export async function serveNames(
 ): Promise<AsyncDisposable> {
   let addresses = new Map<string, string>();
   let readAtMs = -Infinity;
+  let reading: Promise<void> | null = null;
+  const read = async () => {
+    addresses = await addressesIn(cluster);
+    readAtMs = performance.now();
+  };
   const socket = createSocket("udp4");
   const answer = async (question: Buffer, from: RemoteInfo) => {
     const { name } = readQuestion(question);
     const isFresh = performance.now() - readAtMs < FRESH_MS;
     const isKnown = isFresh && addresses.has(name);
     if (name.endsWith(DOMAIN) && !isKnown) {
-      addresses = await addressesIn(cluster);
-      readAtMs = performance.now();
+      reading ??= read().finally(() => {
+        reading = null;
+      });
+      await reading;
     }
     socket.send(respond(question, addresses), from.port, from.address);
   };
   const answers = new Set<Promise<void>>();
   socket.on("message", (question, from) => {
-    const answered = answer(question, from).finally(() => {
+    // Without an answer, whoever asks does so again: the server may be too busy.
+    const answered = answer(question, from).catch(() => {}).finally(() => {
       answers.delete(answered);
     });
     answers.add(answered);
