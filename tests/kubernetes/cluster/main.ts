@@ -15,7 +15,12 @@ import {
 import { installTools } from "../rendering/rendered_chart.ts";
 import { takeCharts } from "../rendering/store_charts.ts";
 import { buildImages } from "./images.ts";
-import { installControlPlane, installNode, installStores } from "./install.ts";
+import {
+  installAdapter,
+  installControlPlane,
+  installNode,
+  installStores,
+} from "./install.ts";
 
 const NAMESPACES = [
   "--net",
@@ -29,6 +34,9 @@ const NAMESPACES = [
 const NEEDED = [["go", "version"], ["openssl", "version"]] as const;
 /** The file that needs the charts of NATS and Valkey, too. */
 const BESIDE_CHARTS = "tests/kubernetes/store_pods.ts";
+/** The file that needs what serves metrics to autoscalers, and what that needs. */
+const WITH_ADAPTER = "tests/kubernetes/metrics_adapter.ts";
+const NEEDED_WITH_ADAPTER = [["prometheus", "--version"]] as const;
 /** How the reason begins if those cannot be had. */
 const NO_CHARTS = "the charts of NATS and Valkey";
 /** Files that need a node with the images of this commit, and what that needs. */
@@ -70,8 +78,12 @@ async function whyNot(file: string): Promise<string | undefined> {
   ) {
     return "namespaces cannot be made here: that needs Linux and root";
   }
-  const more = ON_NODE.has(file) ? NEEDED_ON_NODE : [];
-  for (const [program, argument] of [...NEEDED, ...more]) {
+  const needed = [
+    ...NEEDED,
+    ...ON_NODE.has(file) ? NEEDED_ON_NODE : [],
+    ...file === WITH_ADAPTER ? NEEDED_WITH_ADAPTER : [],
+  ];
+  for (const [program, argument] of needed) {
     if (!await canRun(program, argument)) return `${program} is missing`;
   }
 }
@@ -81,6 +93,7 @@ async function prepare(file: string, images: string) {
   try {
     await installTools();
     await installControlPlane();
+    if (file === WITH_ADAPTER) await installAdapter();
     if (!ON_NODE.has(file)) return;
     await installNode();
     const hasCharts = file === BESIDE_CHARTS;
