@@ -1,6 +1,7 @@
 /** Makes the log of kept answers, and again when its servers have lost it. */
 import type { BusLink } from "../bus/link_nats.ts";
 import { errorMessage } from "../process/env.ts";
+import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import { KEPT_LIMITS } from "./limits.ts";
 import type { KeptStreamOptions, NatsKeptLog } from "./log_nats.ts";
@@ -10,6 +11,7 @@ export interface StreamWatchOptions {
   readonly keptLog: Pick<NatsKeptLog, "prepare">;
   readonly bus: Pick<BusLink, "isConnected" | "onEvent">;
   readonly stream: KeptStreamOptions;
+  readonly now: MonotonicNow;
   readonly log: Pick<Log, "info" | "warn">;
 }
 
@@ -19,6 +21,8 @@ export class StreamWatch {
   #isReady = false;
   /** Why it could not be made last; empty: it could. */
   #reason = "";
+  /** Since when it could not be made; null: it could. */
+  #awaySinceMs: number | null = null;
   #timer: ReturnType<typeof setInterval> | undefined;
   #preparing: Promise<void> | null = null;
 
@@ -26,9 +30,17 @@ export class StreamWatch {
     this.#options = options;
   }
 
-  /** Whether the log could be used when it was last looked at. */
+  /**
+   * Whether the log could be used when it was last looked at, or shortly before: while
+   * its servers choose another leader, workers wait for it.
+   */
   get isReady(): boolean {
     return this.#isReady;
+  }
+
+  /** Whether the log could be used when it was last looked at, and not only before. */
+  get isThere(): boolean {
+    return this.#isReady && this.#awaySinceMs === null;
   }
 
   /** Makes the log. Resolves whether or not that succeeds; it is tried again. */
@@ -55,14 +67,19 @@ export class StreamWatch {
   }
 
   async #tryToPrepare(): Promise<void> {
-    const { keptLog, bus, stream, log } = this.#options;
+    const { keptLog, bus, stream, now, log } = this.#options;
     if (!bus.isConnected) return;
     try {
       await keptLog.prepare(stream);
       if (!this.#isReady) log.info("kept_log_ready", {});
       this.#isReady = true;
       this.#reason = "";
+      this.#awaySinceMs = null;
     } catch (error) {
+      const nowMs = now();
+      this.#awaySinceMs ??= nowMs;
+      const isShort = nowMs - this.#awaySinceMs < KEPT_LIMITS.awayMs;
+      if (this.#isReady && isShort) return;
       const reason = errorMessage(error);
       this.#isReady = false;
       if (reason === this.#reason) return;

@@ -50,8 +50,10 @@ export interface KeeperOptions
   };
   /** Stops renewing a lease, which whoever finds its answer settles. */
   readonly releaseLease: (id: string) => void;
-  /** Whether the log can be used now. */
+  /** Whether the log can be used now, or has been a moment ago. */
   readonly isLogReady: () => boolean;
+  /** Whether it can be used now: a client that has not asked does not wait for it. */
+  readonly isLogThere: () => boolean;
 }
 
 /** The requests of this edge whose answers are kept. */
@@ -99,7 +101,7 @@ export class Keeper implements AnswerKeeper {
     call: AuthenticatedCall,
     request: LeasedRequest,
   ): Promise<CallEnd | null> {
-    if (!this.#options.isLogReady()) return null;
+    if (!this.#options.isLogThere()) return null;
     return await this.#keep(call, request);
   }
 

@@ -66,7 +66,7 @@ export function createKeeping(options: KeepingOptions): Keeping {
   const keptLog = new NatsKeptLog(bus);
   const { accountBytesMax, stream } = keep;
   const records = new KeptRecords({ redis, accountBytesMax });
-  const watch = new StreamWatch({ keptLog, bus, stream, log });
+  const watch = new StreamWatch({ keptLog, bus, stream, now, log });
   const isLogReady = () => watch.isReady;
   const replays = new Replays({ ...options, records, keptLog, schedule });
   const keeper = new Keeper({
@@ -75,6 +75,7 @@ export function createKeeping(options: KeepingOptions): Keeping {
     replays,
     randomBytes,
     isLogReady,
+    isLogThere: () => watch.isThere,
     releaseLease: (id) => void leases.release(id),
   });
   const { onEnded } = options;
