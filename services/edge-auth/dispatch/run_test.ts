@@ -128,6 +128,7 @@ class Stage {
         pick: (_model, tried) => workers.find((id) => !tried.has(id)) ?? null,
         hasWorkerFor: () => true,
         saturatedMs: () => 0,
+        isHeldUp: () => false,
         pause: () => {},
         onAccepted: () => {},
         onRejected: () => {},
