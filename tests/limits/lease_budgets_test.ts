@@ -157,3 +157,12 @@ Deno.test("a lease that is removed because it ended long ago leaves what it said
     assert.deepEqual(await booked(world, key), [8, 0]);
     assert.equal(await kept(world, key), 0);
   }));
+
+Deno.test("leases stay as long as what they hold is counted, even if no edge reaches Redis for hours", () =>
+  startKnown(async (world, edge, key) => {
+    const grant = await admitted(edge, key);
+    const leftMs = Number(await world.command("PTTL", leaseKey(key)));
+    assert.ok(leftMs > 24 * HOUR_MS, `${leftMs} ms`);
+    await edge.settle(grant, cost(2));
+    assert.deepEqual(await booked(world, key), [3, 0]);
+  }));

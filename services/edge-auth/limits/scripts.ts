@@ -42,7 +42,6 @@ const DAY_MS = DAY_S * 1_000;
 export const LEASE_MS = 30_000;
 /** An expired lease is kept this long so that its request can still be settled once. */
 const DEAD_LEASE_MS = 3_600_000;
-const LEASES_TTL_MS = 2 * DEAD_LEASE_MS;
 
 /**
  * A video holds its slot for `VIDEO_START_MS`, longer than any request for one takes,
@@ -54,13 +53,21 @@ const VIDEO_JOB_MS = DAY_MS;
 /** A video that holds no slot any more can still be settled once, for this long. */
 const DEAD_VIDEO_MS = 7 * DAY_MS;
 
+/** For how long what requests hold is kept, in leases and beside them. */
+const HOLDS_TTL_MS = VIDEO_JOB_MS + DEAD_VIDEO_MS;
+/**
+ * Leases of edges that cannot reach Redis stay, because what they hold of budgets is
+ * counted until they are settled.
+ */
+const LEASES_TTL_MS = HOLDS_TTL_MS;
+
 /** What `budget.lua` needs. */
 const BUDGET_CONSTANTS = {
   DAY_SPEND_TTL_S: USAGE_HOURS_KEPT_DAYS * DAY_S,
   USER_SPEND_TTL_S: END_USER_DAYS_KEPT * DAY_S,
   // The ledger can be checked for more than a year.
   MONTH_SPEND_TTL_S: 400 * DAY_S,
-  HOLDS_TTL_MS: VIDEO_JOB_MS + DEAD_VIDEO_MS,
+  HOLDS_TTL_MS,
   LOST_HOLD_MS: VIDEO_JOB_MS + DEAD_LEASE_MS,
 };
 
