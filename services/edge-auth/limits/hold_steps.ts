@@ -42,6 +42,40 @@ const STEP_TOKENS_MIN = 256;
 const PRICED_TOKENS = 1_000_000;
 const PATIENT = { deadlineMs: 1_000 };
 
+/** How an answer that holds something goes on. */
+interface Steps {
+  /** For how many tokens it holds enough. */
+  coveredTokens: number;
+  readonly nanosOf: (tokens: number) => number;
+  readonly tokensFor: (nanos: number) => number;
+  /** For how many it is to hold once it has passed these. */
+  readonly wantTokens: (tokens: number) => number;
+}
+
+function stepsOf(
+  heldNanos: number,
+  { estimate, rate, learned }: StepTerms,
+): Steps {
+  const price = rate?.prices?.output ?? 0;
+  const nanosOf = (tokens: number) => nanosFor(estimate, rate, tokens) ?? 0;
+  const promptNanos = nanosOf(PRICED_TOKENS) - price;
+  const tokensFor = (nanos: number) =>
+    Math.floor((nanos - promptNanos) * PRICED_TOKENS / price);
+  const stepTokens = Math.max(
+    STEP_TOKENS_MIN,
+    answerTokens(estimate, learned),
+  );
+  const { completionTokensMax } = estimate.bounds;
+  const wantTokens = (tokens: number) =>
+    Math.max(tokens, Math.min(tokens + stepTokens, completionTokensMax));
+  return {
+    coveredTokens: tokensFor(heldNanos),
+    nanosOf,
+    tokensFor,
+    wantTokens,
+  };
+}
+
 /** Makes the steps of the answers of an edge. */
 export class HoldSteps {
   readonly #options: HoldStepsOptions;
@@ -65,29 +99,20 @@ export class HoldSteps {
     if (heldNanos === 0 || price === 0 || estimate.units !== null) {
       return undefined;
     }
+    // An answer that is sent as a whole never tells its tokens.
+    let steps: Steps | null = null;
     const { now } = this.#options;
-    const nanosOf = (tokens: number) => nanosFor(estimate, rate, tokens) ?? 0;
-    const promptNanos = nanosOf(PRICED_TOKENS) - price;
-    const tokensFor = (nanos: number) =>
-      Math.floor((nanos - promptNanos) * PRICED_TOKENS / price);
-    const stepTokens = Math.max(
-      STEP_TOKENS_MIN,
-      answerTokens(estimate, learned),
-    );
-    const { completionTokensMax } = estimate.bounds;
-    let coveredTokens = tokensFor(heldNanos);
     let nextMs = -Infinity;
     return (tokens) => {
-      if (tokens <= coveredTokens || now() < nextMs) return;
+      steps ??= stepsOf(heldNanos, { estimate, rate, learned });
+      const { nanosOf, tokensFor, wantTokens } = steps;
+      if (tokens <= steps.coveredTokens || now() < nextMs) return;
       // A call that takes longer does no harm, because the next one asks for more.
       nextMs = now() + STEP_MS;
-      const wantTokens = Math.max(
-        tokens,
-        Math.min(tokens + stepTokens, completionTokensMax),
-      );
-      const step = { id, principal, nanos: nanosOf(wantTokens) };
+      const step = { id, principal, nanos: nanosOf(wantTokens(tokens)) };
+      const raised = steps;
       void this.#raise(step).then((nanos) => {
-        if (nanos !== null) coveredTokens = tokensFor(nanos);
+        if (nanos !== null) raised.coveredTokens = tokensFor(nanos);
       });
     };
   }
