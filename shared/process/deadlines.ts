@@ -1,8 +1,9 @@
 /** Many deadlines on one timer, which a stall of this process extends. */
 import type { MonotonicNow } from "./clock.ts";
+import { type LiveMember, LiveSet } from "./maps.ts";
 
 /** Something that ends at a time unless it is removed before: a call, a request. */
-export interface Timed {
+export interface Timed extends LiveMember {
   /** On the clock of the {@link Deadlines} that watch it. */
   readonly expiresAtMs: number;
   /**
@@ -10,8 +11,8 @@ export interface Timed {
    * not throw.
    */
   expire(): void;
-  /** Set while it is watched: its index, and the stalls before it was added, in ms. */
-  watched?: { index: number; stalledBeforeMs: number } | undefined;
+  /** Set while it is watched: how long the process was stalled before that, in ms. */
+  stalledBeforeMs?: number | undefined;
 }
 
 /**
@@ -34,8 +35,7 @@ const GRACE_MAX_MS = 1_000;
 export class Deadlines {
   readonly #now: MonotonicNow;
   readonly #graceMaxMs: number;
-  /** Not a `Map`, for the reason that `LiveMap` gives. */
-  readonly #items: Timed[] = [];
+  readonly #items = new LiveSet<Timed>();
   #stalledMs = 0;
   #timer: ReturnType<typeof setTimeout> | null = null;
   /** Infinity while no timer runs. */
@@ -52,23 +52,19 @@ export class Deadlines {
 
   /** How many items are watched. */
   get size(): number {
-    return this.#items.length;
+    return this.#items.size;
   }
 
   /** Its `expiresAtMs` may change while it waits, which takes effect within 25 ms. */
   add(item: Timed): void {
-    this.#drop(item);
-    item.watched = {
-      index: this.#items.length,
-      stalledBeforeMs: this.#stalledMs,
-    };
-    this.#items.push(item);
+    item.stalledBeforeMs = this.#stalledMs;
+    this.#items.add(item);
     if (item.expiresAtMs < this.#firesAtMs) this.#arm(item.expiresAtMs);
   }
 
   /** Stops watching an item. Nothing happens if it is not watched. */
   remove(item: Timed): void {
-    this.#drop(item);
+    this.#items.delete(item);
     if (this.#isClosing && this.size === 0) this.close();
   }
 
@@ -83,19 +79,7 @@ export class Deadlines {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
     this.#firesAtMs = Infinity;
-    this.#items.length = 0;
-  }
-
-  /** Fills the place of an item with the last one. False if it is not watched. */
-  #drop(item: Timed): boolean {
-    const { index = -1 } = item.watched ?? {};
-    const last = this.#items.at(-1);
-    if (this.#items[index] !== item || last === undefined) return false;
-    this.#items[index] = last;
-    if (last.watched) last.watched.index = index;
-    this.#items.pop();
-    item.watched = undefined;
-    return true;
+    this.#items.clear();
   }
 
   #arm(atMs: number): void {
@@ -118,7 +102,7 @@ export class Deadlines {
     if (this.#isSecondLook) return this.#arm(nowMs);
     due.sort((a, b) => a.expiresAtMs - b.expiresAtMs);
     for (const item of due) {
-      if (this.#drop(item)) item.expire();
+      if (this.#items.delete(item)) item.expire();
     }
     if (this.size > 0 && nextMs < this.#firesAtMs) this.#arm(nextMs);
   }
@@ -131,7 +115,7 @@ export class Deadlines {
     const due: Timed[] = [];
     let nextMs = Infinity;
     for (const item of this.#items) {
-      const { stalledBeforeMs = 0 } = item.watched ?? {};
+      const { stalledBeforeMs = 0 } = item;
       const stalledMs = this.#stalledMs - stalledBeforeMs;
       const graceMs = Math.min(stalledMs, this.#graceMaxMs);
       const atMs = item.expiresAtMs + graceMs;

@@ -6,7 +6,8 @@ import { Deadlines, type Timed } from "./deadlines.ts";
 
 /** Something that expires at a time, and then writes its name into a log. */
 class Item implements Timed {
-  watched: Timed["watched"] = undefined;
+  livePlace: number | undefined = undefined;
+  stalledBeforeMs: number | undefined = undefined;
 
   constructor(
     public expiresAtMs: number,

@@ -1,4 +1,4 @@
-/** Two kinds of maps: one for short-lived entries, one of bounded size. */
+/** Collections of short-lived entries, and maps of bounded size. */
 
 /**
  * A map for entries that every request adds and removes. A `Map` would keep them alive
@@ -40,6 +40,60 @@ export class LiveMap<Value> {
   values(): Value[] {
     const values = [...this.#boxes.values()].map(({ value }) => value);
     return values.filter((value) => value !== null);
+  }
+}
+
+/** What may be in one {@link LiveSet} at a time. */
+export interface LiveMember {
+  /** Where the set has it. Only the set reads or writes it. */
+  livePlace?: number | undefined;
+}
+
+/**
+ * A set for what every request adds and removes, in no order. A `Set` would keep its
+ * former members alive, for the reason that {@link LiveMap} gives.
+ */
+export class LiveSet<Member extends LiveMember> {
+  readonly #members: Member[] = [];
+
+  /** How many members there are. */
+  get size(): number {
+    return this.#members.length;
+  }
+
+  /** Adds a member, unless it is there. */
+  add(member: Member): void {
+    if (this.#has(member)) return;
+    member.livePlace = this.#members.length;
+    this.#members.push(member);
+  }
+
+  /** Removes a member. False if it is not there. */
+  delete(member: Member): boolean {
+    const { livePlace = -1 } = member;
+    const last = this.#members.at(-1);
+    if (!this.#has(member) || last === undefined) return false;
+    this.#members[livePlace] = last;
+    last.livePlace = livePlace;
+    this.#members.pop();
+    member.livePlace = undefined;
+    return true;
+  }
+
+  /** Removes all members. */
+  clear(): void {
+    for (const member of this.#members) member.livePlace = undefined;
+    this.#members.length = 0;
+  }
+
+  /** All members. They must not come or go meanwhile. */
+  [Symbol.iterator](): IterableIterator<Member> {
+    return this.#members.values();
+  }
+
+  #has(member: Member): boolean {
+    const { livePlace = -1 } = member;
+    return this.#members[livePlace] === member;
   }
 }
 

@@ -147,7 +147,8 @@ class RunningCall implements Timed {
   expiresAtMs: number;
   /** Whether its deadline has passed, and its caller no longer waits. */
   isAbandoned = false;
-  watched: Timed["watched"] = undefined;
+  livePlace: number | undefined = undefined;
+  stalledBeforeMs: number | undefined = undefined;
 
   constructor(
     readonly owner: CallOwner,

@@ -6,6 +6,7 @@
 import { BODY_WAIT_MS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { Timed } from "@gateway/shared/process/deadlines";
+import { type LiveMember, LiveSet } from "@gateway/shared/process/maps";
 
 /** Bounds of an edge, in bytes. */
 export interface BodyBudgetBounds {
@@ -43,8 +44,11 @@ const SHARE_OF_KEY = 1 / 3;
 const MS_PER_SECOND = 1_000;
 
 /** What one body holds of the budget. Must be released once. */
-export class BodyShare {
+export class BodyShare implements LiveMember {
   readonly keyId: string;
+  /** Its number among all shares of the budget, from 0. */
+  readonly number: number;
+  livePlace: number | undefined = undefined;
   readonly refuse: (error: ApiError) => void;
   readonly #budget: BodyBudget;
   #bytes = 0;
@@ -53,6 +57,7 @@ export class BodyShare {
 
   constructor(budget: BodyBudget, { keyId, refuse }: ShareOwner) {
     this.#budget = budget;
+    this.number = budget.nextNumber();
     this.keyId = keyId;
     this.refuse = refuse;
   }
@@ -113,8 +118,8 @@ export class BodyBudget {
   readonly #keyBytesMax: number;
   /** The bound of a key while no other holds or wants anything. */
   readonly #loneBytesMax: number;
-  /** The oldest first. */
-  readonly #shares = new Set<BodyShare>();
+  readonly #shares = new LiveSet<BodyShare>();
+  #numbered = 0;
   readonly #bytesByKey = new Map<string, number>();
   #waiting: Waiting[] = [];
   #bytes = 0;
@@ -124,6 +129,12 @@ export class BodyBudget {
     const share = bodiesBytesMax * SHARE_OF_KEY;
     this.#keyBytesMax = Math.max(share, bodyBytesMax);
     this.#loneBytesMax = Math.max(bodiesBytesMax - share, bodyBytesMax);
+  }
+
+  /** The number of the next share. */
+  nextNumber(): number {
+    this.#numbered += 1;
+    return this.#numbered - 1;
   }
 
   /** What all bodies hold, in bytes. */
@@ -228,10 +239,15 @@ export class BodyBudget {
   }
 
   #oldest(state: ShareState, keyId?: string): BodyShare | undefined {
-    return this.#shares.values().find((share) =>
-      share.state === state && share.bytes > 0 &&
-      (keyId === undefined || share.keyId === keyId)
-    );
+    let oldest: BodyShare | undefined;
+    for (const share of this.#shares) {
+      const isMeant = share.state === state && share.bytes > 0 &&
+        (keyId === undefined || share.keyId === keyId);
+      if (isMeant && share.number < (oldest?.number ?? Infinity)) {
+        oldest = share;
+      }
+    }
+    return oldest;
   }
 }
 

@@ -44,8 +44,8 @@ interface Opening extends Pending, Pick<Exchange, "turns"> {
 }
 
 interface Connection {
-  /** The requests that are being answered, the oldest first. */
-  readonly pending: Set<Pending>;
+  /** The requests that are being answered, the oldest first. No `Set`, see `LiveMap`. */
+  readonly pending: Pending[];
   /**
    * It is closed after this many checks; null: not counted yet. Counted, not timed,
    * because requests wait unread during a stall.
@@ -127,11 +127,11 @@ class Connections {
   }
 
   add(socket: Socket): void {
-    const connection: Connection = { pending: new Set(), checksLeft: null };
+    const connection: Connection = { pending: [], checksLeft: null };
     this.#connections.set(socket, connection);
     socket.once("close", () => {
       this.#connections.delete(socket);
-      for (const each of connection.pending) this.#end(connection, each);
+      for (const each of [...connection.pending]) this.#end(connection, each);
     });
     // A client that closes its side has left: no HTTP client half-closes and waits.
     socket.once("end", () => socket.destroy());
@@ -144,17 +144,17 @@ class Connections {
   begin(socket: Socket, response: ApiResponse): Pending | null {
     const connection = this.#connections.get(socket);
     if (connection === undefined) return null; // It has closed.
-    if (connection.pending.size >= this.#bounds.callsMax) {
+    if (connection.pending.length >= this.#bounds.callsMax) {
       socket.destroy();
       return null;
     }
     const pending: Pending = { response, onClose: [] };
-    connection.pending.add(pending);
+    connection.pending.push(pending);
     connection.checksLeft = null;
     if (this.#isClosing) response.shouldKeepAlive = false;
     response.once("close", () => {
       this.#end(connection, pending);
-      if (this.#isClosing && connection.pending.size === 0) {
+      if (this.#isClosing && connection.pending.length === 0) {
         this.#awaitLast(socket, connection);
       }
     });
@@ -169,7 +169,7 @@ class Connections {
   #awaitLast(socket: Socket, { pending }: Connection): void {
     if (socket.destroyed) return;
     const timer = setTimeout(() => {
-      if (pending.size === 0) hangUp(socket);
+      if (pending.length === 0) hangUp(socket);
     }, this.#bounds.lastMs);
     socket.once("close", () => clearTimeout(timer));
   }
@@ -202,7 +202,7 @@ class Connections {
       for (const { response } of pending) {
         if (!response.headersSent) response.shouldKeepAlive = false;
       }
-      if (pending.size === 0) hangUp(socket);
+      if (pending.length === 0) hangUp(socket);
     }
   }
 
@@ -212,7 +212,9 @@ class Connections {
   }
 
   #end(connection: Connection, pending: Pending): void {
-    if (!connection.pending.delete(pending)) return;
+    const place = connection.pending.indexOf(pending);
+    if (place === -1) return;
+    connection.pending.splice(place, 1);
     connection.checksLeft = null;
     const { response, onClose } = pending;
     if (!response.headersSent) response.statusCode = CLIENT_CLOSED_REQUEST;
