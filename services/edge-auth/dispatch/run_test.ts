@@ -125,7 +125,8 @@ class Stage {
         isSilentSince: () => false,
       },
       workers: {
-        pick: (_model, tried) => workers.find((id) => !tried.has(id)) ?? null,
+        pick: (_model, tried) =>
+          workers.find((id) => !tried.includes(id)) ?? null,
         hasWorkerFor: () => true,
         saturatedMs: () => 0,
         isHeldUp: () => false,

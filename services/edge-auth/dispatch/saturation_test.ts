@@ -103,9 +103,9 @@ Deno.test("a worker at limits of one model gets the jobs of its other models", (
   t.ask(1);
   t.reject("saturated", "w1", { retryAfterMs: 30_000 });
   const { workers } = t.dispatcher;
-  assert.equal(workers.pick(wanted("m"), new Set()), null);
+  assert.equal(workers.pick(wanted("m"), []), null);
   const upload = { ...wanted("m"), isGuess: true };
-  assert.equal(workers.pick(upload, new Set()), "w1");
+  assert.equal(workers.pick(upload, []), "w1");
   workers.onBeat("w1", {
     version: 2,
     family: "chat",
@@ -115,11 +115,11 @@ Deno.test("a worker at limits of one model gets the jobs of its other models", (
     inFlight: 0,
   });
   assert.equal(
-    workers.pick(wanted("m"), new Set()),
+    workers.pick(wanted("m"), []),
     null,
     "a beat says nothing of it",
   );
-  assert.equal(workers.pick(wanted("other"), new Set()), "w1");
+  assert.equal(workers.pick(wanted("other"), []), "w1");
 });
 
 Deno.test("a limit that lasts longer than a request may wait is told at once, with its end", async () => {

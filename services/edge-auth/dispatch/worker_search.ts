@@ -7,7 +7,7 @@ import type { WantedModel } from "./workers.ts";
 
 /** What the search uses of the known workers; `WorkerTable` describes each. */
 export interface SearchedWorkers {
-  pick(wanted: WantedModel, tried: ReadonlySet<string>): string | null;
+  pick(wanted: WantedModel, tried: readonly string[]): string | null;
   hasWorkerFor(wanted: WantedModel): boolean;
   saturatedMs(wanted: WantedModel): number;
   isHeldUp(wanted: WantedModel, id: string, sinceMs: number): boolean;
@@ -28,7 +28,7 @@ export interface SearchTerms {
 /** Whom to offer a job to: a worker, or the queue group, of which any may accept it. */
 export type OfferTarget = { readonly workerId: string | null };
 
-const NONE: ReadonlySet<string> = new Set();
+const NONE: readonly string[] = [];
 
 /** The search of one run for a worker. */
 export class WorkerSearch {
@@ -83,7 +83,7 @@ export class WorkerSearch {
    * newer ones are waited for.
    */
   get isExhausted(): boolean {
-    return this.#tried.size >= DISPATCH_LIMITS.workersTriedMax;
+    return this.#tried.length >= DISPATCH_LIMITS.workersTriedMax;
   }
 
   /**
@@ -118,8 +118,8 @@ export class WorkerSearch {
 
   /** This worker was offered the job, in vain: others come first. */
   skip(workerId: string): void {
-    // While it waits, it has none, and thousands may wait: an empty set is not small.
-    this.#tried = new Set([...this.#tried, workerId]);
+    if (this.#tried.includes(workerId)) return;
+    this.#tried = [...this.#tried, workerId];
   }
 
   /** The run waits: at its next turn any worker may get it. */

@@ -113,7 +113,7 @@ export class WorkerTable {
    * the emptier one: with old beats, the least busy of all would get every job. One
    * whose servers are at limits of theirs counts as full.
    */
-  pick(wanted: WantedModel, tried: ReadonlySet<string>): string | null {
+  pick(wanted: WantedModel, tried: readonly string[]): string | null {
     const { model, isGuess = false } = wanted;
     const nowMs = this.#options.now();
     const candidates: Worker[] = [];
@@ -121,7 +121,7 @@ export class WorkerTable {
     for (const worker of this.#workers.values()) {
       const isFree = worker.inFlight < worker.slots &&
         worker.pausedUntilMs <= nowMs && isAlive(worker, nowMs) &&
-        !tried.has(worker.id) && runs(worker, wanted) &&
+        !tried.includes(worker.id) && runs(worker, wanted) &&
         (isGuess || worker.saturation.isOpen(model, nowMs));
       if (isFree) candidates.push(worker);
     }
@@ -167,7 +167,7 @@ export class WorkerTable {
     const worker = this.#workers.get(id);
     if (worker === undefined || worker.missingSinceMs !== null) return false;
     if (worker.beatAtMs > sinceMs) return false;
-    return this.pick(wanted, new Set([id])) === null;
+    return this.pick(wanted, [id]) === null;
   }
 
   /**
