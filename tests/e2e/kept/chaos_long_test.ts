@@ -137,8 +137,10 @@ for (const seed of seedsOr([1])) {
     const ends = all.map(({ end }) => end);
     ends.forEach(assertBytes);
     const complete = ends.filter(({ code }) => code === null).length;
+    const losses = countOf(ends.flatMap(({ code }) => code ?? []));
     // Only the kills of workers end answers.
-    assert.ok(ends.length - complete <= kills.worker * CLIENTS, `${complete}`);
+    const lost = ends.length - complete;
+    assert.ok(lost <= kills.worker * CLIENTS, JSON.stringify(losses));
     await allSettled(rig, all);
     let charged = 0;
     let requests = 0;
@@ -159,6 +161,7 @@ for (const seed of seedsOr([1])) {
     print(JSON.stringify({
       complete,
       of: ends.length,
+      losses,
       cuts,
       kills,
       runs: sumOf(runs),
