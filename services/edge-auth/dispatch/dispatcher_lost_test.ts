@@ -61,6 +61,20 @@ Deno.test("a worker that is held up is waited for if there is no other, and has 
   assert.match((await t.take()).join(), /cancel w1 1\.1 not_accepted/);
 });
 
+Deno.test("a run that no worker has accepted before all of them were lost is unserved, not lost", async () => {
+  for (const workers of [["w1"], ["w1", "w2"]]) {
+    const t = new Stage();
+    for (const worker of workers) t.beat(worker);
+    t.ask();
+    await t.tickTo(2 * workerLostMs + TICKS_MS);
+    const { offers, error } = t.outcomes.get(1) ?? {};
+    assert.deepEqual(
+      [offers, error?.status, error?.code],
+      [2, 503, "no_worker"],
+    );
+  }
+});
+
 Deno.test("a worker that is held up is not waited for if another one is free", async () => {
   const t = new Stage();
   t.beat("w1");

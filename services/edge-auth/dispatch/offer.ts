@@ -58,7 +58,7 @@ export interface OfferOwner {
   /** The worker has acknowledged the whole body. */
   onBodyDelivered(): void;
   /** The body could not be sent to the worker, which counts as lost. */
-  onBodyFailed(): void;
+  onWorkerLost(): void;
 }
 
 /** What an offer needs of its edge. */
@@ -300,7 +300,7 @@ export class Offer {
         message: "A large request could not be sent to its worker",
         error,
       });
-      owner.onBodyFailed();
+      owner.onWorkerLost();
     }
   }
 

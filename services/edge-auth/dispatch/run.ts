@@ -179,7 +179,7 @@ export class Run implements PlacedRun {
     this.#offerOrWait();
   }
 
-  /** The worker that runs it is dead. */
+  /** The worker that runs it is dead, or could not be sent the request. */
   onWorkerLost(): void {
     this.#loseOffer("The worker that ran the request was lost.");
   }
@@ -194,11 +194,6 @@ export class Run implements PlacedRun {
     this.#tools.workers.onAccepted(this.workerId ?? "", this.place.model);
     bodyDelivered(this.job.body);
     this.#releaseBodyIfUnneeded();
-  }
-
-  /** The worker could not be sent the request. */
-  onBodyFailed(): void {
-    this.onWorkerLost();
   }
 
   /** The client's socket took everything up to this frame: the worker may send more. */
@@ -330,9 +325,12 @@ export class Run implements PlacedRun {
   #loseOffer(message: string): void {
     if (this.#offer === null) return;
     if (this.#state === "cancelling") return this.#finish("cancelled");
+    const { isAccepted } = this.#offer;
     this.#offer.cancel("worker_lost");
     if (this.#mayRepeat()) this.#repeat(message);
-    else this.fail(new ApiError("worker_lost", message));
+    else if (isAccepted) this.fail(new ApiError("worker_lost", message));
+    // Nobody has begun it.
+    else this.#failUnserved();
   }
 
   #mayRepeat(): boolean {
