@@ -68,10 +68,7 @@ Deno.test("a run that no worker has accepted before all of them were lost is uns
     t.ask();
     await t.tickTo(2 * workerLostMs + TICKS_MS);
     const { offers, error } = t.outcomes.get(1) ?? {};
-    assert.deepEqual(
-      [offers, error?.status, error?.code],
-      [2, 503, "no_worker"],
-    );
+    assert.deepEqual([offers, error?.status], [2, 503]);
   }
 });
 
