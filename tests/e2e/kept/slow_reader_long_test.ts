@@ -71,29 +71,24 @@ async function answer(
 
 const KEEP = "x-gateway-keep: 600";
 
-for (
-  const { name, header } of [
-    { name: "an answer", header: undefined },
-    { name: "a kept answer", header: KEEP },
-  ]
-) {
-  Deno.test(`a client that takes a byte a second for two minutes gets ${name} whole, and no worker waits for it`, async () => {
-    await using gateway = await startKeeping(SLOW);
-    const key = await gateway.addKey();
-    using connection = await askRaw(gateway, key, header);
-    await answer(gateway, 0, USUAL_PIECES);
-    const reading = readSlowly(connection, SLOW_BYTES);
-    await gateway.settled(key);
-    await until(() => gateway.worker.worker.jobCount === 0);
-    const begin = await reading;
-    assert.equal(begin.length, SLOW_BYTES);
-    const rest = await new Response(connection.readable).text();
-    assert.equal(contentOf(begin + rest), PIECE.repeat(USUAL_PIECES));
-    assert.match(rest, /data: \[DONE\]\n\n$/);
-  });
+/** An answer that the connection of a slow client holds comes whole. */
+async function comesWhole(header?: string): Promise<void> {
+  await using gateway = await startKeeping(SLOW);
+  const key = await gateway.addKey();
+  using connection = await askRaw(gateway, key, header);
+  await answer(gateway, 0, USUAL_PIECES);
+  const reading = readSlowly(connection, SLOW_BYTES);
+  await gateway.settled(key);
+  await until(() => gateway.worker.worker.jobCount === 0);
+  const begin = await reading;
+  assert.equal(begin.length, SLOW_BYTES);
+  const rest = await new Response(connection.readable).text();
+  assert.equal(contentOf(begin + rest), PIECE.repeat(USUAL_PIECES));
+  assert.match(rest, /data: \[DONE\]\n\n$/);
 }
 
-Deno.test("a kept answer that its client's connection cannot hold goes on, and is read on whole", async () => {
+/** A kept answer that its connection cannot hold goes on, and is read on whole. */
+async function goesOnAlone(): Promise<void> {
   await using gateway = await startKeeping(SLOW);
   const key = await gateway.addKey();
   using connection = await askRaw(gateway, key, KEEP);
@@ -120,4 +115,9 @@ Deno.test("a kept answer that its client's connection cannot hold goes on, and i
   assert.ok(text === PIECE.repeat(LONG_PIECES), `${text.length} characters`);
   assert.equal(gateway.backend.calls.length, 1);
   assert.equal(other.dispatcher.running, 0);
+}
+
+// Together, because each of them waits for two minutes.
+Deno.test("clients that take a byte a second for two minutes get all of an answer, and no worker waits", async () => {
+  await Promise.all([comesWhole(), comesWhole(KEEP), goesOnAlone()]);
 });
