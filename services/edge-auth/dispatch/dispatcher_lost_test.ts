@@ -44,23 +44,6 @@ Deno.test("a run whose workers fall silent is not offered to a third", async () 
   }
 });
 
-Deno.test("a worker that is held up is waited for if there is no other, and has as long from its beat on", async () => {
-  const t = new Stage();
-  t.bus.listens.add("w1");
-  t.beat("w1");
-  t.ask();
-  await t.tickTo(acceptMs + TICKS_MS);
-  assert.deepEqual(await t.take(), ["offer w1 1.1"]);
-  await t.tickTo(workerLostMs - TICKS_MS);
-  t.beat("w1");
-  await t.tickTo(t.clock.ms + acceptMs - TICKS_MS);
-  const events = await t.take();
-  assert.ok(!events.some((each) => each.startsWith("cancel")), events.join());
-  t.beat("w1");
-  await t.tickTo(t.clock.ms + 2 * TICKS_MS);
-  assert.match((await t.take()).join(), /cancel w1 1\.1 not_accepted/);
-});
-
 Deno.test("a run that no worker has accepted before all of them were lost is unserved, not lost", async () => {
   for (const workers of [["w1"], ["w1", "w2"]]) {
     const t = new Stage();
@@ -70,17 +53,6 @@ Deno.test("a run that no worker has accepted before all of them were lost is uns
     const { offers, error } = t.outcomes.get(1) ?? {};
     assert.deepEqual([offers, error?.status], [2, 503]);
   }
-});
-
-Deno.test("a worker that is held up is not waited for if another one is free", async () => {
-  const t = new Stage();
-  t.beat("w1");
-  t.ask();
-  t.beat("w2");
-  await t.tickTo(acceptMs + TICKS_MS);
-  const events = await t.take();
-  assert.ok(events.includes("cancel w1 1.1 not_accepted"), events.join());
-  assert.ok(events.includes("offer w2 1.2"), events.join());
 });
 
 Deno.test("an offer that an outage of the bus leaves unanswered is not held against its worker", async () => {

@@ -23,13 +23,12 @@ import {
   StreamReceiver,
 } from "@gateway/shared/bus/stream/receiver";
 import { subjects, type WorkerFamily } from "@gateway/shared/bus/subjects";
-import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { BUS_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { RunJob } from "./outcome.ts";
 import { type Upload, WholeBody } from "./request_body.ts";
-import type { WorkerSearch } from "./worker_search.ts";
 
 /** What an offer uses of the bus; `EdgeBus` describes each. */
 export interface OfferBus {
@@ -79,8 +78,6 @@ export interface OfferTerms {
   readonly workerId: string | null;
   /** The tokens that it asks for, if it has waited. */
   readonly queuedTokens?: number | undefined;
-  /** Knows whether the worker is held up. */
-  readonly search: Pick<WorkerSearch, "isHeldUp">;
 }
 
 /** What a frame says of a job that was cancelled. */
@@ -110,9 +107,6 @@ export class Offer {
   /** What follows once a worker has accepted the job; null if it had everything. */
   readonly #rest: Pieces | null;
   readonly #offeredAtMs: number;
-  readonly #search: OfferTerms["search"];
-  /** A worker that was held up may take until then to accept the job. */
-  #acceptsByMs = -Infinity;
 
   /**
    * Sends a job with its request; a large one follows once it is accepted. Null: the
@@ -152,14 +146,13 @@ export class Offer {
 
   private constructor(
     { job, rest }: { job: RunJob; rest: Pieces | null },
-    { offerNumber, workerId, search }: OfferTerms,
+    { offerNumber, workerId }: OfferTerms,
     tools: OfferTools,
   ) {
     this.#job = job;
     this.#tools = tools;
     this.#rest = rest;
     this.#offeredAtMs = tools.clock.now();
-    this.#search = search;
     this.#receiver = new StreamReceiver({
       requestId: job.requestId,
       offerNumber,
@@ -240,23 +233,13 @@ export class Offer {
 
   /** Advances time: notices a worker that does not accept, or falls silent. */
   onTick(): StreamEvent {
-    this.#job.onTokens?.(this.tokens);
-    if (!this.isAccepted && this.#mayComeLate()) return { type: "nothing" };
-    return this.#receiver.onTick(this.#tools.clock.steadyNow());
-  }
-
-  /** Whether the worker cannot have answered in time: it does not have to. */
-  #mayComeLate(): boolean {
     const { bus, clock } = this.#tools;
-    // The bus delivers nothing at all.
-    if (bus.isSilentSince(this.#offeredAtMs)) return true;
-    if (this.mayBeUndelivered) return false;
-    const nowMs = clock.now();
-    // From its first beat on it has as long as any other; without one it is lost.
-    if (this.#search.isHeldUp(this.workerId, this.#offeredAtMs)) {
-      this.#acceptsByMs = nowMs + DISPATCH_LIMITS.acceptMs;
+    this.#job.onTokens?.(this.tokens);
+    // A worker does not have to answer while the bus delivers nothing at all.
+    if (!this.isAccepted && bus.isSilentSince(this.#offeredAtMs)) {
+      return { type: "nothing" };
     }
-    return nowMs < this.#acceptsByMs;
+    return this.#receiver.onTick(clock.steadyNow());
   }
 
   /** The bus works again after an outage: what may be lost is requested at once. */

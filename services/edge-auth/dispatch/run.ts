@@ -135,17 +135,17 @@ export class Run implements PlacedRun {
     if (!bus.isConnected) return false;
     const target = this.#search.next();
     if (target === null) return false;
+    const { workerId } = target;
     const terms = {
       offerNumber: this.#outcome.offers + 1,
       deadlineMs: this.#time.leftMs,
-      workerId: target.workerId,
+      workerId,
       queuedTokens,
-      search: this.#search,
     };
     const offer = Offer.send(this.job, terms, { bus, clock, log, owner: this });
     if (offer === null) return false;
-    if (target.workerId === null) this.#search.onGroupAsked();
-    else workers.onSent(target.workerId, this.place.model);
+    if (workerId === null) this.#search.onGroupAsked();
+    else workers.onSent(workerId, this.place.model);
     this.#offer = offer;
     this.#outcome.offers += 1;
     return true;

@@ -129,7 +129,6 @@ class Stage {
           workers.find((id) => !tried.includes(id)) ?? null,
         hasWorkerFor: () => true,
         saturatedMs: () => 0,
-        isHeldUp: () => false,
         pause: () => {},
         onAccepted: () => {},
         onRejected: () => {},

@@ -10,7 +10,6 @@ export interface SearchedWorkers {
   pick(wanted: WantedModel, tried: readonly string[]): string | null;
   hasWorkerFor(wanted: WantedModel): boolean;
   saturatedMs(wanted: WantedModel): number;
-  isHeldUp(wanted: WantedModel, id: string, sinceMs: number): boolean;
 }
 
 /** What a search uses of its edge. */
@@ -99,16 +98,6 @@ export class WorkerSearch {
     const mayAskGroup = !this.#hasAskedGroup &&
       !workers.hasWorkerFor(wanted);
     return mayAskGroup ? { workerId: null } : null;
-  }
-
-  /**
-   * Whether a worker that was offered the job then has been held up since, and no other
-   * could take it: then it is waited for.
-   */
-  isHeldUp(workerId: string | null, sinceMs: number): boolean {
-    const { workers } = this.#tools;
-    const { wanted } = this.#terms;
-    return workerId !== null && workers.isHeldUp(wanted, workerId, sinceMs);
   }
 
   /** The job was sent to the queue group. */

@@ -159,18 +159,6 @@ export class WorkerTable {
   }
 
   /**
-   * Whether a worker, which was alive then, has not beaten since: its process is held
-   * up, as hundreds of jobs do that come together to one that was just started. False
-   * if another one has a free slot for the model.
-   */
-  isHeldUp(wanted: WantedModel, id: string, sinceMs: number): boolean {
-    const worker = this.#workers.get(id);
-    if (worker === undefined || worker.missingSinceMs !== null) return false;
-    if (worker.beatAtMs > sinceMs) return false;
-    return this.pick(wanted, [id]) === null;
-  }
-
-  /**
    * How long the servers of a model are at limits of theirs, as all its workers have
    * said; 0: one of them has not.
    */
