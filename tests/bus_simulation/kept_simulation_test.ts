@@ -7,20 +7,18 @@
  */
 import assert from "node:assert/strict";
 import { FrameType } from "@gateway/shared/bus/stream/frame";
-import { KEPT_KEY_BYTES } from "@gateway/shared/kept/entry";
 import { EntryTurns } from "@gateway/shared/worker/jobs/entry_turns";
 import { KeptWriter } from "@gateway/shared/worker/jobs/kept_writer";
 import { KeptReading } from "../../services/edge-auth/kept/reading.ts";
-import type { KeptRecord } from "../../services/edge-auth/kept/records.ts";
 import { ApiError } from "@gateway/shared/openai/error";
 import { amountOf } from "../support/amount.ts";
 import { print } from "../support/process.ts";
+import { runningRecord } from "./kept_record.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { KeptWorld, SimulatedLog } from "./kept_world.ts";
 
 const RUNS = amountOf({ usual: 400, full: 100_000 });
 const RUN_MS = 120_000;
-const REQUEST_ID = "0123456789abcdef0123456789abcdef";
 const READERS = 3;
 const WORKERS_MAX = 3;
 /** So many others make the pauses between entries as long as they may be. */
@@ -30,24 +28,7 @@ const PARTS_MAX = 12;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-const RECORD: KeptRecord = {
-  requestId: REQUEST_ID,
-  ownerId: "own",
-  key: new Uint8Array(KEPT_KEY_BYTES).fill(7),
-  state: "running",
-  facts: {
-    keyId: "key",
-    model: "m",
-    kind: "chat",
-    endpoint: "chat",
-    stream: true,
-    createdAtMs: 0,
-    keepMs: 60_000,
-    endsByMs: RUN_MS,
-  },
-  terms: null,
-  end: null,
-};
+const RECORD = runningRecord(RUN_MS);
 
 /** What a worker has written, and what became of it. */
 interface SimulatedWorker {
@@ -69,7 +50,7 @@ async function work(
     call.finally(() => isKilled ? new Promise<never>(() => {}) : undefined);
   const turns = new EntryTurns(world.schedule);
   const writer = new KeptWriter({
-    requestId: REQUEST_ID,
+    requestId: RECORD.requestId,
     key: RECORD.key,
     offerNumber,
     log: {

@@ -12,11 +12,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
-import {
-  type Ask,
-  type Grant,
-  Limiter,
-} from "../../services/edge-auth/limits/limiter.ts";
+import { type Ask, Limiter } from "../../services/edge-auth/limits/limiter.ts";
 import {
   edgeLink,
   loneEdge,
@@ -35,6 +31,7 @@ import {
   startRedisWorld,
   usageCounted,
 } from "../support/limits/admission_fixture.ts";
+import { admitterOf, costOfNanos } from "../support/limits/admitted.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 
 const RATE = { table: "t", prices: { input: 1_000_000, output: 1_000_000 } };
@@ -48,19 +45,7 @@ const ASK: Ask = {
 };
 const DAY_MS = 86_400_000;
 
-/** The cost of a request that has ended. */
-const cost = (nanos: number) =>
-  ({ promptTokens: 0, completionTokens: 0, nanos, kind: "complete" }) as const;
-
-async function admitted(
-  edge: Limiter,
-  key: Principal,
-  ask: Partial<Ask> = {},
-): Promise<Grant> {
-  const decision = await edge.admit(key, { ...ASK, ...ask });
-  assert.ok(decision.isAdmitted, JSON.stringify(decision));
-  return decision;
-}
+const admitted = admitterOf(ASK);
 
 async function refused(
   edge: Limiter,
@@ -124,7 +109,7 @@ for (const side of ["key", "owner"] as const) {
         for (const [at, grant] of grants.entries()) {
           await edge.leases.settle({
             reservation: grant,
-            cost: cost(at < 5 ? 20 : 0),
+            cost: costOfNanos(at < 5 ? 20 : 0),
           });
         }
         const spent = await refused(edge, key);
@@ -146,7 +131,7 @@ Deno.test("a request passes when nobody else runs, and holds what is left; what 
     const waiting = await refused(edge, key);
     assert.equal(waiting.limit, "budget_held");
     assert.ok(waiting.waitMs <= 1_000);
-    await edge.settle(large, cost(5_000));
+    await edge.settle(large, costOfNanos(5_000));
     assert.deepEqual((await booked(world, key))[0], [5_000, 0]);
     const spent = await refused(edge, key);
     assert.equal(spent.budget?.spent, 5_000);
@@ -179,7 +164,7 @@ Deno.test("an agent without max_tokens and with $1.00 left is served until it is
       const decision = await edge.admit(key, { ...ASK, rate, wantNanos });
       if (!decision.isAdmitted) break;
       served += 1;
-      await edge.settle(decision, cost(each));
+      await edge.settle(decision, costOfNanos(each));
     }
     assert.equal(served, Math.ceil(dollar / each));
     const refusal = await refused(edge, key, { wantNanos });
@@ -223,7 +208,11 @@ Deno.test("a settlement is made once, and an undone admission costs nothing", ()
   onEdges(1, async (world, [edge = assert.fail()]) => {
     const key = await world.addKey({ limits: { budgetTotal: 100 } });
     const grant = await admitted(edge, key);
-    const settlement = { reservation: grant, cost: cost(7), mayHaveRun: true };
+    const settlement = {
+      reservation: grant,
+      cost: costOfNanos(7),
+      mayHaveRun: true,
+    };
     const input = settleCall([settlement, settlement]);
     await Promise.all(
       [1, 2, 3].map(() => world.link.evalScript(SETTLE, input)),
@@ -259,7 +248,7 @@ Deno.test("a request that is lost with its edge is charged what it held, once; o
     assert.deepEqual((await booked(world, key))[0], [40, 0]);
     const usage = await usageCounted(world, key);
     assert.deepEqual([usage.cost, usage.lostCost, ...charges], [40, 40, 40]);
-    await edge.settle(grant, cost(15));
+    await edge.settle(grant, costOfNanos(15));
     assert.deepEqual((await booked(world, key))[0], [15, 0]);
     const after = await usageCounted(world, key);
     assert.deepEqual([after.cost, after.lostCost, after.lostRequests], [
@@ -284,7 +273,7 @@ Deno.test("the day and the month are those of Redis' clock, whatever an edge's c
         log: silentLog,
         deadlineMs: 1_000,
       });
-      await edge.settle(await admitted(edge, key), cost(7));
+      await edge.settle(await admitted(edge, key), costOfNanos(7));
       await edge.leases.stop(1_000);
     }
     const time = new Date(await world.time()).toISOString();
@@ -310,7 +299,7 @@ Deno.test("a refusal says whose budget it is, what is spent, held and allowed, a
     );
     assert.deepEqual([held.status, held.retryable], [429, true]);
     assert.equal(held.reason, "budget_held");
-    await edge.settle(grant, cost(2_500_000_001));
+    await edge.settle(grant, costOfNanos(2_500_000_001));
     const spent = refusalError(await refused(edge, key), "USD");
     assert.match(spent.message, /2\.500000001 of 2\.5 USD spent, 0 held/);
     assert.equal(spent.status, 429);
@@ -324,7 +313,7 @@ Deno.test("a refusal says whose budget it is, what is spent, held and allowed, a
 Deno.test("keys without budgets write nothing about money", () =>
   onEdges(1, async (world, [edge = assert.fail()]) => {
     const key = await world.addKey({ limits: { concurrency: 5 } });
-    await edge.settle(await admitted(edge, key), cost(7));
+    await edge.settle(await admitted(edge, key), costOfNanos(7));
     assert.deepEqual(await world.command("KEYS", "spend:*"), []);
     assert.deepEqual(await world.command("KEYS", "hold:*"), []);
   }));

@@ -11,11 +11,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
-import type {
-  Ask,
-  Grant,
-  Limiter,
-} from "../../services/edge-auth/limits/limiter.ts";
+import type { Ask, Limiter } from "../../services/edge-auth/limits/limiter.ts";
 import {
   edgeLink,
   loneEdge,
@@ -29,6 +25,7 @@ import {
   type RedisWorld,
   startRedisWorld,
 } from "../support/limits/admission_fixture.ts";
+import { admitterOf } from "../support/limits/admitted.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 
 const ASK: Ask = {
@@ -52,15 +49,7 @@ const by = (name: string, more: Partial<Ask> = {}): Ask => ({
   ...more,
 });
 
-async function admitted(
-  edge: Limiter,
-  key: Principal,
-  ask: Ask,
-): Promise<Grant> {
-  const decision = await edge.admit(key, ask);
-  assert.ok(decision.isAdmitted, JSON.stringify(decision));
-  return decision;
-}
+const admitted = admitterOf(ASK);
 
 /** The limit that refuses a request, and whose it is: `user:requests`. */
 async function refusedBy(edge: Limiter, key: Principal, ask: Ask) {

@@ -10,11 +10,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
-import type {
-  Ask,
-  Grant,
-  Limiter,
-} from "../../services/edge-auth/limits/limiter.ts";
+import type { Ask, Limiter } from "../../services/edge-auth/limits/limiter.ts";
 import {
   edgeLink,
   loneEdge,
@@ -26,6 +22,7 @@ import {
   startRedisWorld,
   usageCounted,
 } from "../support/limits/admission_fixture.ts";
+import { admitterOf, costOfNanos } from "../support/limits/admitted.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 
 const ASK: Ask = {
@@ -38,18 +35,7 @@ const ASK: Ask = {
 };
 const HOUR_MS = 3_600_000;
 
-const cost = (nanos: number) =>
-  ({ promptTokens: 0, completionTokens: 0, nanos, kind: "complete" }) as const;
-
-async function admitted(
-  edge: Limiter,
-  key: Principal,
-  ask: Partial<Ask> = {},
-): Promise<Grant> {
-  const decision = await edge.admit(key, { ...ASK, ...ask });
-  assert.ok(decision.isAdmitted, JSON.stringify(decision));
-  return decision;
-}
+const admitted = admitterOf(ASK);
 
 /** What is spent and held of the budget in total. */
 async function booked(world: RedisWorld, key: Principal) {
@@ -66,7 +52,7 @@ async function startKnown(body: {
   await using world = await startRedisWorld();
   await using edge = await loneEdge(world);
   const key = await world.addKey({ limits: { budgetTotal: 100 } });
-  await edge.settle(await admitted(edge, key), cost(1));
+  await edge.settle(await admitted(edge, key), costOfNanos(1));
   await body(world, edge, key);
 }
 
@@ -78,7 +64,7 @@ Deno.test("an edge that knows the budgets of a key writes what requests hold int
     const grants = await Promise.all([1, 2, 3].map(() => admitted(edge, key)));
     assert.deepEqual(await booked(world, key), [1, 30]);
     assert.equal(await kept(world, key), 0);
-    for (const grant of grants) await edge.settle(grant, cost(4));
+    for (const grant of grants) await edge.settle(grant, costOfNanos(4));
     assert.deepEqual(await booked(world, key), [13, 0]);
   }));
 
@@ -87,14 +73,14 @@ Deno.test("where a lease would be wrong, what its request holds is kept beside i
     await world.setKey(key, { [KEY_FIELDS.budgetTotal]: "20" });
     const other = await admitted(edge, key);
     assert.equal(await kept(world, key), 1, "the budget is another one");
-    await edge.settle(other, cost(3));
+    await edge.settle(other, costOfNanos(3));
     const rest = await admitted(edge, key, { wantNanos: 50 });
     assert.deepEqual(await booked(world, key), [4, 16]);
     assert.equal(await kept(world, key), 1, "less was left");
-    await edge.settle(rest, cost(6));
+    await edge.settle(rest, costOfNanos(6));
     await world.setKey(key, { [KEY_FIELDS.budgetTotal]: "0" });
     const free = await admitted(edge, key);
-    await edge.settle(free, cost(7));
+    await edge.settle(free, costOfNanos(7));
     assert.deepEqual(
       await booked(world, key),
       [10, 0],
@@ -120,7 +106,7 @@ Deno.test("a lost request is charged what its lease says, and its cost if it was
     assert.equal(charged[0] + charged[1], 1);
     assert.deepEqual(await booked(world, key), [41, 0]);
     assert.equal((await usageCounted(world, key)).lostCost, 40);
-    await edge.settle(grant, cost(15));
+    await edge.settle(grant, costOfNanos(15));
     assert.deepEqual(await booked(world, key), [16, 0]);
     assert.equal((await usageCounted(world, key)).cost, 16);
   }));
@@ -138,7 +124,7 @@ Deno.test("a lease that Redis has lost takes what it held with it", () =>
     };
     await world.link.evalScript(RENEW, renewal);
     edge.leases.doubtHold(grant.id);
-    await edge.settle(grant, cost(5));
+    await edge.settle(grant, costOfNanos(5));
     assert.deepEqual(await booked(world, key), [1, 0]);
     assert.equal(await kept(world, key), 0);
   }));
@@ -152,8 +138,8 @@ Deno.test("a lease that is removed because it ended long ago leaves what it said
     });
     const next = await admitted(edge, key);
     assert.equal(await kept(world, key), 1);
-    await edge.settle(next, cost(2));
-    await edge.settle(grant, cost(5));
+    await edge.settle(next, costOfNanos(2));
+    await edge.settle(grant, costOfNanos(5));
     assert.deepEqual(await booked(world, key), [8, 0]);
     assert.equal(await kept(world, key), 0);
   }));
@@ -163,6 +149,6 @@ Deno.test("leases stay as long as what they hold is counted, even if no edge rea
     const grant = await admitted(edge, key);
     const leftMs = Number(await world.command("PTTL", leaseKey(key)));
     assert.ok(leftMs > 24 * HOUR_MS, `${leftMs} ms`);
-    await edge.settle(grant, cost(2));
+    await edge.settle(grant, costOfNanos(2));
     assert.deepEqual(await booked(world, key), [3, 0]);
   }));

@@ -1,32 +1,15 @@
 /** Promise: who reads an answer needs Redis only to learn why nothing comes. */
 import assert from "node:assert/strict";
 import { FrameType } from "@gateway/shared/bus/stream/frame";
-import { KEPT_KEY_BYTES, sealEntry } from "@gateway/shared/kept/entry";
+import { sealEntry } from "@gateway/shared/kept/entry";
 import type { LogEntry } from "@gateway/shared/kept/log";
 import { ApiError } from "@gateway/shared/openai/error";
+import { runningRecord } from "../../../tests/bus_simulation/kept_record.ts";
 import { KeptWorld } from "../../../tests/bus_simulation/kept_world.ts";
 import { seededRandom } from "../../../tests/support/seeded_random.ts";
 import { KeptReading } from "./reading.ts";
-import type { KeptRecord } from "./records.ts";
 
-const RECORD: KeptRecord = {
-  requestId: "0123456789abcdef0123456789abcdef",
-  ownerId: "own",
-  key: new Uint8Array(KEPT_KEY_BYTES),
-  state: "running",
-  facts: {
-    keyId: "key",
-    model: "m",
-    kind: "chat",
-    endpoint: "chat",
-    stream: true,
-    createdAtMs: 0,
-    keepMs: 60_000,
-    endsByMs: 600_000,
-  },
-  terms: null,
-  end: null,
-};
+const RECORD = runningRecord(600_000);
 
 /** An entry with a text, or the end of the answer. */
 function entryOf(sequence: number, text: string | null): LogEntry {
