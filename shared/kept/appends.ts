@@ -9,6 +9,7 @@ import { type BusMessage, isNoResponders } from "../bus/link.ts";
 import type { BusLink } from "../bus/link_nats.ts";
 import { parsePayload } from "../bus/stream/frame.ts";
 import { lastToken, subjects } from "../bus/subjects.ts";
+import { LiveMap } from "../process/maps.ts";
 import { KEPT_LIMITS } from "./limits.ts";
 import { KeptLogError } from "./log.ts";
 import { failureOfCode } from "./log_errors.ts";
@@ -28,6 +29,8 @@ const ackSchema = z.object({
 
 /** An append that is not acknowledged yet. */
 interface Waiting {
+  /** The last token of its reply subject. */
+  readonly token: string;
   readonly untilMs: number;
   readonly resolve: (sequence: number) => void;
   readonly reject: (error: KeptLogError) => void;
@@ -49,8 +52,8 @@ export interface AppendsOptions {
 export class Appends {
   readonly #options: AppendsOptions;
   readonly #inbox: string;
-  /** By the last token of their reply subjects; so also by their deadlines. */
-  readonly #waiting = new Map<string, Waiting>();
+  /** By their tokens; so also in the order of their deadlines. */
+  readonly #waiting = new LiveMap<Waiting>();
   #count = 0;
   #isListening = false;
   #unschedule: (() => void) | null = null;
@@ -84,7 +87,7 @@ export class Appends {
       return Promise.reject(new KeptLogError("unavailable", error));
     }
     const untilMs = now() + KEPT_LIMITS.callMs;
-    this.#waiting.set(token, { untilMs, resolve, reject });
+    this.#waiting.set(token, { token, untilMs, resolve, reject });
     this.#unschedule ??= this.#expireIn(KEPT_LIMITS.callMs);
     return promise;
   }
@@ -104,7 +107,7 @@ export class Appends {
     const token = lastToken(message.subject);
     const waiting = this.#waiting.get(token);
     // Else it comes too late: its append was given up.
-    if (waiting === undefined) return;
+    if (waiting === null) return;
     this.#remove(token);
     if (isNoResponders(message)) {
       return waiting.reject(unavailable("there is no log"));
@@ -126,7 +129,7 @@ export class Appends {
   #expire(): void {
     this.#unschedule = null;
     const nowMs = this.#options.now();
-    for (const [token, { untilMs, reject }] of this.#waiting) {
+    for (const { token, untilMs, reject } of this.#waiting.values()) {
       if (untilMs > nowMs) {
         this.#unschedule = this.#expireIn(untilMs - nowMs);
         return;
@@ -137,8 +140,7 @@ export class Appends {
   }
 
   #failAll(reason: string): void {
-    const all = [...this.#waiting];
-    for (const [token, { reject }] of all) {
+    for (const { token, reject } of this.#waiting.values()) {
       this.#remove(token);
       reject(unavailable(reason));
     }
