@@ -1,5 +1,5 @@
 /** The work of a key-admin that no request asks for. */
-import type { ModelCatalog } from "@gateway/shared/models/catalog";
+import type { Catalog, ModelCatalog } from "@gateway/shared/models/catalog";
 import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
@@ -57,11 +57,19 @@ export function followAndTell(
  */
 function startNotices(
   { budgetZone, noticeTarget: target }: Config,
-  parts: Pick<NoticesOptions, "redis" | "keys" | "people" | "now" | "catalog">,
+  { catalog, ...parts }:
+    & Pick<NoticesOptions, "redis" | "keys" | "people" | "now">
+    & { catalog: Pick<Catalog, "prices"> },
   tools: ServiceTools,
 ): () => Promise<void> {
   const days = new BudgetDays(budgetZone);
-  const notices = new Notices({ ...parts, ...tools, days, target });
+  const notices = new Notices({
+    ...parts,
+    ...tools,
+    currency: () => catalog.prices.currency,
+    days,
+    target,
+  });
   notices.start();
   return () => notices.stop();
 }
@@ -83,8 +91,14 @@ export function startWork(
   };
 }
 
+/** What {@link announce} needs. */
+type AnnounceDeps = Pick<
+  ConsoleDeps,
+  "redis" | "catalog" | "owners" | "links" | "log" | "publicUrl"
+>;
+
 /** Logs what operators must know at a start. */
-export async function announce(deps: ConsoleDeps): Promise<void> {
+export async function announce(deps: AnnounceDeps): Promise<void> {
   await announceCurrency(deps);
   await announceSetUp(deps);
 }
@@ -107,7 +121,7 @@ async function announceCurrency(
 }
 
 /** While the first owner cannot sign in, every start prints a new set-up link. */
-async function announceSetUp(deps: ConsoleDeps): Promise<void> {
+async function announceSetUp(deps: AnnounceDeps): Promise<void> {
   const { owners, links, log, publicUrl } = deps;
   if (await owners.setUpAccount() !== null) return;
   const ownerId = await owners.first();

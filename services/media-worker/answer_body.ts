@@ -195,14 +195,14 @@ export async function* eventsOf(
 class EventQueue {
   /** `[DONE]` or the end of the stream has come, or the last event before it. */
   isOver = false;
-  readonly #server: ModelServer;
+  readonly #server: Pick<ModelServer, "redact">;
   readonly #parser: SseParser;
   readonly #waiting: { data: string; name: string }[] = [];
   /** How many events were no JSON. */
   skipped = 0;
   #hasEvents = false;
 
-  constructor(server: ModelServer, eventCharsMax: number) {
+  constructor(server: Pick<ModelServer, "redact">, eventCharsMax: number) {
     this.#server = server;
     const onEvent = (data: string, name: string) =>
       void this.#waiting.push({ data, name });
@@ -260,7 +260,7 @@ class EventQueue {
 /** Throws the error that a body or an event reports in spite of its status 200. */
 export function throwIfError(
   data: JsonObject,
-  { redact }: ModelServer,
+  { redact }: Pick<ModelServer, "redact">,
 ): void {
   const { error } = data;
   if (isJsonObject(error) || textOf(error) !== "") {

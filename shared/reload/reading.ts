@@ -28,6 +28,12 @@ export class Reading<Value> {
     return this.#value;
   }
 
+  /** The file that is read first, which names the others; none without a file. */
+  get path(): string | undefined {
+    const [path] = this.#texts.keys();
+    return path;
+  }
+
   /** What the files said that were read last, also if they had mistakes. */
   get texts(): FileTexts {
     return this.#texts;

@@ -31,7 +31,7 @@ export interface ReloadState {
 
 /** What a {@link Reloader} needs. */
 export interface ReloaderOptions<Value> {
-  reading: Pick<Reading<Value>, "texts" | "again">;
+  reading: Pick<Reading<Value>, "path" | "texts" | "again">;
   /** Rejects if the file cannot be read. */
   readText(path: string): Promise<string>;
   /** The value has changed. Fields that say how are logged. */
@@ -68,12 +68,6 @@ export class Reloader<Value> {
   /** How things are. */
   get state(): ReloadState {
     return { readAtMs: this.#readAtMs, mistakes: this.#mistakes };
-  }
-
-  /** The path of the list itself, which is read first; none without a file. */
-  get #file(): string | undefined {
-    const [path] = this.#options.reading.texts.keys();
-    return path;
   }
 
   /** Something has happened to a file. */
@@ -134,7 +128,10 @@ export class Reloader<Value> {
       this.#mistakes = [];
       this.#doubt = null;
       onResult("changed");
-      log.notice("models_read", { file: this.#file, ...fields });
+      log.notice("models_read", {
+        file: this.#options.reading.path,
+        ...fields,
+      });
     } catch (error) {
       const mistakes = error instanceof ConfigError
         ? error.mistakes
@@ -153,7 +150,7 @@ export class Reloader<Value> {
     }
     if (this.#doubt !== null) return;
     onResult("unchanged");
-    log.info("models_unchanged", { file: this.#file });
+    log.info("models_unchanged", { file: this.#options.reading.path });
   }
 
   /** What was in doubt is a mistake: the files have said it for long enough. */
@@ -165,7 +162,7 @@ export class Reloader<Value> {
     this.#doubt = null;
     onResult("refused");
     log.error("models_refused", {
-      file: this.#file,
+      file: this.#options.reading.path,
       mistakes,
       message: "The list of models has mistakes; the previous one stays in use",
     });

@@ -29,7 +29,7 @@ export interface CountedRequest {
 export interface KeyUseOptions {
   readonly id: string;
   readonly now: MonotonicNow;
-  readonly others: OtherWorkers;
+  readonly others: Pick<OtherWorkers, "useOf" | "countAt">;
   /** Something has changed that the others must hear of. Must not throw. */
   readonly onChange: () => void;
 }

@@ -82,12 +82,15 @@ export class Lease<Backend> {
  */
 export class Keyring<Backend> {
   readonly #options: KeyringOptions<Backend>;
-  readonly #hasServerBounds: boolean;
+  /** Null if the server has no bounds. */
+  readonly #server: KeyringOptions<Backend>["server"] | null;
 
   constructor(options: KeyringOptions<Backend>) {
     this.#options = options;
-    this.#hasServerBounds = Object.values(options.server.bounds)
+    const { server } = options;
+    const isBounded = Object.values(server.bounds)
       .some((bound) => bound !== undefined);
+    this.#server = isBounded ? server : null;
   }
 
   /** What asks the server, one for each key. */
@@ -107,8 +110,7 @@ export class Keyring<Backend> {
 
   /** How long a request must wait at least for a key; 0: there is one now. */
   waitMs(): number {
-    const { server } = this.#options;
-    const waitMs = this.#hasServerBounds ? server.use.waitMs(server.bounds) : 0;
+    const waitMs = this.#serverWaitMs();
     if (waitMs > 0) return waitMs;
     const waits = this.#usable().map(({ use, bounds }) => use.waitMs(bounds));
     return Math.min(...waits);
@@ -123,17 +125,15 @@ export class Keyring<Backend> {
     session: string | undefined,
     tried: ReadonlySet<RingKey<Backend>>,
   ): Lease<Backend> | null {
-    const { server, random } = this.#options;
-    if (this.#hasServerBounds && server.use.waitMs(server.bounds) > 0) {
-      return null;
-    }
+    const { random } = this.#options;
+    if (this.#serverWaitMs() > 0) return null;
     const free = this.#usable()
       .filter((key) => !tried.has(key) && key.use.waitMs(key.bounds) === 0);
     const key = session === undefined
       ? leastUsed(free, random)
       : nearest(session, free);
     if (key === undefined) return null;
-    return new Lease(key, this.#hasServerBounds ? server.use : null);
+    return new Lease(key, this.#server?.use ?? null);
   }
 
   /**
@@ -184,6 +184,12 @@ export class Keyring<Backend> {
     if (!isFirst) return;
     const { coolingMs: forMs } = key.use;
     this.#options.onEvent(key.variable, { what: "limit", forMs });
+  }
+
+  /** How long the server is at its bounds, in ms; 0: it is not, or has none. */
+  #serverWaitMs(): number {
+    const server = this.#server;
+    return server === null ? 0 : server.use.waitMs(server.bounds);
   }
 
   /** Those that their server knows or, if it knows none, all. */

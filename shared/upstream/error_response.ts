@@ -107,7 +107,7 @@ const KEPT_FAULTS: readonly UpstreamFault[] = [
  */
 export async function readErrorResponse(
   head: ResponseHead,
-  response: HttpConnection,
+  response: Pick<HttpConnection, "bytesLeft" | "readText">,
   { redact, scrub }: RefusalReading,
 ): Promise<UpstreamError> {
   const { status, retryAfterMs } = head;

@@ -138,6 +138,11 @@ export class Worker extends Process {
 /** One offer at its worker: a script and the sender that it speaks through. */
 class Run {
   readonly sender: StreamSender;
+  readonly #world: World;
+  readonly #record: OfferRecord;
+  readonly #script: OfferRecord["script"];
+  /** By when a cancelled offer ends in calm weather. */
+  readonly #stopAtOnceMs: number;
   #step = 0;
   #isWaitingForRoom = false;
   #highestSent = 0;
@@ -149,7 +154,12 @@ class Run {
     readonly worker: Worker,
     readonly onFinished: () => void,
   ) {
-    const { id: workerId, steadyMs: nowMs, world: { limits } } = worker;
+    const { id: workerId, steadyMs: nowMs, world } = worker;
+    const { limits, profile } = world;
+    this.#world = world;
+    this.#record = job.record;
+    this.#script = job.record.script;
+    this.#stopAtOnceMs = 100 + 3 * profile.link.delayMsMax;
     this.sender = new StreamSender({
       offerNumber: job.offerNumber,
       workerId,
@@ -168,21 +178,22 @@ class Run {
   }
 
   #planStep(): void {
-    const { waitMs = 0 } = this.job.record.script.steps[this.#step] ?? {};
-    this.worker.world.scheduler.after(waitMs, () => {
+    const { waitMs = 0 } = this.#script.steps[this.#step] ?? {};
+    this.#world.scheduler.after(waitMs, () => {
       this.worker.post(() => this.#say());
     });
   }
 
   #say(): void {
-    const { sender, job: { record }, worker: { steadyMs, world } } = this;
+    const { sender, worker: { steadyMs } } = this;
+    const record = this.#record;
+    const script = this.#script;
     if (sender.isFinished) return;
     if (!sender.isWritable) {
       this.#isWaitingForRoom = true;
-      world.counts.blocked++;
+      this.#world.counts.blocked++;
       return;
     }
-    const { script } = record;
     const step = script.steps[this.#step++];
     if (step === undefined) {
       record.hasSaidEnd = true;
@@ -199,7 +210,7 @@ class Run {
     sender.write(bytes, step.tokens, steadyMs);
     // The sender must have copied what its caller may use again.
     bytes.fill(0);
-    const { windowBytes, framePayloadBytesMax } = world.limits;
+    const { windowBytes, framePayloadBytesMax } = this.#world.limits;
     const headers = Math.ceil(bytes.length / framePayloadBytesMax);
     const most = windowBytes + bytes.length + headers * FRAME_HEADER_BYTES;
     const { bufferedBytes } = sender;
@@ -222,9 +233,8 @@ class Run {
     const frame = decodeFrame(bytes);
     assert(frame !== null);
     const { type, sequence } = frame;
-    worker.world.log(
-      `${worker.id} sends ${type} #${sequence} of ${job.record.name}`,
-    );
+    const { name } = this.#record;
+    this.#world.log(`${worker.id} sends ${type} #${sequence} of ${name}`);
     const isData = type === FrameType.DATA;
     if (isData && sequence <= this.#highestSent) {
       this.#countResent(bytes.length);
@@ -236,21 +246,22 @@ class Run {
    * Repeats have a pace: at most a NAK, a tick and a reconnection in `nakIntervalMs`.
    */
   #countResent(bytes: number): void {
-    const { counts, limits, nowMs } = this.worker.world;
+    const { counts, limits, nowMs } = this.#world;
     counts.resentFrames++;
     const window = Math.floor(nowMs / limits.nakIntervalMs);
     if (window !== this.#resentWindow) this.#resentBytes = 0;
     this.#resentWindow = window;
     this.#resentBytes += bytes;
     const most = 3 * (limits.replayBytes + limits.framePayloadBytesMax + 16);
-    assert(this.#resentBytes <= most, `${this.job.record.name}: replay storm`);
+    assert(this.#resentBytes <= most, `${this.#record.name}: replay storm`);
   }
 
   #finished(outcome: SenderOutcome, reason: CancelReason | null): void {
-    const { worker, job: { record, edge } } = this;
-    const { counts, profile, nowMs } = worker.world;
+    const { worker, job: { edge } } = this;
+    const record = this.#record;
+    const { counts, profile, nowMs } = this.#world;
     const { name, unwantedSinceMs } = record;
-    worker.world.log(`${worker.id} ${outcome} ${reason} ${name}`);
+    this.#world.log(`${worker.id} ${outcome} ${reason} ${name}`);
     if (outcome === "cancelled") counts.cancelled++;
     if (outcome === "forgotten") {
       counts.forgotten++;
@@ -267,9 +278,8 @@ class Run {
       const wasQuiet = record.isWorkerKnown &&
         (unwantedSinceMs >= profile.quietMs || profile.weather === "calm");
       const fromMs = Math.max(unwantedSinceMs, profile.quietMs);
-      const atOnceMs = 100 + 3 * profile.link.delayMsMax;
       assert(
-        nowMs - unwantedSinceMs <= atOnceMs ||
+        nowMs - unwantedSinceMs <= this.#stopAtOnceMs ||
           (!wasQuiet && nowMs - fromMs <= STOP_MS),
         `${name}: stopped too late`,
       );

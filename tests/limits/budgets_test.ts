@@ -291,7 +291,7 @@ Deno.test("a refusal says whose budget it is, what is spent, held and allowed, a
     const grant = await admitted(edge, key, { wantNanos: 1_000_000_000 });
     const held = refusalError(
       await refused(edge, key, { wantNanos: 2_000_000_000 }),
-      "USD",
+      { currency: "USD" },
     );
     assert.match(
       held.message,
@@ -300,7 +300,9 @@ Deno.test("a refusal says whose budget it is, what is spent, held and allowed, a
     assert.deepEqual([held.status, held.retryable], [429, true]);
     assert.equal(held.reason, "budget_held");
     await edge.settle(grant, costOfNanos(2_500_000_001));
-    const spent = refusalError(await refused(edge, key), "USD");
+    const spent = refusalError(await refused(edge, key), {
+      currency: "USD",
+    });
     assert.match(spent.message, /2\.500000001 of 2\.5 USD spent, 0 held/);
     assert.equal(spent.status, 429);
     assert.equal(spent.wireCode, "insufficient_quota");

@@ -117,7 +117,7 @@ Deno.test("an end user has a budget for each day, of which the key and the accou
     await other.settle(grants[1] ?? assert.fail(), { ...USED, nanos: 15 });
     const decision = await other.admit(key, by("ada"));
     assert.ok(!decision.isAdmitted && decision.reason === "limited");
-    const error = refusalError(decision, "USD");
+    const error = refusalError(decision, { currency: "USD" });
     assert.match(
       error.message,
       /^The budget of this end user for this day .*: 0\.00000003 of 0\.00000002 USD spent/,

@@ -10,7 +10,6 @@ import {
   type Limits,
   type Principal,
 } from "@gateway/shared/keys/record";
-import { parseCatalog } from "@gateway/shared/models/catalog";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { Limiter } from "../../services/edge-auth/limits/limiter.ts";
 import { loneEdge } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
@@ -129,12 +128,7 @@ class Stage implements AsyncDisposable {
           for (const [ownerId, name] of names) yield { ownerId, name };
         },
       },
-      catalog: parseCatalog({
-        models: [{
-          id: "m",
-          backends: [{ type: "openai", base_url: "http://a/v1", model: "m" }],
-        }],
-      }),
+      currency: () => "USD",
       days: new BudgetDays("UTC"),
       now: () => this.nowMs,
       target: { url: receiver.url, secret: SECRET },

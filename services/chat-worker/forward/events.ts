@@ -183,7 +183,7 @@ class EventStream {
 /** The error that a server reports in an event. */
 export function failureOf(
   { data }: FailureEvent,
-  { redact }: ModelServer,
+  { redact }: Pick<ModelServer, "redact">,
 ): UpstreamError {
   // A response that has failed has its error as a member.
   const response = isJsonObject(data) && isJsonObject(data.response)
@@ -195,7 +195,7 @@ export function failureOf(
 /** The same error, with the event for the client. */
 function failureWithEvent(
   failure: FailureEvent,
-  server: ModelServer,
+  server: Pick<ModelServer, "redact" | "scrub">,
 ): UpstreamError {
   const error = failureOf(failure, server);
   return error.keeping({

@@ -117,7 +117,10 @@ function answerInEvents(
 }
 
 /** The error that a body with a status of success reports. */
-function errorOf(body: Buffer, { redact }: ModelServer): UpstreamError {
+function errorOf(
+  body: Buffer,
+  { redact }: Pick<ModelServer, "redact">,
+): UpstreamError {
   return frameError(parseJson(body.toString("utf8").trimStart()), redact);
 }
 

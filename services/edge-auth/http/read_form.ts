@@ -78,6 +78,7 @@ export class Form {
   /** The files so far; the bytes of the last one may still grow. */
   readonly files: FormFile[] = [];
   readonly #options: FormOptions;
+  readonly #budget: HeldBodyBounds;
   readonly #turns: BodyExchange["turns"];
   readonly #parser: Parser;
   readonly #share: BodyShare;
@@ -122,6 +123,7 @@ export class Form {
       throw uploadTooLarge(this.#sizeMax);
     }
     this.#options = options;
+    this.#budget = budget;
     this.#parser = createParser(headers);
     const refuse = (error: ApiError) => this.#refuse(error);
     this.#share = new BodyShare(budget.bodyBudget, { keyId, refuse });
@@ -172,7 +174,7 @@ export class Form {
    */
   async next(): Promise<Uint8Array | null> {
     const { pieceBytes } = BUS_LIMITS;
-    this.#waitingSinceMs = this.#options.budget.now();
+    this.#waitingSinceMs = this.#budget.now();
     while (!this.#isOver && !this.#isAtEnd && this.#bytes < pieceBytes) {
       this.#arrival = Promise.withResolvers<void>();
       this.#body.resume();
@@ -185,7 +187,7 @@ export class Form {
 
   /** How long the form has waited for the next piece, in ms. */
   lateMs(): number {
-    const nowMs = this.#options.budget.now();
+    const nowMs = this.#budget.now();
     return nowMs - (this.#waitingSinceMs ?? nowMs);
   }
 
@@ -241,7 +243,7 @@ export class Form {
   }
 
   #grow(bytes: number): void {
-    const noRoom = this.#options.budget.bodyBudget.grow(this.#share, bytes);
+    const noRoom = this.#budget.bodyBudget.grow(this.#share, bytes);
     if (noRoom !== null) throw noRoom;
   }
 
@@ -318,8 +320,7 @@ export class Form {
       return false;
     }
     const more = Math.max(fieldBytes - this.#fieldRoom, BUS_LIMITS.pieceBytes);
-    const { bodyBudget } = this.#options.budget;
-    const noRoom = bodyBudget.grow(this.#share, more);
+    const noRoom = this.#budget.bodyBudget.grow(this.#share, more);
     if (noRoom !== null) this.#refuse(noRoom);
     this.#fieldRoom += more;
     return noRoom === null;

@@ -15,6 +15,7 @@ import {
   ANSWERED,
   type AuthenticatedCall,
   type CallEnd,
+  hasLeft,
   RUNNING,
 } from "../requests/call.ts";
 import { EventNumbers } from "../requests/event_numbers.ts";
@@ -38,7 +39,10 @@ import { closingOf } from "./settling.ts";
 /** What {@link Keeper} needs. */
 export interface KeeperOptions
   extends Omit<AdmitDependencies, "dispatcher" | "now">, RunDependencies {
-  readonly records: KeptRecords;
+  readonly records: Pick<
+    KeptRecords,
+    "open" | "reserve" | "close" | "remove"
+  >;
   readonly replays: Pick<Replays, "send" | "isLost">;
   readonly wallNow: WallNow;
   readonly randomBytes: RandomBytes;
@@ -230,7 +234,7 @@ export class Keeper implements AnswerKeeper {
     request: LeasedRequest,
     opening: AnswerOpening,
   ): Promise<CallEnd> {
-    if (call.exchange.socket.destroyed) {
+    if (hasLeft(call)) {
       request.lease.settle(null);
       await this.#forget(opening);
       return this.#leave(call, request);
@@ -300,7 +304,7 @@ export class Keeper implements AnswerKeeper {
     { lease, keepMs, sink }: {
       lease: RunLease;
       keepMs: number;
-      sink: KeptSink;
+      sink: Pick<KeptSink, "hasStarted">;
     },
   ): boolean {
     const { records, releaseLease, log } = this.#options;

@@ -178,9 +178,9 @@ export class Replays {
 
 /** Hands over an answer, no faster than its client takes it. */
 async function pump(
-  reading: KeptReading,
+  reading: Pick<KeptReading, "next" | "close" | "onClosed">,
   answer: Answer,
-  numbers: EventNumbers,
+  numbers: Pick<EventNumbers, "isBehind" | "count">,
 ): Promise<void> {
   const taken = new TakenParts(reading, answer);
   answer.attach(taken);
@@ -197,13 +197,16 @@ async function pump(
 
 /** The parts that a client has taken, as an answer tells its run. */
 class TakenParts implements StartedRun {
-  readonly #reading: KeptReading;
+  readonly #reading: Pick<KeptReading, "close">;
   readonly #answer: Answer;
   #last = 0;
   #isOver = false;
   #waiting: PromiseWithResolvers<void> | null = null;
 
-  constructor(reading: KeptReading, answer: Answer) {
+  constructor(
+    reading: Pick<KeptReading, "close" | "onClosed">,
+    answer: Answer,
+  ) {
     this.#reading = reading;
     this.#answer = answer;
     reading.onClosed(() => this.#end());

@@ -259,7 +259,7 @@ export class LimitedAdmission implements Admission {
         sizeMax: REFUSED_KEYS_MAX,
       });
     }
-    throw refusalError(refusal, catalog.prices.currency);
+    throw refusalError(refusal, catalog.prices);
   }
 }
 

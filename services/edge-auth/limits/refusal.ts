@@ -10,6 +10,7 @@ import {
   type FailureReason,
 } from "@gateway/shared/keys/limiter_state";
 import type { Principal } from "@gateway/shared/keys/record";
+import type { PriceTable } from "@gateway/shared/models/price_list";
 import { formatAmount } from "@gateway/shared/money/amount";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -191,8 +192,12 @@ export const storeIsEmpty = () =>
 
 /**
  * The answer to a refused request. Some clients read the seconds to wait from its text.
+ * The prices name the currency of budgets.
  */
-export function refusalError(refusal: Refusal, currency = ""): ApiError {
+export function refusalError(
+  refusal: Refusal,
+  { currency }: Pick<PriceTable, "currency"> = { currency: "" },
+): ApiError {
   if (refusal.reason !== "limited") {
     const [code, message, reason] = KEY_ERRORS[refusal.reason];
     return new ApiError(code, message, { reason });

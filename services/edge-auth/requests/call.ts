@@ -27,6 +27,13 @@ export interface IdentifiedCall extends Call {
 /** An identified request, and what its client asks for: what handlers get. */
 export interface AuthenticatedCall extends IdentifiedCall, Wishes {}
 
+/** Whether the client has disconnected. */
+export const hasLeft = (
+  { exchange: { socket } }: {
+    exchange: { socket: { readonly destroyed: boolean } };
+  },
+): boolean => socket.destroyed;
+
 /** What a handler has made of a call; the caller counts and logs it accordingly. */
 export type CallEnd =
   /** It was answered, or its client has left. */

@@ -33,6 +33,7 @@ import {
   ANSWERED,
   type AuthenticatedCall,
   type CallEnd,
+  hasLeft,
   refused,
   RUNNING,
 } from "./call.ts";
@@ -300,15 +301,16 @@ function admitted(
  * disconnected in the meantime. Throws the `ApiError` of a refusal.
  */
 async function takeCount(
-  { exchange, principal }: AuthenticatedCall,
+  call: AuthenticatedCall,
   { kind, model }: RunFacts,
   deps: RunRequestDependencies,
 ): Promise<(() => void) | null> {
   const { countLimit, dispatcher, now } = deps;
+  const { principal } = call;
   const askedAtMs = now();
   await requireRights(principal, { kinds: [kind], model }, deps);
   if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) throw keyRevoked();
-  if (exchange.socket.destroyed) return null;
+  if (hasLeft(call)) return null;
   return countLimit.take(principal.keyId);
 }
 

@@ -13,6 +13,7 @@ import {
   type TestClient,
 } from "../client_fixture.ts";
 import type { TestConsole } from "../console_fixture.ts";
+import type { OwnerStore } from "../domain/owners/owner_store.ts";
 import { checkHeaders, entries, type RouteOwner } from "../routes_fixture.ts";
 import { INVITED, type ValidRequest } from "./valid_requests_fixture.ts";
 
@@ -137,6 +138,9 @@ interface RouteParts {
 export class RouteCheck {
   readonly #site: TestConsole;
   readonly #parts: RouteParts;
+  /** The browser of the owner. */
+  readonly #client: TestClient;
+  readonly #owners: Pick<OwnerStore, "ensure">;
   readonly #method: string;
   readonly #pattern: string;
   readonly #path: string;
@@ -148,6 +152,8 @@ export class RouteCheck {
     const [method = "", pattern = ""] = route.split(" ");
     this.#site = site;
     this.#parts = parts;
+    this.#client = owner.client;
+    this.#owners = site.deps.owners;
     this.#method = method;
     this.#pattern = pattern;
     this.#path = request.path ?? pattern.replace(":id", owner.keyId);
@@ -207,16 +213,17 @@ export class RouteCheck {
   /** A form is refused with fields that it does not have, and with odd bodies. */
   async refusesOtherForms(): Promise<void> {
     if (!this.#isPost) return;
-    const { client } = this.#parts.owner;
     for (const extra of this.#someOf(EXTRAS)) {
-      const answer = await this.#ask(client, { fields: { [extra]: "x" } });
+      const answer = await this.#ask(this.#client, {
+        fields: { [extra]: "x" },
+      });
       refuses(answer, 400, extra);
       assert.match(answer.text, /malformed or unknown field/, extra);
     }
     for (const name of Object.keys(this.#form)) {
       if (LISTS.includes(name)) continue;
       const fields = { [name]: ["1", "1"] };
-      refuses(await this.#ask(client, { fields }), 400, `${name} twice`);
+      refuses(await this.#ask(this.#client, { fields }), 400, `${name} twice`);
     }
     const headers = { ...OURS, "content-type": FORM_TYPE };
     for (const { name, status, body } of this.#someOf(BODIES)) {
@@ -234,7 +241,7 @@ export class RouteCheck {
       .filter((method) => !methods.includes(method));
     for (const method of others) {
       const request = { method, headers: OURS };
-      const answer = await this.#parts.owner.client.send(this.#path, request);
+      const answer = await this.#client.send(this.#path, request);
       refuses(answer, 405, method);
       assert.equal(answer.headers.get("allow"), allow);
     }
@@ -248,10 +255,10 @@ export class RouteCheck {
     const isInvited = this.#pattern.startsWith("/link/");
     checkHeaders(await this.#site.client().get(this.#path), { isFile });
     const audited = isInvited
-      ? await this.#site.deps.owners.ensure(INVITED)
+      ? await this.#owners.ensure(INVITED)
       : request.accountId ?? owner.ownerId;
     const earlier = (await entries(this.#site, audited)).length;
-    const answer = await this.#ask(owner.client);
+    const answer = await this.#ask(this.#client);
     assert.equal(answer.status, status, this.#site.logLines.at(-1));
     checkHeaders(answer, { isFile });
     assert.ok(isFile || !INLINE.test(answer.text), answer.text);
@@ -294,8 +301,7 @@ export class RouteCheck {
 
   /** Sends a form from the owner's browser with exactly these headers. */
   #send(headers: Record<string, string>, body: BodyInit): Promise<Answer> {
-    const { client } = this.#parts.owner;
-    return client.send(this.#path, { method: "POST", headers, body });
+    return this.#client.send(this.#path, { method: "POST", headers, body });
   }
 
   /** Sends the valid request from a new browser with more headers. */

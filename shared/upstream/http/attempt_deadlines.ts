@@ -6,7 +6,7 @@ import { UpstreamError } from "./errors.ts";
 /** What the deadlines of one attempt are made of. */
 export interface AttemptDeadlinesOptions {
   /** Watches all attempts of a server with one timer. */
-  deadlines: Deadlines;
+  deadlines: Pick<Deadlines, "add" | "remove">;
   now: MonotonicNow;
   /** Aborts when the answer is no longer needed. */
   callSignal: AbortSignal;
@@ -22,7 +22,7 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
   /** Why it has ended: the reason of the call's signal, or an `upstream_timeout`. */
   #ending: { reason: unknown } | null = null;
   #onEnd: (() => void) | null = null;
-  readonly deadlines: Deadlines;
+  readonly deadlines: AttemptDeadlinesOptions["deadlines"];
   readonly now: MonotonicNow;
   readonly callSignal: AbortSignal;
   readonly #totalAt: number;

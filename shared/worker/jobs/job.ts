@@ -114,7 +114,7 @@ export class Job {
       writable: () => this.#resume(),
       finished: (outcome, reason) => this.#onSenderFinished(outcome, reason),
     });
-    this.#kept = this.#openKept();
+    this.#kept = this.#openKept(options, environment);
   }
 
   /** Tells the edge that its job has a place here, unless it knows that. */
@@ -170,9 +170,10 @@ export class Job {
     if (this.#isDetached) this.stop(code, message);
   }
 
-  #openKept(): KeptWriter | null {
-    const { requestId, message: { keep, attempt: offerNumber } } = this.options;
-    const { keeping, now, schedule } = this.#environment;
+  #openKept(
+    { requestId, message: { keep, attempt: offerNumber } }: JobOptions,
+    { keeping, now, schedule }: JobEnvironment,
+  ): KeptWriter | null {
     if (keep === undefined || keeping === undefined) return null;
     const { log, turns } = keeping;
     return new KeptWriter({

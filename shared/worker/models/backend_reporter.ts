@@ -25,7 +25,7 @@ const NOT_ITS_FAULT = /^(success|aborted|internal|request)$/;
 export interface BackendReporterOptions {
   family: WorkerFamily;
   pools: Pick<ModelPools<PoolBackend>, "models">;
-  statistics: BackendTable;
+  statistics: Pick<BackendTable, "revision" | "get">;
   overrides: Pick<Overrides, "forBackend">;
   /** The last probe of a backend; undefined: there was none. */
   probeOf?: (model: string, backend: string) => ProbeState | undefined;
@@ -182,7 +182,7 @@ function rowOf(
 
 /** Counts an attempt at a backend of a model. Of a probe only an error is kept. */
 export function countAttempt(
-  statistics: BackendTable,
+  statistics: Pick<BackendTable, "note" | "end">,
   model: string,
   { backend, outcome, error, usage, isProbe, ...times }: AttemptReport,
 ): void {

@@ -54,13 +54,16 @@ export class WorkerModels<Backend extends PoolBackend> {
   readonly pools: ModelPools<Backend>;
   readonly #options: WorkerModelsOptions<Backend>;
   readonly #discovery: Discovery;
+  /** What the latest list says. */
+  #file: FileContent;
   #keys: BackendKeys = new Map();
   #isFollowing = false;
   #firstAnswers: Promise<void> = Promise.resolve();
 
   constructor(options: WorkerModelsOptions<Backend>) {
     this.#options = options;
-    const { openPool, openServer, now } = options;
+    const { catalog, openPool, openServer, now } = options;
+    this.#file = catalog.file;
     this.pools = new ModelPools({
       open: (id, backends) => openPool(id, backends, this.#keys),
       identify: (backend) => this.#identify(backend),
@@ -83,8 +86,7 @@ export class WorkerModels<Backend extends PoolBackend> {
 
   /** The ids of the models of the file, and of those that leave. */
   ids(): string[] {
-    const { models } = this.#options.catalog.file;
-    return [...models.map(({ id }) => id), ...this.pools.leaving()];
+    return [...this.#file.models.map(({ id }) => id), ...this.pools.leaving()];
   }
 
   /** Runs the models of this list from now on. */
@@ -94,6 +96,7 @@ export class WorkerModels<Backend extends PoolBackend> {
     this.#isFollowing = true;
     this.#firstAnswers = this.#discovery.follow(file.servers);
     this.#isFollowing = false;
+    this.#file = file;
     this.#options.catalog.replace(file);
     this.#update({ keepsGone: true });
   }
@@ -120,7 +123,7 @@ export class WorkerModels<Backend extends PoolBackend> {
   #update(gone: { keepsGone: boolean }): void {
     const { catalog } = this.#options;
     catalog.list(this.#discovery.current);
-    const { models } = catalog.file;
+    const { models } = this.#file;
     const fileModels = models.map((model) =>
       withStandIn(model, this.#discovery, catalog)
     );

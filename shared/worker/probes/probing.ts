@@ -52,7 +52,10 @@ export function createProber(
   });
 }
 
-function probed(pool: BackendPool<ModelServer>, kind: ModelKind): ProbedPool {
+function probed(
+  pool: Pick<BackendPool<ModelServer>, "states" | "probe">,
+  kind: ModelKind,
+): ProbedPool {
   return {
     states: () => pool.states(),
     probe: (backend, signal) =>

@@ -28,7 +28,7 @@ export type Credential = Pick<ModelServerOptions, "apiKey" | "onHead">;
 
 /** What {@link Keyrings} need. */
 export interface KeyringsOptions {
-  readonly table: UseTable;
+  readonly table: Pick<UseTable, "useOf">;
   /** From 0 to 1, as `Math.random`. */
   readonly random: () => number;
   /** Must not throw. */

@@ -67,9 +67,9 @@ export async function runUpload<Request extends JobRequest>(
  * none.
  */
 function modelFor<Request extends JobRequest>(
-  { fields }: Form,
+  { fields }: Pick<Form, "fields">,
   { kind, parse }: UploadEndpoint<Request>,
-  { catalog }: RunRequestDependencies,
+  { catalog }: Pick<RunRequestDependencies, "catalog">,
 ): string {
   const { model: name } = fields;
   const fits = (model: ModelConfig | undefined) => model?.kind === kind;
@@ -94,7 +94,7 @@ const modelOf = (
 function fileBytesMax<Request extends JobRequest>(
   { model: name }: FormFields,
   { kind, form }: UploadEndpoint<Request>,
-  { catalog }: RunRequestDependencies,
+  { catalog }: Pick<RunRequestDependencies, "catalog">,
 ): number {
   const models = [...catalog.values()].filter((model) => model.kind === kind);
   const target = modelOf(name, catalog);

@@ -15,10 +15,20 @@ import type { AdmissionAsk, RunLease } from "../../limits/admission.ts";
 import type { Estimate } from "../../limits/cost.ts";
 import type { Charge } from "../../limits/rate.ts";
 import type { Answer } from "../answer.ts";
-import { type AuthenticatedCall, type CallEnd, RUNNING } from "../call.ts";
+import {
+  type AuthenticatedCall,
+  type CallEnd,
+  hasLeft,
+  RUNNING,
+} from "../call.ts";
 import type { FileMeter, UploadEndpoint } from "../endpoint.ts";
-import { recordRun, type RunFacts, startTracedRun } from "../run_record.ts";
-import { admit } from "../admit.ts";
+import {
+  recordRun,
+  type RunDependencies,
+  type RunFacts,
+  startTracedRun,
+} from "../run_record.ts";
+import { admit, type AdmitDependencies } from "../admit.ts";
 import { endUserNames } from "../end_user.ts";
 import { left, type RunRequestDependencies } from "../run_request.ts";
 
@@ -44,6 +54,13 @@ export interface UploadStart<Request extends JobRequest> {
   readonly meter: FileMeter | null;
 }
 
+/** What an upload uses of its edge. */
+export interface UploadRunDependencies
+  extends
+    RunDependencies,
+    Pick<AdmitDependencies, "admission">,
+    Pick<RunRequestDependencies, "catalog" | "streamHeadMs"> {}
+
 /** A request with files: what the dispatcher sends, and who gets the answer. */
 export class UploadRun<Request extends JobRequest>
   implements Upload, AnswerSink {
@@ -51,7 +68,7 @@ export class UploadRun<Request extends JobRequest>
   readonly #endpoint: UploadEndpoint<Request>;
   readonly #form: Form;
   readonly #meter: FileMeter | null;
-  readonly #deps: RunRequestDependencies;
+  readonly #deps: UploadRunDependencies;
   /** How the call ended, or the error that refuses it. */
   readonly #end = Promise.withResolvers<CallEnd>();
   #stage: Stage = "reading";
@@ -70,7 +87,7 @@ export class UploadRun<Request extends JobRequest>
   constructor(
     call: AuthenticatedCall,
     { endpoint, form, model, meter }: UploadStart<Request>,
-    deps: RunRequestDependencies,
+    deps: UploadRunDependencies,
   ) {
     this.#call = call;
     this.#endpoint = endpoint;
@@ -110,7 +127,7 @@ export class UploadRun<Request extends JobRequest>
     try {
       const progress = await this.#form.filled;
       if (progress === "end") await this.#confirm();
-      if (progress === "left" || this.#call.exchange.socket.destroyed) {
+      if (progress === "left" || hasLeft(this.#call)) {
         this.#giveUp("left");
         return left(this.#call);
       }

@@ -11,7 +11,6 @@ import {
   ownerSpendKey,
   spendKey,
 } from "@gateway/shared/keys/record";
-import type { Catalog } from "@gateway/shared/models/catalog";
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import { counter, type MetricRegistry } from "@gateway/shared/process/metrics";
@@ -39,7 +38,8 @@ export interface NoticesOptions {
   redis: RedisLink;
   keys: Pick<KeyStore, "get">;
   people: Pick<People, "accounts" | "name">;
-  catalog: Catalog;
+  /** The currency of budgets now. */
+  currency: () => string;
   days: BudgetDays;
   now: WallNow;
   log: Log;
@@ -173,7 +173,7 @@ export class Notices {
   }
 
   async #budgetNote(due: string): Promise<Note & { what: string } | null> {
-    const { redis, keys, people, catalog, days, now } = this.#options;
+    const { redis, keys, people, currency, days, now } = this.#options;
     const parsed = parseDue(due);
     if (parsed === null) return null;
     const { ownerId, keyId, window, percent, allowed } = parsed;
@@ -191,7 +191,7 @@ export class Notices {
       percent,
       allowed,
       spent: Number(spent ?? 0),
-      currency: catalog.prices.currency,
+      currency: currency(),
       resetMs: resetOf(window, days, now()),
     };
     return {

@@ -104,7 +104,16 @@ const OWN_ACCOUNT =
 
 /** Dependencies of {@link Operators}. */
 export interface OperatorsDeps {
-  owners: OwnerStore;
+  owners: Pick<
+    OwnerStore,
+    | "ensure"
+    | "standing"
+    | "change"
+    | "read"
+    | "disableTotp"
+    | "giveRole"
+    | "takeRole"
+  >;
   sessions: Pick<SessionStore, "endOthers">;
   links: Pick<LinkStore, "make">;
   audit: Pick<AuditLog, "add">;
@@ -118,7 +127,7 @@ export interface OperatorsDeps {
  * the page Account asks for the password each time.
  */
 export class Operators {
-  readonly #owners: OwnerStore;
+  readonly #owners: OperatorsDeps["owners"];
   readonly #sessions: OperatorsDeps["sessions"];
   readonly #links: OperatorsDeps["links"];
   readonly #audit: OperatorsDeps["audit"];

@@ -46,10 +46,13 @@ export interface SignInRefused {
 
 /** Dependencies of {@link signIn}. */
 export interface SignInDeps extends StoreDeps {
-  owners: OwnerStore;
-  sessions: SessionStore;
+  owners: Pick<
+    OwnerStore,
+    "read" | "find" | "noteSignIn" | "useTotpStep" | "useRecoveryCode"
+  >;
+  sessions: Pick<SessionStore, "start" | "end">;
   hasher: PasswordHasher;
-  audit: AuditLog;
+  audit: Pick<AuditLog, "add">;
   log: Log;
 }
 

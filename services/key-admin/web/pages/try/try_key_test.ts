@@ -12,6 +12,7 @@ import {
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { TestClient } from "../../../client_fixture.ts";
 import { startConsole, type TestConsole } from "../../../console_fixture.ts";
+import type { KeyStore } from "../../../domain/keys/key_store.ts";
 import { asNumber } from "../../../domain/store/redis.ts";
 import { createStores } from "../../../domain/stores.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../../domain/try/key.ts";
@@ -40,6 +41,7 @@ class TryKeys implements AsyncDisposable {
   /** The browser of the owner. */
   readonly client: TestClient;
   readonly ownerId: string;
+  readonly #keys: Pick<KeyStore, "get">;
 
   private constructor(parts: TryParts) {
     const { site } = parts;
@@ -47,6 +49,7 @@ class TryKeys implements AsyncDisposable {
     this.redis = parts.redis;
     this.client = parts.client;
     this.ownerId = parts.ownerId;
+    this.#keys = site.deps.keys;
     const { askApi } = site.deps;
     site.deps.askApi = (request, options) => {
       this.#values.push(options.key);
@@ -74,7 +77,7 @@ class TryKeys implements AsyncDisposable {
     const look = ["GET", hashKey(hashKeyValue(value))];
     const pair = await this.redis.command(look);
     const [keyId = "", ownerId = ""] = String(pair).split(":");
-    return await this.site.deps.keys.get(ownerId, keyId);
+    return await this.#keys.get(ownerId, keyId);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
