@@ -3,6 +3,7 @@
  * line, a function on a screen and every export explained. CONTRIBUTING.md has the
  * rules as prose.
  */
+import { reachesThrough } from "./reaches_through.ts";
 
 /** Positional parameters of a function; what needs more takes an object. */
 const PARAMETERS_MAX = 3;
@@ -307,6 +308,7 @@ const plugin: Deno.lint.Plugin = {
     "no-boolean-argument": noBooleanArgument,
     "no-spread-literal": noSpreadLiteral,
     "noun-name": nounName,
+    "reaches-through": reachesThrough,
     "test-title": testTitle,
   },
 };

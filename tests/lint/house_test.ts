@@ -14,6 +14,9 @@ interface Row {
 const long = "a".repeat(101);
 const lines = (count: number) => "  work();\n".repeat(count);
 
+/** A class in whose method statements stand. */
+const inMethod = (statements: string) => `class A { m() { ${statements} } }`;
+
 const ROWS: readonly Row[] = [
   {
     rule: "no-spread-literal",
@@ -135,6 +138,41 @@ const ROWS: readonly Row[] = [
     source: "const [of, { a: said }] = f(b, (given = 1) => given);" +
       " class A { #known = 1; told(...asked) {} } type Told = string;",
     count: 7,
+  },
+  {
+    rule: "reaches-through",
+    source: inMethod(
+      "f(this.#run.dispatcher.options.bus); this.#a.b?.c.d(); this.a.b.c.d = 1;",
+    ),
+    count: 3,
+  },
+  {
+    rule: "reaches-through",
+    source: inMethod(
+      "const { options } = this.#run.dispatcher; options.bus;" +
+        " const { a: { b: { c } } } = this.#d; const { e = {} } = this.#f.g.h;" +
+        " const bus = options; list.map((each) => bus.publish(each));",
+    ),
+    count: 4,
+  },
+  {
+    rule: "reaches-through",
+    source: inMethod(
+      "this.#options.log.warn(a); this.#a.b().c.d.e(); this.#rows[0].a.b.c();" +
+        " const { bus } = this.#options; bus.publish(this.#a.b.c);" +
+        " const { d, ...rest } = this.#e; rest.f.g.h(); other.a.b.c.d();",
+    ),
+    count: 0,
+  },
+  {
+    rule: "reaches-through",
+    source: inMethod(
+      "const { log } = this.#a.b; list.map((log) => log.c.d());" +
+        " try { work(); } catch (log) { log.c.d(); }" +
+        " { const log = this.#log; log.c.d(); }" +
+        " let at = this.#a.b; at = at.next; at.c.d();",
+    ),
+    count: 0,
   },
   {
     rule: "test-title",
