@@ -30,23 +30,30 @@ export type ScriptConstants = Readonly<Record<string, number | string>>;
 
 /** Words need no escapes in Lua. */
 const WORD = /^\w+$/;
+/** What may be a name: not a field, nor a part of a longer name. */
+const NAME = /(?<![.\w])[A-Z]\w*/g;
 
 /**
- * A script that starts with `constants` as local variables: `{ LEASE_MS: 30_000 }`
- * becomes `local LEASE_MS = 30000`. Scripts are identified by their content, so edges
- * of two versions can share a server.
+ * A script in which the names of `constants` stand for their values, as if a
+ * preprocessor had run: `LEASE_MS` becomes `30000` with `{ LEASE_MS: 30_000 }`. Local
+ * variables would be made for each call. Scripts are identified by their content, so
+ * edges of two versions can share a server.
  */
 export function defineScript(
   name: string,
   text: string,
   constants: ScriptConstants = {},
 ): RedisScript {
-  const lines = Object.entries(constants).map(([constant, value]) => {
-    if (typeof value === "number") return `local ${constant} = ${value}\n`;
-    if (WORD.test(value)) return `local ${constant} = '${value}'\n`;
-    throw new TypeError(`Not a word: "${value}" of "${constant}" in "${name}"`);
-  });
-  const source = lines.join("") + text;
+  const values = new Map(
+    Object.entries(constants).map(([constant, value]) => {
+      if (typeof value === "number") return [constant, String(value)];
+      if (WORD.test(value)) return [constant, `'${value}'`];
+      throw new TypeError(
+        `Not a word: "${value}" of "${constant}" in "${name}"`,
+      );
+    }),
+  );
+  const source = text.replace(NAME, (word) => values.get(word) ?? word);
   const sha = createHash("sha1").update(source).digest("hex");
   return { name, source, sha };
 }

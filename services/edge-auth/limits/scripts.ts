@@ -14,6 +14,7 @@ import {
 } from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import { defineScript } from "@gateway/shared/redis/link";
+import { eagerModule, lazyModule } from "@gateway/shared/redis/lua_modules";
 import budgetLua from "./lua/budget.lua" with { type: "text" };
 import recordLua from "./lua/record.lua" with { type: "text" };
 import admitLua from "./lua/admit.lua" with { type: "text" };
@@ -24,11 +25,14 @@ import moneyLua from "./lua/admit/money.lua" with { type: "text" };
 import loadLua from "./lua/admit/load.lua" with { type: "text" };
 import endUserLua from "./lua/end_user.lua" with { type: "text" };
 import findLua from "./lua/find.lua" with { type: "text" };
+import leaseLua from "./lua/lease.lua" with { type: "text" };
 import recordFailedLua from "./lua/record_failed.lua" with { type: "text" };
 import raiseHoldLua from "./lua/raise_hold.lua" with { type: "text" };
 import replyLua from "./lua/admit/reply.lua" with { type: "text" };
 import renewLua from "./lua/renew.lua" with { type: "text" };
 import spendingLua from "./lua/settle/spending.lua" with { type: "text" };
+import settleCallLua from "./lua/settle/call.lua" with { type: "text" };
+import holdsLua from "./lua/settle/holds.lua" with { type: "text" };
 import settleLua from "./lua/settle.lua" with { type: "text" };
 import stateLua from "./lua/state.lua" with { type: "text" };
 
@@ -71,8 +75,13 @@ const BUDGET_CONSTANTS = {
   LOST_HOLD_MS: VIDEO_JOB_MS + DEAD_LEASE_MS,
 };
 
+/** What leases hold of budgets, which few keys have. */
+const BUDGETS = eagerModule("LEASE", leaseLua) +
+  lazyModule("BUDGET", budgetLua);
+
 /** Stands before the scripts that admit and settle, and what it needs. */
-const SHARED = budgetLua + endUserLua + stateLua;
+const SHARED = BUDGETS + lazyModule("END_USER", endUserLua) +
+  eagerModule("STATE", stateLua);
 const SHARED_CONSTANTS = {
   ...BUDGET_CONSTANTS,
   END_USERS_MAX,
@@ -87,8 +96,17 @@ export const FIND = defineScript("find", findLua, { STORE_KEY });
 /** Decides on requests of one key: its rights, and its limits and its owner's. */
 export const ADMIT = defineScript(
   "admit",
-  SHARED + recordLua + callLua + replyLua + moneyLua +
-    loadLua + decideLua + commitLua + admitLua,
+  [
+    SHARED,
+    eagerModule("RECORD", recordLua),
+    eagerModule("CALL", callLua),
+    eagerModule("REPLY", replyLua),
+    lazyModule("MONEY", moneyLua),
+    eagerModule("LOAD", loadLua),
+    eagerModule("DECIDE", decideLua),
+    eagerModule("COMMIT", commitLua),
+    admitLua,
+  ].join(""),
   {
     ...SHARED_CONSTANTS,
     STORE_KEY,
@@ -107,7 +125,7 @@ export const ADMIT = defineScript(
 );
 
 /** Renews the leases of running requests of one key. */
-export const RENEW = defineScript("renew", budgetLua + renewLua, {
+export const RENEW = defineScript("renew", BUDGETS + renewLua, {
   ...BUDGET_CONSTANTS,
   LIMITER_EPOCH_MS,
   LEASE_MS,
@@ -118,29 +136,39 @@ export const RENEW = defineScript("renew", budgetLua + renewLua, {
 /** Lets a running request hold more of budgets. */
 export const RAISE_HOLD = defineScript(
   "raise_hold",
-  SHARED + spendingLua + raiseHoldLua,
+  SHARED + lazyModule("SPENDING", spendingLua) + raiseHoldLua,
   SHARED_CONSTANTS,
 );
 
 /** Ends admitted requests of one key, and counts what they used. */
-export const SETTLE = defineScript("settle", SHARED + spendingLua + settleLua, {
-  ...SHARED_CONSTANTS,
-  LIMITER_EPOCH_MS,
-  LEASE_MS,
-  LEASES_TTL_MS,
-  VIDEO_JOB_MS,
-  USAGE_TTL_S,
-  REQUESTS: USAGE_KINDS.requests,
-  PROMPT_TOKENS: USAGE_KINDS.promptTokens,
-  COMPLETION_TOKENS: USAGE_KINDS.completionTokens,
-  CACHED_TOKENS: USAGE_KINDS.cachedTokens,
-  CACHE_WRITE_TOKENS: USAGE_KINDS.cacheWriteTokens,
-  ERRORS: USAGE_KINDS.errors,
-  COST: USAGE_KINDS.cost,
-  UNPRICED: USAGE_KINDS.unpriced,
-  LOST_REQUESTS: USAGE_KINDS.lostRequests,
-  LOST_COST: USAGE_KINDS.lostCost,
-});
+export const SETTLE = defineScript(
+  "settle",
+  [
+    SHARED,
+    eagerModule("CALL", settleCallLua),
+    lazyModule("SPENDING", spendingLua),
+    lazyModule("HOLDS", holdsLua),
+    settleLua,
+  ].join(""),
+  {
+    ...SHARED_CONSTANTS,
+    LIMITER_EPOCH_MS,
+    LEASE_MS,
+    LEASES_TTL_MS,
+    VIDEO_JOB_MS,
+    USAGE_TTL_S,
+    REQUESTS: USAGE_KINDS.requests,
+    PROMPT_TOKENS: USAGE_KINDS.promptTokens,
+    COMPLETION_TOKENS: USAGE_KINDS.completionTokens,
+    CACHED_TOKENS: USAGE_KINDS.cachedTokens,
+    CACHE_WRITE_TOKENS: USAGE_KINDS.cacheWriteTokens,
+    ERRORS: USAGE_KINDS.errors,
+    COST: USAGE_KINDS.cost,
+    UNPRICED: USAGE_KINDS.unpriced,
+    LOST_REQUESTS: USAGE_KINDS.lostRequests,
+    LOST_COST: USAGE_KINDS.lostCost,
+  },
+);
 
 /** Counts requests that were refused or failed, and logs these and slow ones. */
 export const RECORD_FAILED = defineScript("record_failed", recordFailedLua, {

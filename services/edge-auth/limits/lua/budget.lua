@@ -24,7 +24,7 @@
 -- to hold all integers; counters have 64 bits, and one that has passed 2^53 is above
 -- every budget, whatever its last digits are. What is held is never more than a budget.
 --
--- Constants: DAY_SPEND_TTL_S USER_SPEND_TTL_S MONTH_SPEND_TTL_S HOLDS_TTL_MS
+-- Constants: DAY_SPEND_TTL_S USER_SPEND_TTL_S MONTH_SPEND_TTL_S HOLDS_TTL_MS LEASE
 
 local function after_kind(limiter_key) return string.sub(limiter_key, #'lim' + 1) end
 
@@ -39,12 +39,8 @@ local function hold_key(limiter_key) return 'hold' .. after_kind(limiter_key) en
 
 local function lease_key(limiter_key) return 'lease' .. after_kind(limiter_key) end
 
--- What a lease says that its request holds; nil: nothing.
-local function text_in(lease) return string.match(lease, '~(%d+ [^~]*)$') end
-
 -- Keeps what requests hold beside their leases: lease, text, lease, text.
 local function keep_holds(limiter_key, holds)
-  if #holds == 0 then return end
   local key = hold_key(limiter_key)
   redis.call('HSET', key, unpack(holds))
   redis.call('PEXPIRE', key, HOLDS_TTL_MS)
@@ -55,7 +51,7 @@ local function drop_dead_leases(limiter_key, before)
   local key = lease_key(limiter_key)
   local dead = redis.call('ZRANGEBYSCORE', key, '-inf', before)
   for _, lease in ipairs(dead) do
-    local text = string.sub(lease, 1, 1) ~= '!' and text_in(lease)
+    local text = string.sub(lease, 1, 1) ~= '!' and LEASE.hold_in(lease)
     local is_kept = text and redis.call('HEXISTS', hold_key(limiter_key), lease) == 1
     if text and not is_kept then keep_holds(limiter_key, { lease, text }) end
     redis.call('ZREM', key, lease)
@@ -76,11 +72,10 @@ local function keep(key, window, who)
   if kind == 'm' then redis.call('EXPIRE', key, MONTH_SPEND_TTL_S) end
 end
 
-local BUDGET = {
+return {
   spend_key = spend_key,
   hold_key = hold_key,
   lease_key = lease_key,
-  text_in = text_in,
   keep_holds = keep_holds,
   text_of = text_of,
   drop_dead_leases = drop_dead_leases,

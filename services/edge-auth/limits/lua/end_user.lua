@@ -7,25 +7,19 @@
 --
 -- The id of a lease names the end user: "<edge>.<number>.<id>~<terms>".
 --
--- Constants: END_USERS_MAX END_USER_TTL_MS BUDGET
-
-local NO_END_USERS = { from = '', budget_day = 0 }
-
--- The id in a lease; nil for one without.
-local function id_in(lease) return string.match(lease, '^[^.~]+%.[^.~]+%.(%x+)~') end
+-- Constants: END_USERS_MAX END_USER_TTL_MS BUDGET LEASE
 
 local function state_key(limiter_key, id) return limiter_key .. ':' .. id end
 
 -- Where budgets of a lease count, by whose they are.
 local function limiter_keys(key, owner, lease)
-  local id = id_in(lease)
+  local id = LEASE.end_user_in(lease)
   return { key = key, owner = owner, user = id and state_key(key, id) }
 end
 
 -- Reads what a record has: by what end users are told apart, the requests and tokens
 -- per minute and the budget of a day of each.
 local function read(text)
-  if text == '' then return NO_END_USERS end
   local from, requests, tokens, budget = string.match(text, '^(%S+) (%d+) (%d+) (%d+)$')
   if not from then error('corrupt end users in the record of a key') end
   return {
@@ -53,7 +47,7 @@ local function forget_oldest(limiter_key, index, window)
     redis.call('ZREM', index, id)
     local user_key = state_key(limiter_key, id)
     redis.call('PEXPIRE', user_key, 0)
-    if window then redis.call('EXPIRE', BUDGET.spend_key(user_key, window), 0) end
+    if window then redis.call('EXPIRE', BUDGET().spend_key(user_key, window), 0) end
   end
 end
 
@@ -68,9 +62,7 @@ local function touch(limiter_key, user, window)
   if is_new then forget_oldest(limiter_key, index, window) end
 end
 
-local END_USER = {
-  TTL_MS = END_USER_TTL_MS,
-  id_in = id_in,
+return {
   state_key = state_key,
   limiter_keys = limiter_keys,
   read = read,

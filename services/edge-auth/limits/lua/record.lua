@@ -61,11 +61,14 @@ local function read_owner(owner_key, unit)
   }
 end
 
+local function has_budget(limits)
+  return limits.budget_day > 0 or limits.budget_month > 0 or limits.budget_total > 0
+end
+
 local function has_limit(limits)
   return limits.requests_per_minute > 0 or limits.tokens_per_minute > 0
     or limits.tokens_per_day > 0 or limits.concurrency > 0 or limits.video_jobs > 0
-    or limits.units_per_day > 0 or limits.budget_day > 0 or limits.budget_month > 0
-    or limits.budget_total > 0
+    or limits.units_per_day > 0 or has_budget(limits)
 end
 
 local function list_has(list, item)
@@ -89,9 +92,10 @@ local function is_within(networks, address)
   return false
 end
 
-local RECORD = {
+return {
   read_key = read_key,
   read_owner = read_owner,
+  has_budget = has_budget,
   has_limit = has_limit,
   list_has = list_has,
   is_within = is_within,

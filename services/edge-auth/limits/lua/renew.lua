@@ -10,7 +10,7 @@
 -- Returns 1 if the requests must end: the notice that said so may not have reached this
 -- edge. Otherwise 0.
 --
--- Constants: LIMITER_EPOCH_MS LEASE_MS DEAD_LEASE_MS LEASES_TTL_MS BUDGET
+-- Constants: LIMITER_EPOCH_MS LEASE_MS DEAD_LEASE_MS LEASES_TTL_MS BUDGET LEASE
 
 local call = redis.call
 
@@ -21,10 +21,10 @@ local limiter_key = 'lim' .. string.sub(KEYS[1], #'lease' + 1)
 
 -- Keeps that a request holds nothing, if its lease says something else.
 local function forget_hold(lease)
-  if not BUDGET.text_in(lease) then return end
-  local texts = call('HMGET', BUDGET.hold_key(limiter_key), lease, '!' .. lease)
+  if not LEASE.hold_in(lease) then return end
+  local texts = call('HMGET', BUDGET().hold_key(limiter_key), lease, '!' .. lease)
   if texts[1] or texts[2] then return end
-  BUDGET.keep_holds(limiter_key, { lease, '0' })
+  BUDGET().keep_holds(limiter_key, { lease, '0' })
 end
 
 for nth, lease_key in ipairs(KEYS) do
@@ -39,6 +39,6 @@ for nth, lease_key in ipairs(KEYS) do
   end
   call('PEXPIRE', lease_key, LEASES_TTL_MS)
 end
-BUDGET.drop_dead_leases(limiter_key, now - DEAD_LEASE_MS)
+BUDGET().drop_dead_leases(limiter_key, now - DEAD_LEASE_MS)
 call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - DEAD_LEASE_MS)
 return call('HMGET', ARGV[1], 'at')[1] and 1 or 0

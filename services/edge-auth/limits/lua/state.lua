@@ -59,7 +59,7 @@ local function write_unit(limiter_key, unit, of_day)
   redis.call('HSET', limiter_key, unit, struct.pack('<dd', of_day.day, of_day.used))
 end
 
-local STATE = {
+return {
   read = read,
   unused = unused,
   write = write,

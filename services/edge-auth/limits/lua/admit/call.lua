@@ -28,7 +28,7 @@ local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
 local expected_unix = tonumber(ARGV[5])
 local expected = expected_unix and expected_unix - LIMITER_EPOCH_MS or now
 
-local CALL = {
+return {
   record_key = ARGV[1],
   owner_key = ARGV[2],
   scope = ARGV[3],

@@ -2,7 +2,7 @@
 -- them are decided before the first write, in memory, one after the other.
 --
 -- Constants: CALL LOAD LEASES_TTL_MS DEAD_LEASE_MS STATE_TTL_MS VIDEO_START_MS
--- VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS MONEY BUDGET END_USER STATE
+-- VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS MONEY BUDGET END_USER STATE END_USER_TTL_MS
 
 local call, floor = redis.call, math.floor
 
@@ -29,39 +29,17 @@ local function take_side(side)
   side.taken = side.taken + 1
 end
 
--- The budgets of sides as leases name them.
-local function budgets_of(sides)
-  if not sides.budget_names then
-    sides.budget_names = ''
-    for _, side in ipairs(sides) do
-      sides.budget_names = sides.budget_names .. MONEY.names_of(side.budgets)
-    end
-  end
-  return sides.budget_names
-end
-
--- Takes what a request holds, which is nothing if there are no budgets any more that
--- its lease names.
-local function take_money(sides, request, verdict)
-  local hold = verdict.hold or 0
-  if verdict.hold then
-    for _, side in ipairs(sides) do MONEY.take(side.budgets, hold) end
-  end
-  local budgets = budgets_of(sides)
-  local is_same = budgets == CALL.lease_budgets
-  if not is_same then verdict.budgets = budgets end
-  if is_same and hold == request.nanos then return end
-  holds[#holds + 1] = request.lease
-  holds[#holds + 1] = BUDGET.text_of(hold) .. budgets
-end
-
 -- Admits a request, in memory.
 local function take(sides, request, verdict)
   ends_and_leases[#ends_and_leases + 1] = LEASE_ENDS
   ends_and_leases[#ends_and_leases + 1] = request.lease
   for _, side in ipairs(sides) do take_side(side) end
   local names_budgets = CALL.lease_budgets ~= '' and request.nanos
-  if verdict.hold or names_budgets then take_money(sides, request, verdict) end
+  if not (verdict.hold or names_budgets) then return end
+  local text = MONEY().take(sides, request, verdict)
+  if not text then return end
+  holds[#holds + 1] = request.lease
+  holds[#holds + 1] = text
 end
 
 local function write_leases(side, is_new_minute)
@@ -73,7 +51,7 @@ local function write_leases(side, is_new_minute)
   if not is_new_minute then return end
   local dead_before = CALL.now - DEAD_LEASE_MS
   if side.who == 'key' then
-    BUDGET.drop_dead_leases(KEYS[1], dead_before)
+    BUDGET().drop_dead_leases(KEYS[1], dead_before)
   else
     call('ZREMRANGEBYSCORE', lease_key, '-inf', dead_before)
   end
@@ -84,7 +62,7 @@ local function write_side(side)
   if side.taken == 0 then return false end
   local is_user = side.who == 'user'
   LOAD.save_state(side)
-  MONEY.commit(side.budgets)
+  if #side.budgets > 0 then MONEY().commit(side.budgets) end
   if side.units_today and not is_user then
     STATE.write_unit(side.state_key, CALL.unit, side.units_today)
   end
@@ -94,18 +72,18 @@ local function write_side(side)
   if not is_new_minute then return false end
   -- The rest is needed only once a minute.
   if not is_user then call('HSET', side.state_key, 'lu', CALL.now_unix) end
-  call('PEXPIRE', side.state_key, is_user and END_USER.TTL_MS or STATE_TTL_MS)
+  call('PEXPIRE', side.state_key, is_user and END_USER_TTL_MS or STATE_TTL_MS)
   return true
 end
 
 local function write_user(id, side)
   if side.taken == 0 then return end
   local is_new_minute = write_side(side)
-  END_USER.touch(KEYS[1], {
+  END_USER().touch(KEYS[1], {
     id = id,
     now = CALL.now,
     is_new_minute = is_new_minute,
-  }, MONEY.day_window())
+  }, LOAD.has_budget and MONEY().day_window() or nil)
 end
 
 -- The slots of videos, which outlast their requests.
@@ -123,10 +101,10 @@ local function write()
   for _, side in ipairs(LOAD.sides) do write_side(side) end
   for id, side in pairs(LOAD.users) do write_user(id, side) end
   for at = FIRST_VIDEO_KEY, #KEYS do write_videos(KEYS[at]) end
-  BUDGET.keep_holds(KEYS[1], holds)
+  if #holds > 0 then BUDGET().keep_holds(KEYS[1], holds) end
 end
 
-local COMMIT = {
+return {
   take = take,
   write = write,
 }

@@ -85,7 +85,7 @@ end
 -- Checks the budgets, and lowers what the request may hold to what they have left.
 local function check_money(verdict, side, nanos)
   for _, budget in ipairs(side.budgets) do
-    local limit, amount = MONEY.check(budget, nanos)
+    local limit, amount = MONEY().check(budget, nanos)
     if limit then
       refuse(verdict, { who = side.who, name = limit, budget = budget }, amount)
     else
@@ -126,7 +126,7 @@ local function decide_limits(sides, request)
   return verdict
 end
 
-local DECIDE = {
+return {
   rights = decide_rights,
   limits = decide_limits,
 }

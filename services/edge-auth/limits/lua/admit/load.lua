@@ -4,9 +4,12 @@
 -- A side is whose limits a request must keep: the key, its owner, its end user. It has
 -- a meter for each limit, with what the last request that was checked would make of it.
 --
--- Constants: CALL STORE_KEY LIMITER_EPOCH_MS MONEY END_USER STATE RECORD
+-- Constants: CALL STORE_KEY LIMITER_EPOCH_MS MONEY END_USER STATE RECORD LEASE
 
-local LOAD = {
+local NO_END_USERS = { from = '', budget_day = 0 }
+local NO_BUDGETS = {}
+
+local loaded = {
   -- The records, and what the key has for its end users.
   key = nil,
   owner = nil,
@@ -48,7 +51,7 @@ local function terms_of(key, owner)
 end
 
 -- Reads the records. Returns the reply that refuses every request; nil: none does.
-function LOAD.records()
+function loaded.records()
   local key = RECORD.read_key(CALL.record_key, CALL.unit)
   if not key.state then
     return { redis.call('GET', STORE_KEY) and 'unknown' or 'empty' }
@@ -61,12 +64,13 @@ function LOAD.records()
   if CALL.scope ~= '' and not RECORD.list_has(key.scopes, CALL.scope) then
     return { 'scope' }
   end
-  LOAD.key, LOAD.owner, LOAD.end_user = key, owner, END_USER.read(key.end_user)
-  LOAD.terms = terms_of(key, owner)
-  LOAD.has_budget = LOAD.end_user.budget_day > 0 or MONEY.is_in(key.limits)
-    or MONEY.is_in(owner.limits)
-  if not LOAD.has_budget then return nil end
-  if not MONEY.read_calendar() then return { 'calendar', CALL.now_unix } end
+  loaded.key, loaded.owner = key, owner
+  loaded.end_user = key.end_user == '' and NO_END_USERS or END_USER().read(key.end_user)
+  loaded.terms = terms_of(key, owner)
+  loaded.has_budget = loaded.end_user.budget_day > 0 or RECORD.has_budget(key.limits)
+    or RECORD.has_budget(owner.limits)
+  if not loaded.has_budget then return nil end
+  if not MONEY().read_calendar() then return { 'calendar', CALL.now_unix } end
 end
 
 -- Reads what has been used. `who` is "key", "owner" or "user".
@@ -116,7 +120,8 @@ local function read_side(who, limits, keys)
     leases_stored = has_leases and keys.leases and redis.call('ZCARD', keys.leases) or 0,
     leases_alive = nil,
     videos_running = 0,
-    budgets = MONEY.load(who, limits, keys.state),
+    budgets = RECORD.has_budget(limits) and MONEY().load(who, limits, keys.state)
+      or NO_BUDGETS,
     -- How many requests were admitted.
     taken = 0,
   }
@@ -137,7 +142,7 @@ local function read_units(side)
 end
 
 -- Writes what has been used of requests and tokens.
-function LOAD.save_state(side)
+function loaded.save_state(side)
   STATE.write(side.state_key, {
     admitted_at = CALL.now,
     requests_full_at = side.requests.full_at,
@@ -160,31 +165,33 @@ local function load_side(who, limits, keys)
   if ahead <= 0 then return side end
   side.requests.full_at = side.requests.full_at - ahead
   side.tokens.full_at = side.tokens.full_at - ahead
-  LOAD.save_state(side)
+  loaded.save_state(side)
   return side
 end
 
 local function load_sides()
   local key_keys = { state = KEYS[1], leases = KEYS[2], videos = KEYS[5] }
-  LOAD.sides = { load_side('key', LOAD.key.limits, key_keys) }
-  local owner_limits = LOAD.owner.limits
+  loaded.sides = { load_side('key', loaded.key.limits, key_keys) }
+  local owner_limits = loaded.owner.limits
   if not RECORD.has_limit(owner_limits) then return end
   local owner_keys = { state = KEYS[3], leases = KEYS[4], videos = KEYS[6] }
-  LOAD.sides[2] = load_side('owner', owner_limits, owner_keys)
+  loaded.sides[2] = load_side('owner', owner_limits, owner_keys)
 end
 
 local function load_user(id)
-  local keys = { state = END_USER.state_key(KEYS[1], id) }
-  local user = load_side('user', LOAD.end_user, keys)
-  LOAD.users[id] = user
-  return { LOAD.sides[1], user, LOAD.sides[2] }
+  local keys = { state = END_USER().state_key(KEYS[1], id) }
+  local user = load_side('user', loaded.end_user, keys)
+  loaded.users[id] = user
+  return { loaded.sides[1], user, loaded.sides[2] }
 end
 
 -- The sides of a request: the key, its end user, the owner.
-function LOAD.sides_of(lease)
-  if not LOAD.sides then load_sides() end
-  local id = LOAD.end_user.from ~= '' and END_USER.id_in(lease)
-  if not id then return LOAD.sides end
-  LOAD.sides_with_user[id] = LOAD.sides_with_user[id] or load_user(id)
-  return LOAD.sides_with_user[id]
+function loaded.sides_of(lease)
+  if not loaded.sides then load_sides() end
+  local id = loaded.end_user.from ~= '' and LEASE.end_user_in(lease)
+  if not id then return loaded.sides end
+  loaded.sides_with_user[id] = loaded.sides_with_user[id] or load_user(id)
+  return loaded.sides_with_user[id]
 end
+
+return loaded

@@ -6,15 +6,8 @@
 local HELD_WAIT_MS = 1000
 local TOTAL_WINDOW = 'total'
 
-local NO_BUDGETS = {}
-
--- The present windows of the budgets; nil: they are not needed.
+-- The present windows of the budgets, as `read_calendar` has found them.
 local windows
-
--- Whether any of the limits is a budget.
-local function is_in(limits)
-  return limits.budget_day > 0 or limits.budget_month > 0 or limits.budget_total > 0
-end
 
 -- Reads the calendar "d20261128:<starts>:<ends>:m202611:<ends>", in Unix ms. False if
 -- the time is not in its day: its edge has another time than this server.
@@ -35,14 +28,13 @@ local function read_calendar()
   return true
 end
 
--- The present day as budgets count it; nil: they are not needed.
-local function day_window() return windows and windows.day end
+-- The present day as budgets count it.
+local function day_window() return windows.day end
 
 -- Reads the budgets that are set. `who` is "key", "owner" or "user".
 local function load(who, limits, limiter_key)
-  if not (windows and is_in(limits)) then return NO_BUDGETS end
   local budgets = {}
-  local prefix = BUDGET.spend_key(limiter_key, '')
+  local prefix = BUDGET().spend_key(limiter_key, '')
   local function add(nth, name, window, ends_at)
     local limit = limits[name]
     if limit == 0 then return end
@@ -79,42 +71,53 @@ local function check(budget, nanos)
   return nil, math.min(nanos, left)
 end
 
--- The budgets as the text of a hold names them.
-local function names_of(budgets)
+-- The budgets of sides as leases name them.
+local function names_of(sides)
+  if sides.budget_names then return sides.budget_names end
   local names = ''
-  for _, budget in ipairs(budgets) do
-    names = names .. ' ' .. budget.who .. ':' .. budget.window .. ':' .. budget.text
+  for _, side in ipairs(sides) do
+    for _, budget in ipairs(side.budgets) do
+      names = names .. ' ' .. budget.who .. ':' .. budget.window .. ':' .. budget.text
+    end
   end
+  sides.budget_names = names
   return names
 end
 
--- Takes what a request holds.
-local function take(budgets, nanos)
-  for _, budget in ipairs(budgets) do
-    budget.held = budget.held + nanos
-    budget.taken = budget.taken + nanos
+-- Takes what a request holds, which is nothing if there are no budgets any more that
+-- its lease names. Returns what is to be kept beside its lease, which says something
+-- else; nil: nothing.
+local function take(sides, request, verdict)
+  local hold = verdict.hold or 0
+  for _, side in ipairs(sides) do
+    for _, budget in ipairs(side.budgets) do
+      budget.held = budget.held + hold
+      budget.taken = budget.taken + hold
+    end
   end
+  local names = names_of(sides)
+  local is_same = names == CALL.lease_budgets
+  if not is_same then verdict.budgets = names end
+  if is_same and hold == request.nanos then return nil end
+  return BUDGET().text_of(hold) .. names
 end
 
 -- Writes what `take` took.
 local function commit(budgets)
-  if #budgets == 0 then return end
-  local taken = BUDGET.text_of(budgets[1].taken)
+  local taken = BUDGET().text_of(budgets[1].taken)
   for _, budget in ipairs(budgets) do
     local held = redis.call('HINCRBY', budget.key, 'h', taken)
     if held == budget.taken and budget.spent == 0 then
-      BUDGET.keep(budget.key, budget.window, budget.who)
+      BUDGET().keep(budget.key, budget.window, budget.who)
     end
   end
 end
 
-local MONEY = {
-  is_in = is_in,
+return {
   read_calendar = read_calendar,
   day_window = day_window,
   load = load,
   check = check,
-  names_of = names_of,
   take = take,
   commit = commit,
 }

@@ -45,6 +45,6 @@ local function reply_of(verdict, request, terms)
     terms and terms.keep_seconds or false, budgets }
 end
 
-local REPLY = {
+return {
   of = reply_of,
 }
