@@ -112,7 +112,7 @@ export async function startOurs(
   } = {},
 ): Promise<OurGateway> {
   const gateway = await startGateway("launched", {
-    ...root === undefined ? {} : { root },
+    ...root !== undefined && { root },
     edges: instances,
     workers: instances,
     env: {

@@ -30,24 +30,25 @@ interface Victim {
 }
 
 /** The Redis server that is master now, or the first one that is not. */
-const redisServer = (isMaster: boolean) => async (stack: Stack) => {
-  for (const service of SERVERS) {
-    const role = await stack.compose(
-      "exec",
-      "-T",
-      service,
-      "redis-cli",
-      "--no-auth-warning",
-      "--user",
-      "health",
-      "--pass",
-      "none",
-      "role",
-    );
-    if (role.startsWith("master") === isMaster) return service;
-  }
-  throw new Error("No Redis server has this role");
-};
+const redisServer =
+  ({ isMaster }: { isMaster: boolean }) => async (stack: Stack) => {
+    for (const service of SERVERS) {
+      const role = await stack.compose(
+        "exec",
+        "-T",
+        service,
+        "redis-cli",
+        "--no-auth-warning",
+        "--user",
+        "health",
+        "--pass",
+        "none",
+        "role",
+      );
+      if (role.startsWith("master") === isMaster) return service;
+    }
+    throw new Error("No Redis server has this role");
+  };
 
 const one = (name: string, more: Partial<Victim> = {}): Victim => ({
   name,
@@ -62,10 +63,10 @@ const VICTIMS: Victim[] = [
   one("nats-2"),
   one("nats-3"),
   one("the Redis master", {
-    service: redisServer(true),
+    service: redisServer({ isMaster: true }),
     lateMax: LATE_IN_FAILOVER_MAX,
   }),
-  one("a Redis replica", { service: redisServer(false) }),
+  one("a Redis replica", { service: redisServer({ isMaster: false }) }),
   one("redis-sentinel-1"),
   one("redis-sentinel-2"),
   one("redis-sentinel-3"),

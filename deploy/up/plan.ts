@@ -238,7 +238,7 @@ export function serviceProgram(
     OTEL_SERVICE_NAME: name,
     OPS_PORT: "0",
     NATS_URL: natsUrl,
-    ...isWorker ? {} : { REDIS_URL: redisUrl },
+    ...!isWorker && { REDIS_URL: redisUrl },
     ...variables,
   };
   // Not the data directory, which holds a key.

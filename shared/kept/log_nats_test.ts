@@ -21,7 +21,7 @@ const textOf = (entry: { bytes: Uint8Array } | null) =>
 const failsAs = (reason: LogFailure) => (error: unknown) =>
   error instanceof KeptLogError && error.reason === reason;
 
-async function startLog(jetStream = true) {
+async function startLog({ jetStream = true } = {}) {
   await using starting = new AsyncDisposableStack();
   const server = starting.use(await startNatsServer({ jetStream }));
   const { link } = starting.use(await connectTestLink([server.server]));
@@ -88,7 +88,7 @@ Deno.test("a full log refuses the newest, and keeps what it has", async () => {
 });
 
 Deno.test("without JetStream, or without the stream, nothing can be kept", async () => {
-  await using bare = await startLog(false);
+  await using bare = await startLog({ jetStream: false });
   await assert.rejects(bare.log.prepare(OPTIONS), failsAs("unavailable"));
   await assert.rejects(
     bare.log.append(ONE, bytes("a"), 0),

@@ -8,7 +8,7 @@ import { KEPT_LIMITS } from "./limits.ts";
 import { StreamWatch } from "./stream_watch.ts";
 
 /** A watch that looks when the test says that the bus was restored. */
-async function startWatch(isThere: boolean) {
+async function startWatch({ isThere }: { isThere: boolean }) {
   const state = { isThere, nowMs: 0, look: () => {} };
   const watch = new StreamWatch({
     keptLog: {
@@ -37,7 +37,7 @@ async function startWatch(isThere: boolean) {
 }
 
 Deno.test("a log that is away for a moment counts as there, one that stays away does not", async () => {
-  const { state, watch, lookAt } = await startWatch(true);
+  const { state, watch, lookAt } = await startWatch({ isThere: true });
   assert.equal(watch.isReady, true);
   state.isThere = false;
   await lookAt(1_000);
@@ -56,7 +56,7 @@ Deno.test("a log that is away for a moment counts as there, one that stays away 
 });
 
 Deno.test("a log that was never there does not count as there", async () => {
-  const { watch, lookAt } = await startWatch(false);
+  const { watch, lookAt } = await startWatch({ isThere: false });
   assert.equal(watch.isReady, false);
   await lookAt(1_000);
   assert.equal(watch.isReady, false);

@@ -244,7 +244,7 @@ function makeClient(
     socket: {
       connectTimeout: CONNECT_TIMEOUT_MS,
       reconnectStrategy: false,
-      ...(url.startsWith("rediss:") ? tlsOptions(tls) : {}),
+      ...url.startsWith("rediss:") && tlsOptions(tls),
     },
     disableOfflineQueue: true,
     disableClientInfo: true,

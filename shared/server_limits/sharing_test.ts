@@ -60,7 +60,7 @@ class Peer {
     return this.table.useOf(LIMITED);
   }
 
-  tell(isNew = false): void {
+  tell({ isNew = false } = {}): void {
     if (!this.isAlive) return;
     const uses = this.table.uses();
     this.world.send(
@@ -122,7 +122,7 @@ class World {
   join(): Peer {
     const peer = new Peer(`w${this.peers.length}`, this);
     this.peers.push(peer);
-    peer.tell(true);
+    peer.tell({ isNew: true });
     return peer;
   }
 

@@ -53,19 +53,19 @@ Deno.test("a program behind a proxy that takes two edges in turn notices no rest
   });
   const answers: Promise<string>[] = [];
   /** Asks for a stream or a whole answer; an error is an answer too. */
-  const ask = (stream: boolean) => {
+  const ask = ({ stream }: { stream: boolean }) => {
     answers.push(say(client, stream).catch((error) => String(error)));
   };
   const askMany = async () => {
     for (let count = 0; count < CALLS; count += 1) {
-      ask(count % 2 === 0);
+      ask({ stream: count % 2 === 0 });
       await sleep(PACE_MS);
     }
   };
   await askMany();
   await redis.kill();
-  ask(false);
-  ask(true);
+  ask({ stream: false });
+  ask({ stream: true });
   await until(() => statuses.includes(503));
   await redis.restart();
   await askMany();

@@ -65,8 +65,8 @@ export async function checkSdk(
 ): Promise<void> {
   const checks = {
     ...CHECKS,
-    ...(traits.isModel ? OF_MODELS : {}),
-    ...(traits.tools === "calls" ? OF_TOOLS : {}),
+    ...traits.isModel && OF_MODELS,
+    ...traits.tools === "calls" && OF_TOOLS,
   };
   for (const [name, check] of Object.entries(checks)) {
     await t.step(name, () => check(client, traits));

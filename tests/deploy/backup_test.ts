@@ -20,11 +20,26 @@ PATH=\${PATH#*:} exec ${command} "$@"
 const CHECK = /^check='([^']*)'/m;
 const LOAD = /^load='([^']*)'/m;
 
+/** The container of Redis, as the parts of a script find it that run in it. */
+interface Container extends AsyncDisposable {
+  /** The folder of the data. */
+  readonly data: string;
+  /** Runs a part of the script, perhaps changed, after a command of the test. */
+  run(
+    part: RegExp,
+    options?: { before?: string; change?: (text: string) => string },
+  ): Promise<Deno.CommandOutput>;
+  /** Puts a command in front of the real one. */
+  fail(command: string, pattern: string): Promise<void>;
+  /** What is in a folder of the data, in order. */
+  files(folder?: string): Promise<string[]>;
+}
+
 /**
  * The parts of a script that run in the container of Redis, with folders of a test
  * instead of its own.
  */
-async function startContainer(script: string) {
+async function startContainer(script: string): Promise<Container> {
   await using starting = new AsyncDisposableStack();
   const { path } = starting.use(await makeTempDir());
   const [data, bin] = [`${path}/data`, `${path}/bin`];
@@ -46,7 +61,6 @@ async function startContainer(script: string) {
         args: ["-c", `${before}\n${change(here(part))}`],
         env,
       }).output(),
-    /** Puts a command in front of the real one. */
     fail: (command: string, pattern: string) =>
       Deno.writeTextFile(`${bin}/${command}`, failsFor(pattern, command), {
         mode: 0o755,
@@ -100,7 +114,7 @@ Deno.test("a copy that cannot be restored is found before Redis is stopped, and 
 
 /** Copies a Redis as `backup.sh` does. */
 const backUp = (
-  { run }: Awaited<ReturnType<typeof startContainer>>,
+  { run }: Container,
   port: number,
 ) =>
   run(/sh -c '([^']*)'/, {

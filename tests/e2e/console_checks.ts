@@ -64,7 +64,7 @@ function complete(gateway: LaunchedGateway, value: string): Promise<Usage[]> {
         max_tokens: 100,
         n: 1 + number % 3,
         stream,
-        ...(stream ? { stream_options: { include_usage: true } } : {}),
+        ...stream && { stream_options: { include_usage: true } },
       },
     });
     const text = await response.text();

@@ -88,7 +88,7 @@ function chatCharged({ parts }: Moment): Charge {
   return { promptTokens: PROMPT_ESTIMATED, completionTokens };
 }
 
-function chatEndpoint(stream: boolean): Endpoint {
+function chatEndpoint({ stream }: { stream: boolean }): Endpoint {
   const [first = "", second = "", third = ""] = TEXTS;
   const says = (content: string) => chunk(event(choiceChunk({ content })));
   return {
@@ -114,8 +114,8 @@ function chatEndpoint(stream: boolean): Endpoint {
 
 /** All endpoints that cost something, whole and streamed. */
 export const ENDPOINTS: readonly Endpoint[] = [
-  chatEndpoint(false),
-  chatEndpoint(true),
+  chatEndpoint({ stream: false }),
+  chatEndpoint({ stream: true }),
   {
     name: "images, whole",
     unit: "images",

@@ -31,6 +31,9 @@ const RIDDLES: ReadonlySet<string> = new Set([
 
 /** Assertions and views of bytes, whose signatures are not ours. */
 const FOREIGN_CALL = /^assert\b|\.[gs]et(Uint|Int|Float)\d+$/;
+/** Calls with one argument that is true or false, whose signatures are not ours. */
+const FOREIGN_SETTER =
+  /^resolve$|\.(default|includes|literal|resolve|setKeepAlive|setNoDelay|tryLock)$/;
 
 type AnyFunction =
   | Deno.lint.ArrowFunctionExpression
@@ -45,17 +48,49 @@ function withoutTypes(node: Deno.lint.Expression): Deno.lint.Expression {
     : node;
 }
 
-/** `...{ a, b }` and `...[a, b]`: the members can stand in the outer literal. */
+/** Whether an expression is `{ … }`. */
+function isObjectLiteral(node: Deno.lint.Node): boolean {
+  return node.type === "ObjectExpression";
+}
+
+/**
+ * `...{ a, b }` and `...[a, b]`, also by `Object.assign`: the members can stand in the
+ * outer literal. `...(c ? { a } : {})` is `...c && { a }`, the only form of a member
+ * that may be absent.
+ */
 const noSpreadLiteral: Deno.lint.Rule = {
   create(context) {
     return {
       SpreadElement(node) {
-        const { type } = withoutTypes(node.argument);
-        if (type !== "ObjectExpression" && type !== "ArrayExpression") return;
+        const inner = withoutTypes(node.argument);
+        if (isObjectLiteral(inner) || inner.type === "ArrayExpression") {
+          context.report({
+            node,
+            message: "A literal is spread into another literal",
+            hint: "Write its members into the outer literal, one per line",
+          });
+        }
+        if (inner.type !== "ConditionalExpression") return;
+        const branches = [inner.consequent, inner.alternate].map(withoutTypes);
+        if (!branches.some(isObjectLiteral)) return;
         context.report({
           node,
-          message: "A literal is spread into another literal",
-          hint: "Write its members into the outer literal, one per line",
+          message: "One of two literals is spread into another literal",
+          hint: "Write `...condition && { member }`, or two literals",
+        });
+      },
+      'CallExpression[callee.object.name="Object"][callee.property.name="assign"]'(
+        node: Deno.lint.CallExpression,
+      ) {
+        const literals = node.arguments.filter(isObjectLiteral);
+        const [target] = node.arguments;
+        if (target === undefined || literals.length === 0) return;
+        if (literals.length === 1 && !isObjectLiteral(target)) return;
+        if (node.arguments.some(({ type }) => type === "SpreadElement")) return;
+        context.report({
+          node,
+          message: "Object.assign makes an object of literals",
+          hint: "Write one literal",
         });
       },
     };
@@ -253,13 +288,14 @@ const nounName: Deno.lint.Rule = {
   },
 };
 
-/** `f(a, true)`: what is true can only be read in the signature. */
+/** `f(a, true)`, `start(true)`: only the signature tells what is true. */
 const noBooleanArgument: Deno.lint.Rule = {
   create(context) {
     return {
       CallExpression(node) {
-        if (node.arguments.length < 2) return;
-        if (FOREIGN_CALL.test(context.sourceCode.getText(node.callee))) return;
+        const called = context.sourceCode.getText(node.callee);
+        if (FOREIGN_CALL.test(called)) return;
+        if (node.arguments.length === 1 && FOREIGN_SETTER.test(called)) return;
         for (const argument of node.arguments) {
           if (argument.type !== "Literal") continue;
           if (typeof argument.value !== "boolean") continue;

@@ -30,7 +30,24 @@ const ROWS: readonly Row[] = [
   },
   {
     rule: "no-spread-literal",
-    source: "const a = { ...b, ...(c ? { d } : {}), ...[e].map(f) };",
+    source: "const a = { ...b, ...c && { d }, ...[e].map(f), ...(g ? h : i) };",
+    count: 0,
+  },
+  {
+    rule: "no-spread-literal",
+    source: "const a = { ...(b ? { c } : {}), ...(d ? { e } : { f }) };",
+    count: 2,
+  },
+  {
+    rule: "no-spread-literal",
+    source:
+      "const a = Object.assign({ b }, { c }); Object.assign(d, { e }, { f });",
+    count: 2,
+  },
+  {
+    rule: "no-spread-literal",
+    source:
+      "Object.assign(a, b); Object.assign(a, { b }); Object.assign({}, ...c);",
     count: 0,
   },
   { rule: "no-assignment-in-expression", source: "a ??= b = c;", count: 1 },
@@ -123,11 +140,15 @@ const ROWS: readonly Row[] = [
   },
   {
     rule: "no-boolean-argument",
-    source: "f(true); f(a, { b: true }); assert.equal(a, true, b);" +
-      " view.getUint16(0, true);",
+    source: "f(a, { b: true }); assert.equal(a, true, b);" +
+      " view.getUint16(0, true); socket.setNoDelay(true);",
     count: 0,
   },
-  { rule: "no-boolean-argument", source: "f(a, false, true);", count: 2 },
+  {
+    rule: "no-boolean-argument",
+    source: "f(a, false, true); start(true);",
+    count: 3,
+  },
   {
     rule: "noun-name",
     source: "const answer = a.of(1); const row = { told: 1 }; use(row.told);",

@@ -299,7 +299,7 @@ async function run(
     cwd: ROOT,
     env: { ...denoJobs(), ...env },
     stdin: "null",
-    ...(signal === undefined ? {} : { signal }),
+    ...signal !== undefined && { signal },
   }).spawn().status;
   return signal?.aborted ? TIME_IS_UP : code;
 }

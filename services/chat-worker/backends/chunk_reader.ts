@@ -238,7 +238,7 @@ export class ChunkReader {
     const n = this.#choices.length;
     const isComplete = isWhole || this.#endsWithUsage;
     const wholeChoices = this.#choices.filter(({ ending }) =>
-      ending.isWhole(isComplete)
+      ending.isWhole({ isComplete })
     );
     const count = wholeChoices.length;
     if (count === n) {

@@ -8,7 +8,7 @@ const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
 const BODY = { model: "neutral-3.7-plus", messages: [], max_tokens: 1 };
 
 /** A request that counts, while the rights of its key are read. */
-async function setup(isStopped: boolean) {
+async function setup({ isStopped }: { isStopped: boolean }) {
   const question = Promise.withResolvers<void>();
   const rights = Promise.withResolvers<readonly string[]>();
   let running = 0;
@@ -50,7 +50,7 @@ async function setup(isStopped: boolean) {
 }
 
 Deno.test("counting tokens does not run for a client that left while its rights were read", async () => {
-  await using edge = await setup(false);
+  await using edge = await setup({ isStopped: false });
   edge.leave.abort();
   await assert.rejects(edge.answer);
   // The edge has seen it when it has answered another connection.
@@ -61,7 +61,7 @@ Deno.test("counting tokens does not run for a client that left while its rights 
 });
 
 Deno.test("counting tokens does not run for a key that was stopped meanwhile", async () => {
-  await using edge = await setup(true);
+  await using edge = await setup({ isStopped: true });
   edge.rights.resolve([]);
   const answer = await edge.answer;
   assert.equal(answer.status, 403);

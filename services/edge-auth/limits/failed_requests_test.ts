@@ -139,7 +139,7 @@ Deno.test("ASVS 16.2.5: each reason is counted for key and owner, and logged wit
     await failed.flush();
     const counts = {
       [`10:${reason}:${MODEL}`]: 1,
-      ...how === "refused" ? { [`10:ref:${MODEL}`]: 1 } : {},
+      ...how === "refused" && { [`10:ref:${MODEL}`]: 1 },
     };
     for (const name of names) {
       assert.deepEqual(await hash(world, name), counts);

@@ -4,6 +4,7 @@ import { ORIGIN } from "../client_fixture.ts";
 import { startConsole, type TestConsole } from "../console_fixture.ts";
 import {
   ADMIN_SCOPES,
+  type AdminKey,
   type AdminScope,
 } from "../domain/admin_keys/admin_key_store.ts";
 import type { AdminRoute } from "./route.ts";
@@ -21,8 +22,20 @@ export interface Sent {
   headers?: Record<string, string>;
 }
 
-/** A console, and a program with an admin key of these scopes. */
-export async function startAdmin(scopes: readonly AdminScope[] = ADMIN_SCOPES) {
+/** A console, and a program that has an admin key for it. */
+export interface TestAdmin {
+  site: TestConsole;
+  /** Sends a request with the key. */
+  ask(method: string, path: string, sent?: Sent): ReturnType<typeof send>;
+  key: AdminKey;
+  /** The key as programs send it. */
+  value: string;
+}
+
+/** Starts a console, and makes an admin key of these scopes. */
+export async function startAdmin(
+  scopes: readonly AdminScope[] = ADMIN_SCOPES,
+): Promise<TestAdmin> {
   const site = await startConsole({ redisUser: "key-admin" });
   const wanted = { description: "CI", scopes: [...scopes], expiresAtMs: null };
   const { key, value } = await site.deps.adminKeys.create(wanted, MAKER);

@@ -5,7 +5,12 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import { storedKey } from "../console_fixture.ts";
 import { logRequest } from "../usage_fixture.ts";
 import { run } from "../web/running_fixture.ts";
-import { routeOf, type Sent, startAdmin } from "./admin_fixture.ts";
+import {
+  routeOf,
+  type Sent,
+  startAdmin,
+  type TestAdmin,
+} from "./admin_fixture.ts";
 import { documentPath } from "./document.ts";
 import { ADMIN_BASE, ADMIN_ROUTES } from "./routes.ts";
 
@@ -78,7 +83,7 @@ const REQUESTS: readonly [line: string, body?: unknown][] = [
 
 /** What the requests are about, by the names in their lines. */
 async function stage(
-  { site, ask, key }: Awaited<ReturnType<typeof startAdmin>>,
+  { site, ask, key }: TestAdmin,
 ) {
   const { owners, projects, adminKeys } = site.deps;
   const [ada, bob, cleo] = await Promise.all(

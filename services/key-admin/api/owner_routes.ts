@@ -151,15 +151,16 @@ const WHOLE = z.strictObject({
 const CHANGES = WHOLE.extend({ limits: someLimits.optional() });
 
 /** A change of the role, which is the same if it is made twice. */
-const setRole = (isOperator: boolean) =>
+const changeRole = (
+  change: "make_operator" | "remove_role_of_operator",
+) =>
 async (
   call: AdminCall<unknown, unknown>,
 ): Promise<AdminAnswer> => {
   const { deps, id } = call;
   const account = await read(deps, id);
-  const what = isOperator ? "make_operator" : "remove_role_of_operator";
-  if (account.isOperator !== isOperator) {
-    await deps.operators.change(operatorOf(call), id, what);
+  if (account.isOperator !== (change === "make_operator")) {
+    await deps.operators.change(operatorOf(call), id, change);
   }
   return await answerOf(deps, id);
 };
@@ -260,7 +261,7 @@ export const OWNER_ROUTES = [
     summary: "Make an owner an operator, who may do everything",
     body: NOTHING,
     answers: OWNER,
-    run: setRole(true),
+    run: changeRole("make_operator"),
   }),
   adminRoute({
     ...ONE,
@@ -269,7 +270,7 @@ export const OWNER_ROUTES = [
     summary: "Make an operator an ordinary owner",
     body: NO_BODY,
     answers: OWNER,
-    run: setRole(false),
+    run: changeRole("remove_role_of_operator"),
   }),
   adminRoute({
     ...ONE,

@@ -45,7 +45,7 @@ export function inBrowser(
     name: shows,
     fn: async () => {
       const args = ["test", "--allow-all", "--no-check", fileURLToPath(steps)];
-      const env = { NO_COLOR: "1", ...(isWhole ? FULL_AMOUNTS : {}) };
+      const env = { NO_COLOR: "1", ...isWhole && FULL_AMOUNTS };
       await runProcess(Deno.execPath(), args, { env });
     },
   };

@@ -200,9 +200,7 @@ function partOf(
     headers: {
       "accept-ranges": "bytes",
       "content-length": String(end - first),
-      ...(match
-        ? { "content-range": `bytes ${first}-${end - 1}/${size}` }
-        : {}),
+      ...match && { "content-range": `bytes ${first}-${end - 1}/${size}` },
     },
   };
 }

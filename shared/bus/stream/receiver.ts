@@ -308,11 +308,11 @@ export function answerStrayFrame(
   if (type === FrameType.DATA || type === FrameType.REJECT) return;
   const workerId = parseWorker(payload);
   if (workerId === null) return;
-  control(workerId, {
-    requestId,
-    offerNumber,
-    ...(type === FrameType.END || type === FrameType.ERR
-      ? { type: "ack", sequence }
-      : { type: "cancel", reason: "unknown_stream" }),
-  });
+  const isEnd = type === FrameType.END || type === FrameType.ERR;
+  control(
+    workerId,
+    isEnd
+      ? { type: "ack", requestId, offerNumber, sequence }
+      : { type: "cancel", requestId, offerNumber, reason: "unknown_stream" },
+  );
 }

@@ -129,13 +129,13 @@ async function leave(rig: Rig): Promise<void> {
     }, PATIENT_MS);
   };
   await change([gone.url, urls[0]]);
-  const ask = (stream: boolean) =>
+  const ask = ({ stream }: { stream: boolean }) =>
     postChat(gateway.baseUrl(), key, {
       body: { model: "m", stream, messages: simulates("1 token") },
     });
-  const answer = await ask(true);
+  const answer = await ask({ stream: true });
   gone.start = "";
-  const whole = ask(false);
+  const whole = ask({ stream: false });
   await until(() => gone.requests === 2 || undefined);
   await change([urls[0]]);
   assert.equal(await rig.chat("m"), "200");

@@ -209,7 +209,7 @@ function openBackend(backend: WorkerBackend): OpenAiBackend {
     config,
     apiKey: null,
     now: monotonicNow,
-    ...("connect" in at ? { connect: at.connect } : {}),
+    ..."connect" in at && { connect: at.connect },
   });
 }
 

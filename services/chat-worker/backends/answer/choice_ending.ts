@@ -43,7 +43,7 @@ export class ChoiceEnding {
    * Whether the choice is whole when the response ends in order. `isComplete`: the
    * server has said that the response is whole, with `[DONE]`, its usage or one body.
    */
-  isWhole(isComplete: boolean): boolean {
+  isWhole({ isComplete }: { isComplete: boolean }): boolean {
     if (isComplete) return this.word !== "" || this.hasContent;
     if (!this.#isLabelled) return this.isSure;
     return this.isSure || this.#isBare || this.#contentChunks <= 1;

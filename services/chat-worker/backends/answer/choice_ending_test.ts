@@ -85,8 +85,8 @@ Deno.test("ChoiceEnding believes a finish reason only where it says something", 
     assert.deepEqual(
       {
         isSure: ending.isSure,
-        isWholeAtEnd: ending.isWhole(false),
-        isWholeIfComplete: ending.isWhole(true),
+        isWholeAtEnd: ending.isWhole({ isComplete: false }),
+        isWholeIfComplete: ending.isWhole({ isComplete: true }),
       },
       expected,
       name,

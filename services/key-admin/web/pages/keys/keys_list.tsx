@@ -55,8 +55,21 @@ import { SelectBox, SelectedForm } from "./keys_selected.tsx";
 /** The order of a list of keys unless its address names another one. */
 export const NEWEST = "-created";
 
-/** The query in the address of the list; members that it may leave out are empty. */
-function queryOf(c: ConsoleContext) {
+/** The query in the address of the list; members that it leaves out are empty. */
+type ListQuery = {
+  /** One of the filters; empty: all keys. */
+  filter: string;
+  /** What a key is searched by. */
+  search: string;
+  /** The member of the project who made the keys. */
+  by: string;
+  /** One of the orders; empty: the newest first. */
+  sort: string;
+  /** The cursor of the page before. */
+  after: string;
+};
+
+function queryOf(c: ConsoleContext): ListQuery {
   const filter = filterOf(c.req.query("filter"));
   const sort = c.req.query("sort") ?? "";
   return {
@@ -67,7 +80,6 @@ function queryOf(c: ConsoleContext) {
     after: c.req.query("after") ?? "",
   };
 }
-type ListQuery = ReturnType<typeof queryOf>;
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {

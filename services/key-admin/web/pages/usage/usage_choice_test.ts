@@ -4,7 +4,11 @@
  */
 import assert from "node:assert/strict";
 import type { TestClient } from "../../../client_fixture.ts";
-import { startConsole, storedKey } from "../../../console_fixture.ts";
+import {
+  startConsole,
+  storedKey,
+  type TestConsole,
+} from "../../../console_fixture.ts";
 import { type RouteOwner, routeOwner } from "../../../routes_fixture.ts";
 import { countUse } from "../../../usage_fixture.ts";
 
@@ -226,7 +230,7 @@ Deno.test("operators see all accounts together, and by account", async () => {
 });
 
 async function operatorOf(
-  { deps }: Pick<Awaited<ReturnType<typeof startConsole>>, "deps">,
+  { deps }: Pick<TestConsole, "deps">,
   { client, ownerId }: RouteOwner,
 ): Promise<TestClient> {
   await deps.owners.giveRole(ownerId);
