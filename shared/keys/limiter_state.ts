@@ -43,6 +43,8 @@ export const LIMITER_EPOCH_MS = 1_735_689_600_000;
 export const LAST_USE_DAYS_KEPT = 90;
 
 const DAY_MS = 86_400_000;
+/** An hour in ms, by which usage is counted. */
+export const HOUR_MS = 3_600_000;
 
 /**
  * The hourly counters in `use:{owner}:<key id>:<yyyymmdd>` and
@@ -164,14 +166,23 @@ export function parseUsageField(field: string) {
   return { hour, counter, endpoint, model: model.join(":") };
 }
 
+/** What the year and the month of a day count in the number that names it. */
+const DAY_DIGITS = { year: 10_000, month: 100 };
+const HOURS_PER_DAY = 24;
+
 /** The UTC day of a time as in key names: `20261120`. */
 export function usageDay(unixMs: number): string {
-  return new Date(unixMs).toISOString().slice(0, 10).replaceAll("-", "");
+  // Every request asks, and `toISOString` takes ten times as long.
+  const date = new Date(unixMs);
+  const year = date.getUTCFullYear() * DAY_DIGITS.year;
+  const month = (date.getUTCMonth() + 1) * DAY_DIGITS.month;
+  return String(year + month + date.getUTCDate());
 }
 
 /** The UTC hour of a time as in usage fields: `09`. */
 export function usageHour(unixMs: number): string {
-  return new Date(unixMs).toISOString().slice(11, 13);
+  const hour = Math.floor(unixMs / HOUR_MS) % HOURS_PER_DAY;
+  return String(hour).padStart(2, "0");
 }
 
 /** Days from {@link LIMITER_EPOCH_MS} to the UTC day of a time. */

@@ -18,6 +18,18 @@ const TABLE = [
   { iso: "2025-01-01T23:59:59.999Z", day: "20250101", hour: "23", number: 0 },
   { iso: "2025-01-02T00:00:00.000Z", day: "20250102", hour: "00", number: 1 },
   { iso: "2026-11-20T09:05:00.000Z", day: "20261120", hour: "09", number: 688 },
+  {
+    iso: "2028-02-29T10:00:00.000Z",
+    day: "20280229",
+    hour: "10",
+    number: 1154,
+  },
+  {
+    iso: "2028-03-01T00:00:00.000Z",
+    day: "20280301",
+    hour: "00",
+    number: 1155,
+  },
 ];
 
 Deno.test("usage is counted by UTC day and hour, limits by days since a midnight", () => {

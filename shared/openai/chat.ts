@@ -260,6 +260,7 @@ function checkToolHistory(
   messages: readonly ChatMessage[],
   refuse: Refuse,
 ): void {
+  if (messages.every(hasNoTool)) return;
   /** The calls of the last assistant turn, and those without an answer so far. */
   let calls: ReadonlySet<string> = new Set();
   let open = new Set<string>();
@@ -291,6 +292,9 @@ function checkToolHistory(
     callsAt,
   );
 }
+
+const hasNoTool = ({ role, tool_calls }: ChatMessage): boolean =>
+  role !== "tool" && tool_calls === undefined;
 
 function checkToolChoice(
   { tools = [], tool_choice: choice }: WireRequest,

@@ -16,7 +16,7 @@ export interface CallOptions {
    * Gets the late reply to an abandoned call; null if the connection was lost. Not
    * called if the server refused it.
    */
-  onAbandoned?: (reply: RedisReply | null) => void;
+  onAbandoned?: ((reply: RedisReply | null) => void) | undefined;
 }
 
 /** What {@link Calls} needs of the link that they belong to. */

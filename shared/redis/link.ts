@@ -213,7 +213,8 @@ class ReconnectingLink implements RedisLink {
     if (this.#isCircuitOpen) {
       return refused("circuit_open", "it stopped answering");
     }
-    return this.#calls.make(args, { deadlineMs: this.#deadlineMs, ...options });
+    const { deadlineMs = this.#deadlineMs, onAbandoned } = options;
+    return this.#calls.make(args, { deadlineMs, onAbandoned });
   }
 
   evalScript(
@@ -222,8 +223,8 @@ class ReconnectingLink implements RedisLink {
     options: CallOptions = {},
   ): Promise<RedisReply> {
     const sentAtMs = this.#now();
-    const { length } = keys;
-    const line = ["EVALSHA", script.sha, String(length), ...keys, ...args];
+    const line = ["EVALSHA", script.sha, String(keys.length)]
+      .concat(keys, args);
     return this.command(line, options).catch(async (error) => {
       const isMissing = error instanceof RedisReplyError &&
         error.message.startsWith("NOSCRIPT");

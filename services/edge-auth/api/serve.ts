@@ -95,7 +95,9 @@ async function handle(
     else {
       principal = await identify(call, deps);
       const wishes = await wishesOf(call, principal, deps);
-      end = await answer({ ...call, principal, ...wishes }, way, deps);
+      const { endsByMs, isBatch, keep } = wishes;
+      const authenticatedCall = { ...call, principal, endsByMs, isBatch, keep };
+      end = await answer(authenticatedCall, way, deps);
     }
   } catch (error) {
     end = refused(error);

@@ -53,7 +53,7 @@ export async function readBody(
   // 0 for a chunked body. `node:http` refuses malformed values.
   const length = Number(headers["content-length"] ?? 0);
   requireJson(headers);
-  const { bodyBytesMax, bodyBudget } = bounds;
+  const { bodyBytesMax, bodyBudget, refusedBodies, deadlines, now } = bounds;
   if (length > bodyBytesMax) throw tooLarge(bodyBytesMax);
   let reader: BodyReader | null = null;
   let refusedEarly: ApiError | null = null;
@@ -74,7 +74,11 @@ export async function readBody(
   }
   return await new Promise((resolve, reject) => {
     reader = new BodyReader(exchange.openBody(), {
-      ...bounds,
+      bodyBytesMax,
+      bodyBudget,
+      refusedBodies,
+      deadlines,
+      now,
       turns: exchange.turns,
       share,
       length,
@@ -241,7 +245,7 @@ export interface DeadlineOptions {
 
 /** When the next bytes of a body are due. Must be removed once. */
 export class BodyDeadline implements Timed {
-  #expiresAtMs = Infinity;
+  #expiresAtMs: number;
   readonly #totalAtMs: number;
   readonly #bounds: HeldBodyBounds;
   readonly #refuse: (error: ApiError) => void;
@@ -249,8 +253,9 @@ export class BodyDeadline implements Timed {
   constructor(bounds: HeldBodyBounds, { totalMs, refuse }: DeadlineOptions) {
     this.#bounds = bounds;
     this.#refuse = refuse;
-    this.#totalAtMs = bounds.now() + totalMs;
-    this.progressed();
+    const nowMs = bounds.now();
+    this.#totalAtMs = nowMs + totalMs;
+    this.#expiresAtMs = this.#dueMs(nowMs);
     bounds.deadlines.add(this);
   }
 
@@ -261,8 +266,7 @@ export class BodyDeadline implements Timed {
 
   /** Some bytes have arrived. */
   progressed(): void {
-    const dueMs = this.#bounds.now() + BODY_DEADLINES.progressMs;
-    this.#expiresAtMs = Math.min(dueMs, this.#totalAtMs);
+    this.#expiresAtMs = this.#dueMs(this.#bounds.now());
   }
 
   /** Refuses the body: 408. */
@@ -274,6 +278,11 @@ export class BodyDeadline implements Timed {
   /** The body has ended. */
   remove(): void {
     this.#bounds.deadlines.remove(this);
+  }
+
+  /** When the next bytes are due after some that have come now. */
+  #dueMs(nowMs: number): number {
+    return Math.min(nowMs + BODY_DEADLINES.progressMs, this.#totalAtMs);
   }
 }
 
@@ -328,7 +337,8 @@ export class RefusedBodies {
   }
 
   #owedMs(keyId: string): number {
-    return Math.max(0, (this.#paidAtMs.get(keyId) ?? 0) - this.now());
+    const paidAtMs = this.#paidAtMs.get(keyId);
+    return paidAtMs === undefined ? 0 : Math.max(0, paidAtMs - this.now());
   }
 }
 

@@ -19,7 +19,7 @@ import type { HoldSteps } from "./hold_steps.ts";
 import type { EndUserNames } from "./callers/end_users.ts";
 import type { Caller } from "./callers/caller.ts";
 import { type Cost, costOf, type Estimate } from "./cost.ts";
-import type { Grant, Limiter } from "./limiter.ts";
+import type { Ask, Grant, Limiter } from "./limiter.ts";
 import {
   type Charge,
   nanosOfUsage,
@@ -54,7 +54,7 @@ export interface RunLease {
    * What a request with this usage costs, in billionths; null: it has no price. Absent:
    * answers do not say it.
    */
-  nanosOf?(usage: Usage): number | null;
+  readonly nanosOf?: ((usage: Usage) => number | null) | undefined;
   /**
    * Its answers have this many tokens by now: it may hold more of budgets for the next
    * ones. Does not block or throw. Absent: it holds nothing, or its cost was known
@@ -186,8 +186,17 @@ export class LimitedAdmission implements Admission {
       ? null
       : answerLengths?.expected(model) ?? null;
     const wantNanos = model === null ? 1 : nanosToHold(estimate, rate, learned);
-    const amounts = { wantTokens, promptTokens, wantUnits, wantNanos };
-    const ask = { scope, model, endpoint, ...amounts, rate, endUser };
+    const ask: Ask = {
+      scope,
+      model,
+      endpoint,
+      wantTokens,
+      promptTokens,
+      wantUnits,
+      wantNanos,
+      rate,
+      endUser,
+    };
     const grant = await this.#decide(
       principal,
       () => limiter.admit(principal, ask),
@@ -213,9 +222,9 @@ export class LimitedAdmission implements Admission {
         void limiter.settle(grant, cost, isShared);
         return { cost, rate };
       },
-      ...showsCost && rate !== null && {
-        nanosOf: (usage: Usage) => nanosOfUsage(usage, rate, estimate.bounds),
-      },
+      nanosOf: showsCost && rate !== null
+        ? (usage) => nanosOfUsage(usage, rate, estimate.bounds)
+        : undefined,
       onTokens: holdSteps?.watch(grant, { estimate, rate, learned }),
       undo: () => void limiter.settle(grant, null),
     };
@@ -229,16 +238,18 @@ export class LimitedAdmission implements Admission {
     const { now, onDecision } = this.#options;
     for (let round = 0;; round += 1) {
       const startedAtMs = now();
-      const report = (decision: Decision) =>
-        onDecision?.(decision, now() - startedAtMs);
-      const decision = await ask().catch((error) => {
-        report(error instanceof ApiError ? "unavailable" : "failed");
+      let decision: T | Refusal;
+      try {
+        decision = await ask();
+      } catch (error) {
+        const failure = error instanceof ApiError ? "unavailable" : "failed";
+        onDecision?.(failure, now() - startedAtMs);
         throw error;
-      });
+      }
       if (decision === null) return decision;
       const waitMs = SLOT_WAITS_MS[round];
       if (waitMs === undefined || !hasNoSlot(decision)) {
-        report(decision);
+        onDecision?.(decision, now() - startedAtMs);
         return decision.isAdmitted
           ? decision
           : this.#refuse(principal, decision);

@@ -1,5 +1,6 @@
 /** The ids of leases, which say what their requests reserve. */
 import {
+  HOUR_MS,
   usageDay,
   type UsageEndpoint,
   usageHour,
@@ -8,7 +9,6 @@ import {
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Units } from "./cost.ts";
 import { leaseId, nanosReserved, type Rate } from "./rate.ts";
-import { HOUR_MS } from "./settlement.ts";
 
 /** What a lease is to say of its request. */
 export interface LeaseAsk {
@@ -27,26 +27,21 @@ export interface LeaseAsk {
 
 /** Makes the ids of the leases of an edge. */
 export class LeaseIds {
-  readonly #expectedMs: () => number;
   /** Random, so that the ids of different processes never collide. */
   readonly #prefix = newRequestId();
   #count = 0;
   /** The hour of the last lease. */
   #hour = { number: NaN, text: "" };
 
-  /** `expectedMs` tells what Redis' clock is expected to show, in Unix ms. */
-  constructor(expectedMs: () => number) {
-    this.#expectedMs = expectedMs;
-  }
-
   /**
-   * The id of a new lease, which says what its request reserves, and for which end user
-   * it is; empty: the key does not tell them apart.
+   * The id of a new lease, which says what its request reserves, for which end user it
+   * is (empty: the key does not tell them apart), and in which hour: `atMs` is what
+   * Redis' clock is expected to show, in Unix ms.
    */
   next(
     { model, endpoint, wantTokens, promptTokens, wantUnits, rate = null }:
       LeaseAsk,
-    endUser: string,
+    { endUser, atMs }: { endUser: string; atMs: number },
   ): string {
     const count = this.#count;
     this.#count += 1;
@@ -56,7 +51,7 @@ export class LeaseIds {
     const size = { promptTokens: prompt, totalTokens: wantTokens, units };
     const name = `${this.#prefix}.${count.toString(36)}`;
     return leaseId(endUser === "" ? name : `${name}.${endUser}`, {
-      hour: this.#hourOf(this.#expectedMs()),
+      hour: this.#hourOf(atMs),
       promptTokens: prompt,
       completionTokens: wantTokens - prompt,
       unit: units?.unit ?? null,

@@ -156,10 +156,13 @@ export class Leases {
   settle(settlement: Settlement): Promise<boolean> {
     this.#watch();
     this.#unsettled += 1;
-    const attempts = { mayHaveRun: false, isReported: false };
     return new Promise((onAttempted) => {
-      const one = { ...settlement, ...attempts, onAttempted };
-      this.#settlements.add(accountOf(settlement), one);
+      this.#settlements.add(accountOf(settlement), {
+        ...settlement,
+        mayHaveRun: false,
+        isReported: false,
+        onAttempted,
+      });
     });
   }
 

@@ -8,10 +8,6 @@ import {
   wallNow as systemNow,
 } from "@gateway/shared/process/clock";
 import * as record from "@gateway/shared/keys/record";
-import {
-  dayLimitField,
-  type UsageUnit,
-} from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/keys/limits";
 import {
   type ModelKind,
@@ -30,18 +26,21 @@ import {
 import { type Caller, CallerAddresses } from "./callers/caller.ts";
 import { LeaseBudgets } from "./budgets/lease_budgets.ts";
 import type { Cost } from "./cost.ts";
-import { endUserSourceIn, grantIn, modelsIn } from "./admit_reply.ts";
+import {
+  admissionIn,
+  admitCall,
+  grantIn,
+  modelsIn,
+  type Question,
+  questionTerms,
+  subjectOf,
+} from "./admit_call.ts";
 import { type LeaseAsk, LeaseIds } from "./lease_ids.ts";
 import { Leases, type LeasesOptions } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 import { ServerClock } from "./clock/server_clock.ts";
-import {
-  type Reservation,
-  settleCall,
-  videoEnd,
-  videoKeys,
-} from "./settlement.ts";
+import { type Reservation, settleCall, videoEnd } from "./settlement.ts";
 
 /** What a request asks to be admitted to, and what it may cost. */
 export interface Ask extends LeaseAsk {
@@ -52,22 +51,8 @@ export interface Ask extends LeaseAsk {
   endUser?: EndUserNames | undefined;
 }
 
-/** What the admission script is asked about one request. */
-interface Question {
-  readonly principal: record.Principal;
-  readonly scope: record.KeyScope | null;
-  readonly unit: UsageUnit | null;
-  /** Model, tokens, units, lease id, billionths and address, for the script. */
-  readonly terms: readonly string[];
-  /** By what end users of the key are told apart; empty: it is not known. */
-  readonly source?: string;
-  /** The budgets that its lease names; empty: none. */
-  readonly budgets?: string;
-  /** Undoes an admission whose reply was malformed, late or lost. */
-  readonly release?: () => void;
-}
-
-interface Waiting extends Question {
+interface Waiting {
+  readonly question: Question;
   readonly resolve: (reply: RedisReply) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -79,9 +64,9 @@ export interface Grant extends Reservation {
   /** What it holds of budgets, in billionths; absent or 0: nothing. */
   readonly heldNanos?: number;
   /** How it waits for a slot; absent: like all others. */
-  readonly queue?: QueueSettings;
+  readonly queue?: QueueSettings | undefined;
   /** For how long the key wants its answers to be kept; absent: not at all. */
-  readonly keepSeconds?: number;
+  readonly keepSeconds?: number | undefined;
 }
 
 /**
@@ -129,7 +114,7 @@ export class Limiter {
   readonly #onLease: LimiterOptions["onLease"];
   readonly #calendar: ToldCalendar;
   readonly #addresses = new CallerAddresses();
-  readonly #leaseIds = new LeaseIds(() => this.expectedMs);
+  readonly #leaseIds = new LeaseIds();
   readonly #endUsers = new EndUserSources();
   readonly #budgets = new LeaseBudgets();
   /** Requests of this turn of the event loop with the same key, scope and unit. */
@@ -173,7 +158,7 @@ export class Limiter {
   ): Promise<Grant | refusal.Refusal | string> {
     const { scope, model, endpoint = null, wantTokens } = ask;
     const { wantUnits = null, rate = null, wantNanos = null } = ask;
-    const amounts = { reservedTokens: wantTokens, reservedUnits: wantUnits };
+    const atMs = this.expectedMs;
     const source = this.#endUsers.sourceOf(principal);
     const endUser = endUserId(source, ask.endUser);
     // The end of a video may be settled by an edge of an earlier version.
@@ -182,43 +167,48 @@ export class Limiter {
     const budgets = mayNameBudgets
       ? this.#budgets.namesOf(principal, endUser !== "")
       : "";
-    const terms = this.#leaseIds.next(ask, endUser);
-    const id = budgets === "" ? terms : `${terms}~${wantNanos}${budgets}`;
-    const lease = { id, principal, model, endpoint, ...amounts, rate };
-    const atMs = this.expectedMs;
-    const reversal = { reservation: { ...lease, atMs }, cost: null };
-    const { unit = null, count = 0 } = wantUnits ?? {};
+    const terms = this.#leaseIds.next(ask, { endUser, atMs });
+    const reservation: Reservation = {
+      id: budgets === "" ? terms : `${terms}~${wantNanos}${budgets}`,
+      principal,
+      model,
+      endpoint,
+      atMs,
+      reservedTokens: wantTokens,
+      reservedUnits: wantUnits,
+      rate,
+    };
+    const address = this.#addresses.digitsOf(principal);
     const question: Question = {
       principal,
       scope,
-      unit,
+      unit: wantUnits?.unit ?? null,
       source,
       budgets,
-      terms: [
-        model ?? "",
-        String(wantTokens),
-        String(count),
-        id,
-        String(wantNanos ?? ""),
-        this.#addresses.digitsOf(principal),
-      ],
-      release: () => void this.leases.settle(reversal),
+      terms: questionTerms(reservation, { wantNanos, address }),
+      release: () => void this.leases.settle({ reservation, cost: null }),
     };
-    const grant = await this.#ask(
-      question,
-      (reply) => endUserSourceIn(reply) ?? grantIn(reply),
-    );
+    const grant = await this.#ask(question, admissionIn);
     if (typeof grant === "string" || !grant.isAdmitted) return grant;
     this.#serverClock.saw(grant.atMs);
-    const { isHeld, heldNanos: nanos, budgets: changed } = grant;
+    const { heldNanos: nanos, budgets: changed } = grant;
     if (changed !== undefined) {
       this.#budgets.keep(principal, endUser !== "", changed);
     }
     const isInLease = budgets !== "" && changed === undefined &&
       nanos === wantNanos;
-    this.leases.hold(lease, isInLease ? { nanos, budgets } : null);
+    this.leases.hold(reservation, isInLease ? { nanos, budgets } : null);
     this.#onLease?.(principal);
-    return { ...grant, ...lease, isHeld: isHeld || budgets !== "" };
+    return {
+      ...reservation,
+      isAdmitted: true,
+      atMs: grant.atMs,
+      isHeld: grant.isHeld || budgets !== "",
+      heldNanos: nanos,
+      rates: grant.rates,
+      queue: grant.queue,
+      keepSeconds: grant.keepSeconds,
+    };
   }
 
   /**
@@ -299,13 +289,9 @@ export class Limiter {
     question: Question,
     parse: (reply: RedisReply) => T,
   ): Promise<T | refusal.Refusal> {
-    const { principal, scope, unit, source = "", budgets = "", release } =
-      question;
     try {
       const reply = await new Promise<RedisReply>((resolve, reject) => {
-        const sharing =
-          `${principal.keyId} ${scope} ${unit} ${source}${budgets}`;
-        this.#asking.add(sharing, { ...question, resolve, reject });
+        this.#asking.add(subjectOf(question), { question, resolve, reject });
       });
       const [status] = Array.isArray(reply) ? reply : [];
       if (status === "empty") throw refusal.storeIsEmpty();
@@ -313,16 +299,14 @@ export class Limiter {
         ? { isAdmitted: false, reason: status }
         : parse(reply);
     } catch (error) {
-      if (mayHaveAdmitted(error)) release?.();
+      if (mayHaveAdmitted(error)) question.release?.();
       throw refusal.redisFailure(error);
     }
   }
 
   /** Asks for all of these requests, which share a key, a scope and a unit, in one call. */
   #send(waiting: readonly Waiting[]): void {
-    this.#sendIn(waiting, this.#calendar.at(this.expectedMs)).then(
-      (replies) =>
-        waiting.forEach(({ resolve }, at) => resolve(replyTo(replies, at))),
+    this.#sendIn(waiting, this.#calendar.at(this.expectedMs)).catch(
       (error) => waiting.forEach(({ reject }) => reject(error)),
     );
   }
@@ -335,23 +319,10 @@ export class Limiter {
     waiting: readonly Waiting[],
     calendar: string,
     round = 1,
-  ): Promise<RedisReply> {
-    const [first] = waiting;
-    if (first === undefined) return null;
-    const input = {
-      keys: keysOf(first),
-      args: [
-        record.recordKey(first.principal),
-        record.ownerLimitsKey(first.principal.ownerId),
-        first.scope ?? "",
-        first.unit === null ? "" : dayLimitField(first.unit),
-        String(this.#serverClock.expectedMs ?? ""),
-        calendar,
-        first.source ?? "",
-        first.budgets ?? "",
-        ...waiting.flatMap(({ terms }) => terms),
-      ],
-    };
+  ): Promise<void> {
+    const questions = waiting.map(({ question }) => question);
+    const { expectedMs } = this.#serverClock;
+    const input = admitCall(questions, { expectedMs, calendar });
     const replies = await this.#redis.evalScript(ADMIT, input, {
       deadlineMs: this.#deadlineMs,
       onAbandoned: (late) => releaseAdmitted(waiting, late),
@@ -359,21 +330,14 @@ export class Limiter {
     const reply = replyTo(replies, 0);
     const [status, serverMs] = Array.isArray(reply) ? reply : [];
     const isOther = status === "calendar" && typeof serverMs === "number";
-    if (!isOther || round >= CALENDARS_MAX) return replies;
-    const nextCalendar = this.#calendar.keep(serverMs);
-    return await this.#sendIn(waiting, nextCalendar, round + 1);
+    if (isOther && round < CALENDARS_MAX) {
+      const nextCalendar = this.#calendar.keep(serverMs);
+      return await this.#sendIn(waiting, nextCalendar, round + 1);
+    }
+    for (const [at, { resolve }] of waiting.entries()) {
+      resolve(replyTo(replies, at));
+    }
   }
-}
-
-function keysOf({ principal, unit }: Question): string[] {
-  const { ownerId } = principal;
-  return [
-    record.limiterKey(principal),
-    record.leaseKey(principal),
-    record.ownerLimiterKey(ownerId),
-    record.ownerLeaseKey(ownerId),
-    ...videoKeys(principal, unit),
-  ];
 }
 
 const replyTo = (replies: RedisReply, index: number): RedisReply =>
@@ -381,9 +345,9 @@ const replyTo = (replies: RedisReply, index: number): RedisReply =>
 
 /** Undoes what a call has admitted, or may have, that nobody waits for any more. */
 function releaseAdmitted(waiting: readonly Waiting[], late: RedisReply): void {
-  waiting.forEach(({ release }, index) => {
+  waiting.forEach(({ question }, index) => {
     const reply = replyTo(late, index);
-    if (!Array.isArray(reply) || reply[0] === "ok") release?.();
+    if (!Array.isArray(reply) || reply[0] === "ok") question.release?.();
   });
 }
 

@@ -213,17 +213,11 @@ const TERMS =
  * may follow (`lua/budget.lua`).
  */
 export function leaseId(name: string, terms: LeaseTerms): string {
-  return [
-    name,
-    terms.hour,
-    terms.promptTokens,
-    terms.completionTokens,
-    terms.unit === null ? "" : USAGE_KINDS[terms.unit],
-    terms.count,
-    terms.nanos,
-    terms.isUnpriced ? 1 : 0,
-    terms.suffix,
-  ].join("~");
+  const { hour, promptTokens, completionTokens, count, nanos, suffix } = terms;
+  const unit = terms.unit === null ? "" : USAGE_KINDS[terms.unit];
+  const size = `${promptTokens}~${completionTokens}~${unit}~${count}`;
+  const money = `${nanos}~${terms.isUnpriced ? 1 : 0}`;
+  return `${name}~${hour}~${size}~${money}~${suffix}`;
 }
 
 /** Reads the id of a lease; null for one without terms. */

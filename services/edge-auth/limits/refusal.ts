@@ -278,15 +278,19 @@ function unitsOf(count: number, larger: string, smaller: string): string {
  * https://platform.openai.com/docs/guides/rate-limits, 2026.
  */
 export function rateLimitHeaders(rates: Rates): HeaderFields {
-  const fields: Record<string, string> = {};
-  for (const unit of ["requests", "tokens"] as const) {
-    const rate = rates[unit];
-    if (rate === null) continue;
-    fields[`x-ratelimit-limit-${unit}`] = String(rate.limit);
-    fields[`x-ratelimit-remaining-${unit}`] = String(rate.remaining);
-    fields[`x-ratelimit-reset-${unit}`] = goDuration(rate.resetMs);
-  }
-  return fields;
+  const { requests, tokens } = rates;
+  return {
+    ...requests !== null && {
+      "x-ratelimit-limit-requests": String(requests.limit),
+      "x-ratelimit-remaining-requests": String(requests.remaining),
+      "x-ratelimit-reset-requests": goDuration(requests.resetMs),
+    },
+    ...tokens !== null && {
+      "x-ratelimit-limit-tokens": String(tokens.limit),
+      "x-ratelimit-remaining-tokens": String(tokens.remaining),
+      "x-ratelimit-reset-tokens": goDuration(tokens.resetMs),
+    },
+  };
 }
 
 /**

@@ -1,6 +1,7 @@
 /** What is settled of an admission, and the script call that does it. */
 import {
   dayLimitField,
+  HOUR_MS,
   limiterDay,
   USAGE_ENDPOINTS,
   USAGE_KINDS,
@@ -58,9 +59,6 @@ export interface Settlement {
   readonly hold?: LeaseHold | null;
 }
 
-/** An hour in ms, by which usage is counted. */
-export const HOUR_MS = 3_600_000;
-
 /** Settlements with the same account can be made in one call. */
 export function accountOf(
   { reservation, cost, isVideo, hold }: Settlement,
@@ -70,7 +68,7 @@ export function accountOf(
   const unit = reservedUnits?.unit ?? "";
   const end = unit === "videoSeconds" ? `${cost?.kind} ${isVideo}` : "";
   const budgets = hold?.budgets ?? "";
-  return [principal.keyId, hour, unit, end, endpoint, model, budgets].join(" ");
+  return `${principal.keyId} ${hour} ${unit} ${end} ${endpoint} ${model} ${budgets}`;
 }
 
 /**
@@ -107,8 +105,7 @@ export function settleCall(
       unit === null ? "" : dayLimitField(unit),
       cost?.kind === "complete" ? "1" : "0",
       hold?.budgets ?? "",
-      ...settlements.flatMap(amountsOf),
-    ],
+    ].concat(...settlements.map(amountsOf)),
   };
 }
 
@@ -122,21 +119,6 @@ function amountsOf(
     cost ?? {};
   const { cachedTokens = 0, cacheWriteTokens = 0, nanos = 0 } = cost ?? {};
   const reserved = reservedUnits?.count ?? 0;
-  const amounts = [
-    promptTokens + completionTokens - reservedTokens,
-    cost === null ? 1 : 0,
-    isVideo ? 0 : 1,
-    promptTokens,
-    completionTokens,
-    kind === "failed" ? 1 : 0,
-    cachedTokens,
-    cacheWriteTokens,
-    unitsMade ?? 0,
-    (unitsMade ?? reserved) - reserved,
-    nanos,
-    cost?.isUnpriced ? 1 : 0,
-    isLost ? 1 : 0,
-  ];
   // Others may have settled it, or have charged it as lost.
   const isOnlyOurs = !mayHaveRun && !isShared;
   const held = isHeld === false ? "" : isOnlyOurs && hold ? hold.nanos : "?";
@@ -146,7 +128,19 @@ function amountsOf(
   return [
     id,
     mustHaveLease ? "" : "1",
-    ...amounts.map(String),
+    String(promptTokens + completionTokens - reservedTokens),
+    cost === null ? "1" : "0",
+    isVideo ? "0" : "1",
+    String(promptTokens),
+    String(completionTokens),
+    kind === "failed" ? "1" : "0",
+    String(cachedTokens),
+    String(cacheWriteTokens),
+    String(unitsMade ?? 0),
+    String((unitsMade ?? reserved) - reserved),
+    String(nanos),
+    cost?.isUnpriced ? "1" : "0",
+    isLost ? "1" : "0",
     String(held),
   ];
 }

@@ -20,7 +20,7 @@ export interface Wishes {
   /** It waits behind the other requests of its account. */
   readonly isBatch: boolean;
   /** What it says of the keeping of the answer; null or absent: nothing. */
-  readonly keep?: KeepWish | null;
+  readonly keep?: KeepWish | null | undefined;
 }
 
 /**
