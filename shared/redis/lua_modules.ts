@@ -1,9 +1,10 @@
 /**
- * The modules of a script. Redis runs all of a script for each call, so each
- * function takes time to be defined in each of them, and a third of those of an
- * admission are about budgets and end users, which few keys have.
+ * The modules of a script. Redis runs the whole script at each call, so that each call
+ * takes the time to define every function. A third of those of an admission are about
+ * budgets and end users, which few keys have: a lazy module defines its functions only
+ * in calls that need them.
  *
- * A module is a text that ends with `return` at the start of a line, as is usual in
+ * A module is a text that ends with a `return` at the start of a line, as is usual in
  * Lua.
  */
 

@@ -14,8 +14,8 @@
 --       6 calendar            the day and the month of budgets: `budget.lua`
 --       7 source              by what end users of the key are told apart, as the edge
 --                             knows; empty: it knows of none
---       8 budgets             as the leases of the requests that have a price name
---                             them, after what these are to hold; empty: they do not
+--       8 budgets             with which the lease of a request that has a price ends,
+--                             after what it is to hold; empty: it ends with neither
 --       then of each request
 --       model, or empty
 --       tokens to reserve     empty: only the key and its rights are checked
@@ -43,10 +43,10 @@
 --     wait         ms until all of the violated limits admit this request; -1: for ever
 --   and, of a budget, by its name, the budget, what is spent, what is held, and when it
 --   is reset, in Unix ms (0: never). "ok" is followed by what is held of budgets, if
---   any is set, and by how the request waits for a slot, if it waits unlike others: the
---   weights of account and key in percent (0: not set), and 1 if it stands back; by for
---   how many seconds its answer is kept, if that is a default of the key; and by the
---   budgets of the request as its lease is to name them, if it names others.
+--   any is set; by how the request waits for a slot, if the key or its account has a
+--   weight or stands back: both weights in percent (0: not set), and 1 if it stands
+--   back; by the seconds for which its answer is kept, if that is a default of the key;
+--   and by the budgets that its lease should name, if it names others.
 --
 -- All or nothing: everything is checked before anything is taken. The tighter limit of
 -- key and owner is reported. Layout of the state: `shared/keys/limiter_state.ts`.
@@ -74,7 +74,7 @@ local function reply_to(request)
   local verdict = DECIDE.limits(sides, request)
   local is_admitted = not verdict.refused_by and request.lease ~= ''
   if is_admitted then COMMIT.take(sides, request, verdict) end
-  return REPLY.of(verdict, request, LOAD.terms)
+  return REPLY.make(verdict, request, LOAD.terms)
 end
 
 local refusal = LOAD.records()

@@ -20,9 +20,10 @@
 --   notices:due  a set: "{owner}:<key>:m202611 5000000000 80", a window, its budget and
 --                the percent of it that are now spent; without `:<key>` of the owner
 --
--- All amounts are billionths of the currency. A budget is below 2^53, where doubles end
--- to hold all integers; counters have 64 bits, and one that has passed 2^53 is above
--- every budget, whatever its last digits are. What is held is never more than a budget.
+-- All amounts are billionths of the currency. A budget is below 2^53: up to there, a
+-- double holds every integer. Counters have 64 bits, and one that has passed 2^53 is
+-- above every budget, whatever its last digits are. What is held is never more than a
+-- budget.
 --
 -- Constants: DAY_SPEND_TTL_S USER_SPEND_TTL_S MONTH_SPEND_TTL_S HOLDS_TTL_MS LEASE
 

@@ -1,5 +1,5 @@
--- Lets a running request hold more of budgets, as far as they have something left. It
--- says how much that is to be in all, so a call that is repeated changes nothing.
+-- Lets a running request hold more of budgets, as far as they have something left. The
+-- amount is what it is to hold in all, so a call that is repeated changes nothing.
 --
 -- KEYS  1 lim:{owner}:<key>   2 lim:{owner}
 -- ARGV  1 lease id   2 billionths to hold

@@ -34,9 +34,8 @@
 --
 -- A request that is charged as lost leaves a mark, as long as its lease would last: its
 -- edge may only have been cut off, and settle it later. What was charged, which the id
--- of the lease says (`rate.ts`), is taken back then. What it held
--- of budgets is charged to the windows of its admission, and to its usage if its edge
--- is lost.
+-- of the lease says (`rate.ts`), is taken back then. What it held of budgets is charged
+-- to the windows of its admission, and to its usage if its edge is lost.
 --
 -- A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
 -- KEYS 2 and 4. The correction uses the limits of the last admission; a state that has
@@ -44,8 +43,8 @@
 -- already written may continue when memory is full.
 --
 -- Costs are at most COST_NANOS_MAX of `shared/money`, so that the sum of a call is
--- below 2^53, where doubles end to hold all integers. Redis adds it to counters of 64
--- bits.
+-- below 2^53: up to there, a double holds every integer. Redis adds it to counters of
+-- 64 bits.
 --
 -- The parts are in `settle`, and stand before this.
 --

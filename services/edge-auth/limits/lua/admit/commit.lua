@@ -13,7 +13,8 @@ local FIRST_VIDEO_KEY = 5
 
 -- The leases of the requests that are admitted: end, lease, end, lease.
 local ends_and_leases = {}
--- What they hold of budgets that leases do not say: lease, text, lease, text.
+-- What requests hold of budgets, if their leases do not say it: lease, text, lease,
+-- text.
 local holds = {}
 
 local function take_day(meter)

@@ -10,7 +10,8 @@ local DAY_MS = 86400000
 -- Sums of fractions are not exact, so this part of an interval is tolerated.
 local TOLERANCE = 0.01
 
--- What the key refuses, whatever was used, or all that was asked; nil: limits decide.
+-- The reply that depends on no limit: a refusal of the key, or its models if only these
+-- were asked for; nil: limits decide.
 local function decide_rights(request)
   local networks, models = LOAD.key.networks, LOAD.key.models
   if networks ~= '' and not RECORD.is_within(networks, request.address) then

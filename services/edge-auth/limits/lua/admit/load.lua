@@ -14,7 +14,7 @@ local loaded = {
   key = nil,
   owner = nil,
   end_user = nil,
-  -- What the key has for its requests unlike others; nil: nothing.
+  -- How its requests wait and are kept; nil: like those of most keys.
   terms = nil,
   has_budget = false,
   -- The key, and the owner if it has limits; nil before the first request needs them.
@@ -85,7 +85,7 @@ local function read_side(who, limits, keys)
     -- long requests are there all the same, once they are renewed.
     lease_key = has_leases and keys.leases or nil,
     admitted_at = state.admitted_at,
-    -- What is counted by minute, and is full again at a time.
+    -- What is counted by minute: full again at `full_at`.
     requests = {
       who = who,
       name = 'requests',
@@ -109,7 +109,7 @@ local function read_side(who, limits, keys)
       who = who,
       name = 'day',
       per_day = limits.tokens_per_day,
-      -- Whether a cost of 0 is not known yet, and not none.
+      -- Whether a cost of 0 means that the cost is not known yet.
       is_zero_unknown = false,
       day = state.day,
       used = state.tokens_today,

@@ -28,9 +28,9 @@ local function refusal_of(verdict)
     budget.held, budget.ends_at or 0 }
 end
 
--- What an admitted request takes shows in the rates of its own reply. `terms` are what
--- the key has for its requests unlike others.
-local function reply_of(verdict, request, terms)
+-- The rates of a reply include what its own request takes. `terms`: how the requests of
+-- the key differ from those of others.
+local function make(verdict, request, terms)
   if verdict.refused_by then return refusal_of(verdict) end
   local requests, requests_left, requests_reset = rate_after(verdict.requests, 1)
   local tokens, tokens_left, tokens_reset = rate_after(verdict.tokens, request.tokens)
@@ -46,5 +46,5 @@ local function reply_of(verdict, request, terms)
 end
 
 return {
-  of = reply_of,
+  make = make,
 }

@@ -8,8 +8,8 @@ local call = redis.call
 local sum = CALL.sum
 local hold_key = BUDGET().hold_key(KEYS[1])
 
--- What changes of budgets: a list, in which requests that held of the same are once,
--- and the same by whose and which these are.
+-- Changes of budgets, one for all requests that held something of the same ones: in a
+-- list, and by the names of the end user and the budgets.
 local changes = {}
 -- What is kept beside leases and is over: leases, and marks of those charged as lost.
 local ended_holds = {}
@@ -96,8 +96,8 @@ local function amount_held(request)
   return request.had_lease and tonumber(request.hold) or nil
 end
 
--- What is kept of requests beside their leases, by these, where that may matter: the
--- text of what one holds, and of what it was charged as lost; false: nothing.
+-- Reads what is kept beside the leases of requests, where that may matter, by lease:
+-- the text of what one holds, and of what it was charged as lost; false: nothing.
 local function read_kept(requests)
   local kept, leases, fields = {}, {}, {}
   for _, request in ipairs(requests) do
@@ -143,7 +143,7 @@ local function take_back(lease)
   sum.completion_tokens = sum.completion_tokens - completion
   sum.units = sum.units - count
   sum.unpriced = sum.unpriced - unpriced
-  -- What it held of budgets, `settle_kept` takes back.
+  -- `settle_kept` takes back what it held of budgets.
   if call('HEXISTS', hold_key, LEASE.mark_of(lease)) == 1 then return end
   sum.cost, sum.lost_cost = sum.cost - cost, sum.lost_cost - cost
 end

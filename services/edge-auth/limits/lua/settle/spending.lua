@@ -5,15 +5,15 @@
 
 -- As in `shared/keys/record.ts`.
 local DUE_NOTICES = 'notices:due'
--- Percent of a budget at which somebody is told, the highest first.
-local TOLD_PERCENTS = { 100, 80, 50 }
-local LOWEST_PERCENT = TOLD_PERCENTS[#TOLD_PERCENTS]
+-- Percent of a budget at which somebody gets a notice, the highest first.
+local NOTICE_PERCENTS = { 100, 80, 50 }
+local LOWEST_PERCENT = NOTICE_PERCENTS[#NOTICE_PERCENTS]
 
 -- Leaves a notice if what is spent has just reached a threshold: the highest one. A
 -- user of Redis who may not write it must still be able to settle requests.
 local function tell(limiter_key, window, limit, before, spent)
   if spent < limit * LOWEST_PERCENT / 100 then return end
-  for _, percent in ipairs(TOLD_PERCENTS) do
+  for _, percent in ipairs(NOTICE_PERCENTS) do
     local threshold = limit * percent / 100
     if spent >= threshold then
       if before >= threshold then return end
@@ -38,7 +38,7 @@ local function change(limiter_keys, text, amounts)
     if amounts.spent ~= 0 and not is_gone then
       local spent = redis.call('HINCRBY', key, 's', more)
       if spent == amounts.spent then BUDGET().keep(key, window, who) end
-      -- Nobody is told of end users, who may be ten thousand.
+      -- There are no notices of end users: there may be ten thousand of them.
       if who ~= 'user' then
         tell(limiter_keys[who], window, limit, spent - amounts.spent, spent)
       end
