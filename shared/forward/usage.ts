@@ -153,7 +153,16 @@ export function countIn(holder: unknown, name: string): number | null {
 }
 
 /** The counts of OpenAI's as a server states them; null where it states none. */
-function countsOf(value: Readonly<Record<string, unknown>>) {
+interface StatedCounts {
+  readonly prompt: number | null;
+  readonly completion: number | null;
+  readonly total: number | null;
+  readonly cached: number | null;
+  readonly cacheWrites: number | null;
+  readonly reasoning: number | null;
+}
+
+function countsOf(value: Readonly<Record<string, unknown>>): StatedCounts {
   const inputs = value.input_tokens_details ?? value.prompt_tokens_details;
   const outputs = value.output_tokens_details ??
     value.completion_tokens_details;
@@ -179,8 +188,10 @@ function countsOf(value: Readonly<Record<string, unknown>>) {
  * the prompt.
  */
 export function responseUsage(value: unknown): Usage | null {
-  if (!isJsonObject(value)) return null;
-  const counts = countsOf(value);
+  return isJsonObject(value) ? usageOf(countsOf(value)) : null;
+}
+
+function usageOf(counts: StatedCounts): Usage | null {
   if (counts.prompt === null || counts.completion === null) return null;
   const { cached, cacheWrites, reasoning, total } = counts;
   const prompt = Math.max(counts.prompt, (cached ?? 0) + (cacheWrites ?? 0));
@@ -201,9 +212,11 @@ export function responseUsage(value: unknown): Usage | null {
 
 /** Whether the counts of OpenAI's that a server states, if any, add up. */
 export function addsUp(value: unknown): boolean {
-  const usage = responseUsage(value);
-  if (usage === null || !isJsonObject(value)) return true;
-  const { prompt, completion, total } = countsOf(value);
+  if (!isJsonObject(value)) return true;
+  const counts = countsOf(value);
+  const usage = usageOf(counts);
+  if (usage === null) return true;
+  const { prompt, completion, total } = counts;
   return usage.prompt_tokens === prompt &&
     usage.completion_tokens === completion &&
     (total === null || total === usage.total_tokens);

@@ -388,7 +388,7 @@ export class ChunkReader {
   #countedUsage(): StatedUsage {
     const { pieces, estimate } = this.#text;
     return filledUsage(this.#usage, {
-      promptTokens: promptTokens(this.#answer.request),
+      promptTokens: () => promptTokens(this.#answer.request),
       completionTokens: pieces === 0 ? 0 : estimate,
     });
   }

@@ -43,11 +43,12 @@ function readUsage(value: unknown, bounds: UsageBounds): StatedUsage | null {
 
 /**
  * A usage with estimates of what it does not state: a prompt of 0 tokens, which no
- * request has, and an answer of 0 although there was one.
+ * request has, and an answer of 0 although there was one. The prompt is estimated only
+ * if need be: that takes as long as the prompt is.
  */
 export function filledUsage(
   stated: StatedUsage | null,
-  estimate: { promptTokens: number; completionTokens: number },
+  estimate: { promptTokens: () => number; completionTokens: number },
 ): StatedUsage {
   const { prompt_tokens = 0, completion_tokens = 0 } = stated?.counts ?? {};
   const hasAnswer = completion_tokens > 0 || estimate.completionTokens === 0;
@@ -56,7 +57,7 @@ export function filledUsage(
     stated?.counts ?? {};
   const counts: Usage = {
     ...usageOfTokens(
-      prompt_tokens || estimate.promptTokens,
+      prompt_tokens || estimate.promptTokens(),
       completion_tokens || estimate.completionTokens,
     ),
     ...cached && { prompt_tokens_details: cached },
