@@ -94,34 +94,48 @@ class Cell {
   }
 }
 
-/** Does not occur in label values, so that joined values stay distinct. */
-const SEPARATOR = "\u0000";
+/** The cells whose first values are the same, by the next one. */
+interface Level {
+  readonly next: Map<string, Level>;
+  /** The cell that has no more values. */
+  cell: Cell | null;
+}
 
 /** A counter or histogram. Without labels, it is its own only cell. */
 class Recorder extends Cell {
-  readonly cells = new Map<string, Cell>();
+  readonly #cells: Cell[] = [];
+  readonly #byValues: Level = { next: new Map(), cell: null };
 
   constructor(readonly spec: MetricSpec) {
     super("", spec.buckets ?? []);
-    if (spec.labels.length === 0) this.cells.set("", this);
+    if (spec.labels.length === 0) this.#keep(this.#byValues, this);
     for (const values of spec.zeros ?? []) this.with(...values);
   }
 
   /** The cell for these values of the labels, in their order. Callers may keep it. */
   with(...values: readonly string[]): Cell {
-    const [value = ""] = values;
-    const key = values.length === 1 ? value : values.join(SEPARATOR);
-    let cell = this.cells.get(key);
-    if (cell === undefined) {
-      cell = new Cell(labelText(this.spec, values), this.bounds);
-      this.cells.set(key, cell);
+    let level = this.#byValues;
+    for (const value of values) {
+      let next = level.next.get(value);
+      if (next === undefined) {
+        next = { next: new Map(), cell: null };
+        level.next.set(value, next);
+      }
+      level = next;
     }
+    return level.cell ??
+      this.#keep(level, new Cell(labelText(this.spec, values), this.bounds));
+  }
+
+  #keep(level: Level, cell: Cell): Cell {
+    level.cell = cell;
+    this.#cells.push(cell);
     return cell;
   }
 
   samples(): string[] {
     const { name, type } = this.spec;
-    return [...this.cells.values()].flatMap(({ labels, counts, sum }) => {
+    return this.#cells.flatMap(({ labels, counts, sum }) => {
       if (type !== "histogram") return sample(name, labels, sum);
       let count = 0;
       const buckets = [...this.bounds, "+Inf"].map((bound, index) => {
