@@ -55,8 +55,8 @@ export class CircuitBreaker {
    * now.
    */
   enter(): number | null {
-    if (this.waitMs > 0) return null;
     const nowMs = this.now();
+    if (nowMs < this.#nextAtMs) return null;
     this.#nextAtMs = nowMs + this.#openMs;
     return nowMs;
   }

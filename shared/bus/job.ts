@@ -23,9 +23,10 @@ export interface JobRequest {
   readonly stream: boolean;
 }
 
-const usedFields = z.object({ model: z.string(), stream: z.boolean() });
 const requestSchema = z.custom<JobRequest>((value) =>
-  usedFields.safeParse(value).success
+  typeof value === "object" && value !== null &&
+  "model" in value && typeof value.model === "string" &&
+  "stream" in value && typeof value.stream === "boolean"
 );
 
 const versionSchema = z.object({

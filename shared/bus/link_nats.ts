@@ -141,12 +141,11 @@ export class BusLink {
   publish(
     subject: string,
     payload: Uint8Array,
-    { reply, header }: PublishOptions = {},
+    options: PublishOptions = {},
   ): void {
-    this.#present().publish(subject, payload, {
-      ...reply !== undefined && { reply },
-      ...header !== undefined && { headers: headersOf(header) },
-    });
+    const { header } = options;
+    const sent = header ? { ...options, headers: headersOf(header) } : options;
+    this.#present().publish(subject, payload, sent);
   }
 
   /**

@@ -3,6 +3,7 @@ import { Buffer } from "node:buffer";
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import { Deadlines } from "../process/deadlines.ts";
+import { encodeUtf8 } from "../text/utf8.ts";
 import { VERSION } from "../version.ts";
 import { AttemptDeadlines } from "./http/attempt_deadlines.ts";
 import { type Connect, createConnect } from "./http/connect.ts";
@@ -188,7 +189,7 @@ export class ModelServer {
       if (typeof body !== "string") return [Buffer.from(head), ...body];
       return body.length > JOINED_CHARS_MAX
         ? [Buffer.from(head), Buffer.from(body)]
-        : [Buffer.from(head + body)];
+        : [encodeUtf8(head + body)];
     };
   }
 
@@ -241,7 +242,7 @@ export class ModelServer {
       return result;
     } finally {
       deadlines.dispose();
-      void connection?.release({ isDone });
+      connection?.release({ isDone });
     }
   }
 

@@ -351,9 +351,18 @@ function createModels<Backend extends ModelServer>(
 }
 
 function logAttempt(log: Log, model: string, report: AttemptReport): void {
-  const { error, ...rest } = report;
-  const requestId = publicRequestId(report.requestId);
-  const line = { ...rest, requestId, model };
+  const { error } = report;
+  const line = {
+    requestId: publicRequestId(report.requestId),
+    backend: report.backend,
+    key: report.key,
+    isProbe: report.isProbe,
+    outcome: report.outcome,
+    durationMs: report.durationMs,
+    firstTokenMs: report.firstTokenMs,
+    usage: report.usage,
+    model,
+  };
   // Neither a client that left nor an invalid request is the backend's fault.
   if (/^(success|aborted|request)$/.test(report.outcome)) {
     return log.debug("backend_attempt", line);

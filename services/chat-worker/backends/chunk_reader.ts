@@ -124,11 +124,11 @@ export class ChunkReader {
   /** The usage came last, after all content: nothing is missing. */
   #endsWithUsage = false;
   /**
-   * Members of chunks, and of choices, that wait for the next text or the finish: by
-   * themselves they do not begin an answer, which could then not be repeated.
+   * Members of chunks that wait, as those of a {@link Choice} do, for the next text or
+   * the finish: by themselves they do not begin an answer, which could then not be
+   * repeated.
    */
   #members: JsonObject | undefined;
-  readonly #moreOf = new Map<Choice, JsonObject | undefined>();
   /** The chunk that the stream repeats; null if it is not looked for. */
   readonly #template: ChunkTemplate | null;
   readonly #text = new TextTokens();
@@ -207,7 +207,9 @@ export class ChunkReader {
     const [choice] = this.#choices;
     const text = this.#template?.textIn(payload) ?? null;
     if (text === null || choice === undefined) return false;
-    if (this.#members !== undefined || this.#moreOf.size > 0) return false;
+    if (this.#members !== undefined || choice.members !== undefined) {
+      return false;
+    }
     this.#count(text);
     this.#answer.addLine(this.#template?.lineOf(text) ?? "");
     this.#endsWithUsage = false;
@@ -321,11 +323,9 @@ export class ChunkReader {
     const delta = this.#deltaOf(choice, value.delta ?? value.message);
     const probabilities = isJsonObject(logprobs) ? logprobs : undefined;
     const hasContent = probabilities !== undefined || hasMembers(delta);
-    const hadMembers = this.#moreOf.has(choice);
+    const hadMembers = choice.members !== undefined;
     const more = membersBeside(value, CHOICE_MEMBERS);
-    if (more !== undefined) {
-      this.#moreOf.set(choice, mergedMembers(this.#moreOf.get(choice), more));
-    }
+    choice.members = mergedMembers(choice.members, more);
     let part: ChoicePart | null = null;
     if (hasContent) {
       part = this.#partOf(choice, delta, probabilities);
@@ -346,9 +346,9 @@ export class ChunkReader {
     logprobs?: JsonObject,
   ): ChoicePart {
     const chunk = this.#members;
-    const more = this.#moreOf.get(choice);
+    const more = choice.members;
     this.#members = undefined;
-    this.#moreOf.delete(choice);
+    choice.members = undefined;
     return { delta, logprobs, more, chunk };
   }
 

@@ -18,7 +18,6 @@ import type {
 } from "@gateway/shared/worker/jobs/job_ports";
 import type { AnswerMemory } from "@gateway/shared/worker/jobs/memory";
 import type { Pool } from "@gateway/shared/worker/service";
-import { z } from "zod";
 import { ChatAnswer, type Choice } from "./answer/answer.ts";
 import { type CacheSalt, createCacheSalt } from "../requests/cache_salt.ts";
 import { ChunkReader } from "./chunk_reader.ts";
@@ -35,15 +34,11 @@ import type { StatedUsage } from "./answer/usage.ts";
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 const DONE = "[DONE]";
 
-/** The fields that this service relies on: the edge has checked them all. */
-const reliedOn = z.object({
-  messages: z.array(z.unknown()),
-  include_usage: z.boolean(),
-  n: z.number(),
-});
-
+/** Whether the fields are there that this service relies on: the edge checks them. */
 const isChatRequest = (request: JobRequest): request is chat.ChatRequest =>
-  reliedOn.safeParse(request).success;
+  "messages" in request && Array.isArray(request.messages) &&
+  "include_usage" in request && typeof request.include_usage === "boolean" &&
+  "n" in request && typeof request.n === "number";
 
 /**
  * Runs a request until its answer is complete. Rejects like {@link BackendPool.run}.
@@ -99,19 +94,22 @@ export class OpenAiBackend extends ModelServer {
 
   /**
    * Reads the server's response into `answer`, and returns its usage. A server of one
-   * choice per request gets one request for each, all at once; if one fails, all are
-   * stopped. Each gets a seed of its own, or they would be the same.
+   * choice per request gets one request for each.
    */
-  async complete(answer: ChatAnswer): Promise<StatedUsage> {
+  complete(answer: ChatAnswer): Promise<StatedUsage> {
     const { request, choices, context } = answer;
-    if (request.n === 1 || this.config.dialect.choices_per_request === "many") {
-      return await this.#ask({
-        request,
-        choices,
-        answer,
-        signal: context.signal,
-      });
-    }
+    const { choices_per_request: perRequest } = this.config.dialect;
+    return request.n === 1 || perRequest === "many"
+      ? this.#ask({ request, choices, answer, signal: context.signal })
+      : this.#askForEach(answer);
+  }
+
+  /**
+   * Sends a request for each choice, all at once; if one fails, all are stopped. Each
+   * gets a seed of its own, or they would be the same.
+   */
+  async #askForEach(answer: ChatAnswer): Promise<StatedUsage> {
+    const { request, choices, context } = answer;
     const controller = new AbortController();
     const signal = AbortSignal.any([context.signal, controller.signal]);
     const attempts = choices.map((choice) => {

@@ -24,6 +24,7 @@
 import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../../limits.ts";
+import { encodeUtf8 } from "../../text/utf8.ts";
 
 const FRAME_VERSION = 1;
 /** The length of a frame's header; the rest of the frame is its payload. */
@@ -207,12 +208,9 @@ export function readU32(source: Uint8Array, offset: number): number {
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/**
- * Returns a value as JSON in UTF-8, in memory from the pool of `Buffer`: V8 needs three
- * times as long for an array of its own.
- */
+/** Returns a value as JSON in UTF-8. */
 export function encodeJson(value: unknown): Uint8Array {
-  return Buffer.from(JSON.stringify(value));
+  return encodeUtf8(JSON.stringify(value));
 }
 
 /**

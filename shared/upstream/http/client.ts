@@ -174,17 +174,25 @@ export class HttpConnection {
    * Keeps the connection if all of the body was read or, when `isDone`, its rest is
    * short; else closes it.
    */
-  async release({ isDone }: { isDone: boolean }): Promise<void> {
-    if (isDone && this.#isKeepAlive && !this.#body.isComplete) {
-      const giveUp = setTimeout(() => this.close(), DRAIN_MS);
-      this.bytesLeft = DRAIN_BYTES_MAX;
-      try {
-        while (await this.read() !== null);
-      } catch {
-        // A failure does not matter, because the answer is complete.
-      }
-      clearTimeout(giveUp);
+  release({ isDone }: { isDone: boolean }): void {
+    const hasRest = isDone && this.#isKeepAlive && !this.#body.isComplete;
+    if (hasRest) void this.#readRest().then(() => this.#keepOrClose());
+    else this.#keepOrClose();
+  }
+
+  /** Reads the rest of a body, or closes if that is long or slow. Never rejects. */
+  async #readRest(): Promise<void> {
+    const giveUp = setTimeout(() => this.close(), DRAIN_MS);
+    this.bytesLeft = DRAIN_BYTES_MAX;
+    try {
+      while (await this.read() !== null);
+    } catch {
+      // A failure does not matter, because the answer is complete.
     }
+    clearTimeout(giveUp);
+  }
+
+  #keepOrClose(): void {
     this.#contentDecoder?.close();
     const isReusable = this.isOpen && this.#isSent && this.#isKeepAlive &&
       this.#body.isComplete && this.#from === this.#to;

@@ -83,7 +83,7 @@ async function exchange(
   try {
     const response = await begin(client, deadlines, request);
     const body = await response.readText();
-    void response.release({ isDone: true });
+    response.release({ isDone: true });
     return { status: response.status, body };
   } finally {
     deadlines.dispose();
@@ -189,7 +189,7 @@ Deno.test("release() keeps a connection whose body ends a little later", async (
     "all that matters",
   );
   deadlines.dispose();
-  void response.release({ isDone: true });
+  response.release({ isDone: true });
   end.resolve();
   await until(() => r.client.idle.length === 1);
   await exchange(r.client);
@@ -208,7 +208,7 @@ Deno.test("release() gives up a connection whose body goes on", async () => {
   const response = await begin(r.client, deadlines);
   await response.read();
   deadlines.dispose();
-  void response.release({ isDone: true });
+  response.release({ isDone: true });
   const request = await r.server.request(1);
   await request.left;
   assert.ok(request.bytesSent < 8 * 1024 * 1024);

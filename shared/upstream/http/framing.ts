@@ -7,7 +7,7 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: |$)/;
-const HEADER = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):(.*)$/s;
+const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/;
 const CONTENT_LENGTH = /^\d{1,15}$/;
 const VISIBLE_ASCII = /^[\x20-\x7e]{1,200}$/;
 const MS_PER_SECOND = 1_000;
@@ -70,12 +70,13 @@ export function parseResponseHead(text: string): ResponseHead {
   const fields = new Map<string, string>();
   for (const line of lines) {
     if (line === "") break;
-    const [, name, text = ""] = HEADER.exec(line) ?? [];
-    if (name === undefined) throw invalidAnswer("Malformed header line");
-    const key = name.toLowerCase();
-    const before = fields.get(key);
+    if (!HEADER.test(line)) throw invalidAnswer("Malformed header line");
+    const colon = line.indexOf(":");
+    const name = line.slice(0, colon).toLowerCase();
+    const value = line.slice(colon + 1).trim();
+    const before = fields.get(name);
     // Two lengths become one that is malformed.
-    fields.set(key, (before === undefined ? "" : `${before}, `) + text.trim());
+    fields.set(name, before === undefined ? value : `${before}, ${value}`);
   }
   const status = Number(code);
   const field = (name: string) => fields.get(name)?.toLowerCase() ?? "";

@@ -100,6 +100,7 @@ export class WorkerMemory {
 
   /** The owner needs nothing more: ends its waits. */
   forget(owner: HeldBytes): void {
+    if (!this.isFull) return;
     const own = this.#waiting.filter((each) => each.owner === owner);
     if (own.length === 0) return;
     this.#waiting = this.#waiting.filter((each) => each.owner !== owner);

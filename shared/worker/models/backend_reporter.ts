@@ -184,18 +184,18 @@ function rowOf(
 export function countAttempt(
   statistics: Pick<BackendTable, "note" | "end">,
   model: string,
-  { backend, outcome, error, usage, isProbe, ...times }: AttemptReport,
+  report: AttemptReport,
 ): void {
+  const { backend, outcome, error, isProbe } = report;
   const isItsFault = !NOT_ITS_FAULT.test(outcome);
   if (isProbe) {
     if (isItsFault) statistics.note(model, backend, failureText(error));
     return;
   }
-  const { durationMs, firstTokenMs } = times;
   statistics.end(model, backend, {
-    durationMs,
-    firstTokenMs,
-    tokens: usage?.completion_tokens,
+    durationMs: report.durationMs,
+    firstTokenMs: report.firstTokenMs,
+    tokens: report.usage?.completion_tokens,
     ...isItsFault && { failure: failureText(error) },
   });
 }

@@ -34,6 +34,8 @@ export interface Choice {
   hasBegun: boolean;
   readonly ending: ChoiceEnding;
   readonly calls: ToolCallFragments;
+  /** Members that wait for its next text or its finish. */
+  members: JsonObject | undefined;
 }
 
 /** What a chunk adds to a choice. */
@@ -98,6 +100,7 @@ export class ChatAnswer {
       hasBegun: false,
       ending: new ChoiceEnding(),
       calls: new ToolCallFragments(`${idPrefix}_${index}`),
+      members: undefined,
     }));
     this.#collected = request.stream ? [] : indexes.map((): Collected => ({
       message: { role: "assistant", content: null, refusal: null },

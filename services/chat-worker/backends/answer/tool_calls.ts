@@ -35,6 +35,8 @@ export interface ToolCallFragment {
 /** A tool call while its fragments arrive. */
 interface StreamedToolCall {
   index: number;
+  /** The index that the server uses for it; null: none. */
+  readonly serverIndex: unknown;
   id: string;
   readonly form: CallForm;
   /** Empty until the server has sent it; nothing is passed on before. */
@@ -69,8 +71,6 @@ const EARLY_CHARS_MAX = 64 * 1024;
 export class ToolCallFragments {
   readonly #idPrefix: string;
   readonly #calls: StreamedToolCall[] = [];
-  /** The latest call at each index that the server uses. */
-  readonly #byIndex = new Map<unknown, StreamedToolCall>();
   #callsSent = 0;
   #last: StreamedToolCall | undefined;
 
@@ -155,7 +155,7 @@ export class ToolCallFragments {
   /** The call that a fragment continues, or a new one. */
   #callOf({ index, id, form, name, text }: Reading): StreamedToolCall {
     const current = index !== null
-      ? this.#byIndex.get(index)
+      ? this.#calls.findLast((call) => call.serverIndex === index)
       : id === ""
       ? this.#last
       : this.#calls.findLast((call) => call.id === id);
@@ -178,6 +178,7 @@ export class ToolCallFragments {
     }
     const call: StreamedToolCall = {
       index: -1,
+      serverIndex: index,
       id,
       form,
       name: "",
@@ -186,7 +187,6 @@ export class ToolCallFragments {
       repair: new ArgumentsRepair(),
     };
     this.#calls.push(call);
-    if (index !== null) this.#byIndex.set(index, call);
     return call;
   }
 }
