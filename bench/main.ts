@@ -18,7 +18,7 @@ type Contenders = readonly contenders.Contender[];
 const { CONNECTIONS, PACE, STALL_MS } = measure;
 
 const BODY_BYTES = [200, 20 * 1_024, 200 * 1_024];
-/** After so long without requests, what only the start needed is collected. */
+/** After this time without requests, what only the start needed is collected. */
 const IDLE_MS = 60_000;
 /** Who takes twice as long as the pace says gets no more streams. */
 const SECONDS_MAX = 2 * 1.5 * PACE.tokens * PACE.paceMs / 1_000;

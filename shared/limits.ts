@@ -363,7 +363,7 @@ export const DISPATCH_LIMITS = {
 export const BUS_LIMITS = {
   /** A job up to this size is sent in one message; NATS' default limit is 1 MB. */
   jobBytesMax: 512 * KIB,
-  /** A larger job is sent in pieces of this size, so many of them unacknowledged. */
+  /** A larger job is sent in pieces, of which `piecesInFlight` are unacknowledged. */
   pieceBytes: 256 * KIB,
   piecesInFlight: 4,
   /**

@@ -16,7 +16,7 @@ import { cpuSeconds, residentMib } from "../processes.ts";
 /** As many edges as workers. */
 const SIZES = [10, 50, 100, 200];
 const SECONDS = 10;
-/** In which all connect and the server gets used to them. */
+/** The time in which all connect and the server gets used to them. */
 const SETTLE_MS = 2_000;
 const BUFFER_BYTES = 64 * 1_024;
 const DECODED = 200_000;

@@ -43,7 +43,7 @@ export interface Contest {
 /** What a key got. */
 export interface Portion {
   readonly party: Party;
-  /** Its share of all tokens, as the rule promises, and as it was. */
+  /** The share of the party in all tokens, as the rule promises it, and as it was. */
   readonly expected: number;
   readonly got: number;
   readonly requests: number;

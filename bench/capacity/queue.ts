@@ -34,7 +34,9 @@ async function measure(
   const each = (count: number) => (count / answered).toFixed(3);
   print(
     `slots in use ${percent(used)}; for each request ` +
-      `${each(counts.turns)} turns told, ${each(counts.returns)} returned, ` +
+      `${each(counts.turns)} turns announced, ${
+        each(counts.returns)
+      } returned, ` +
       `${each(sentBack)} sent back`,
   );
 }

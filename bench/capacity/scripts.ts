@@ -21,7 +21,7 @@ import {
 const KEYS = 1_000;
 const KEYS_PER_ROUND = 20;
 const ROUNDS = 400;
-/** In which each key is new. */
+/** The rounds in which each key is new. */
 const ROUNDS_OF_WARM_UP = KEYS / KEYS_PER_ROUND;
 /** Requests of a key that share a call. */
 const TOGETHER = 10;

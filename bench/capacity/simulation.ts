@@ -29,7 +29,7 @@ export interface Scenario {
 export interface Result {
   /** Requests that a worker took, or that were refused. */
   readonly requests: number;
-  /** Those for which no worker had a slot in time. */
+  /** Requests for which no worker had a slot in time. */
   readonly refused: number;
   /** From the request until a worker took it, sorted. */
   readonly takenMs: readonly number[];
@@ -47,7 +47,7 @@ const KEYS = 100;
 const FILL_MS = 1_000;
 /** What happens before is not counted. */
 const SETTLED_MS = 3_000;
-/** In which the last requests that count find a worker, or do not. */
+/** The time in which the last requests that count find a worker, or do not. */
 const DECIDED_MS = DISPATCH_LIMITS.queueWaitMs + STREAM_LIMITS.tickMs;
 /** Enough requests for a share of a thousandth, in bounded time. */
 const REQUESTS_MIN = 2_000;

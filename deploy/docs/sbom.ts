@@ -6,7 +6,7 @@ Writes a CycloneDX list of the packages in deno.lock to FILE (sbom.cdx.json).
 
 /** Packages that only tests and benchmarks use; so do their dependencies. */
 const TEST_PACKAGES =
-  /^(@anthropic-ai\/sdk|@seriousme\/openapi-schema-validator|ajv|axe-core|openai|playwright-core)@/;
+  /^(@anthropic-ai\/sdk|@seriousme\/openapi-schema-validator|ajv|axe-core|luaparse|openai|playwright-core)@/;
 
 /** The part of deno.lock that is read. */
 export interface LockFile {

@@ -24,7 +24,7 @@ const MIB = 1024 * 1024;
 const CONTAINER_BYTES = 1024 * MIB;
 const HIGHEST_BYTES_MAX = 700 * MIB;
 const START_MS = 30_000;
-/** After so many small requests an edge has what it needs for all others. */
+/** After this many small requests an edge has what it needs for all others. */
 const WARM_UP = 200;
 
 type Body = Uint8Array<ArrayBuffer>;

@@ -201,7 +201,7 @@ export class EdgeMetrics {
   }
 
   /**
-   * A response was sent, or its client has disconnected, so long after the request
+   * A response was sent, or its client has disconnected, `durationMs` after the request
    * arrived.
    */
   answered(route: string, status: number, durationMs: number): void {

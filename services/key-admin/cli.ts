@@ -40,7 +40,10 @@ import { OverrideRefused } from "./domain/models/override_store.ts";
 import { ProjectRefused } from "./domain/projects/project_refused.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
-import { allTold, followWorkers } from "./domain/models/worker_follower.ts";
+import {
+  followWorkers,
+  workersReported,
+} from "./domain/models/worker_follower.ts";
 import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
 import { askRunning } from "./domain/running/ask_running.ts";
@@ -155,7 +158,7 @@ async function askWorkers(
 ): Promise<ConnectedWorkers> {
   const workers = followWorkers({ access, catalog, log: silentLog });
   try {
-    await allTold(workers);
+    await workersReported(workers);
   } catch (error) {
     await workers.stop();
     throw error;

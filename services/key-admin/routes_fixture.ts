@@ -25,7 +25,7 @@ const HEADERS: [name: string, value: RegExp][] = [
   ["x-request-id", /^[0-9a-f]{32}$/],
 ];
 
-/** Fails if an answer of the console lacks one of them. */
+/** Fails if an answer of the console lacks a header that keeps a browser safe. */
 export function checkHeaders(
   { headers }: Answer,
   { isFile = false } = {},

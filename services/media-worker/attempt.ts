@@ -189,7 +189,7 @@ function mediaTypeOf(request: MediaRequest): string {
 }
 
 const JSON_TYPE = "application/json";
-/** Those formats of transcriptions that are JSON. */
+/** Formats of transcriptions that are JSON. */
 export const JSON_FORMAT = /json$/;
 const TEXT_TYPES: { readonly [format: string]: string } = {
   text: "text/plain",

@@ -12,7 +12,7 @@ import { serveSimulator, type SimulatorOptions } from "./simulator.ts";
 export type Body = Record<string, unknown>;
 
 /** A simulator, and shorthands for requests to it. */
-export interface AskedSimulator extends AsyncDisposable {
+export interface TestSimulator extends AsyncDisposable {
   /** The base URL of its API. */
   readonly url: string;
   /** Every request for generated content. */
@@ -34,7 +34,9 @@ export interface AskedSimulator extends AsyncDisposable {
 }
 
 /** Starts a simulator on a free port. */
-export function startAsked(options: SimulatorOptions = {}): AskedSimulator {
+export function startTestSimulator(
+  options: SimulatorOptions = {},
+): TestSimulator {
   const requests: SeenRequest[] = [];
   const simulator = serveSimulator({
     ...options,
@@ -77,7 +79,7 @@ function formOf(fields: object): FormData {
 }
 
 /** A recording of about 2.5 seconds: 25 characters are spoken in 70 ms each. */
-export async function recording({ post }: AskedSimulator): Promise<File> {
+export async function recording({ post }: TestSimulator): Promise<File> {
   const response = await post("/audio/speech", {
     model: "simulated-speech-1",
     voice: "alloy",

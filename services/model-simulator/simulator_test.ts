@@ -4,10 +4,10 @@ import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";
 import { postChat } from "../../tests/support/chat_request.ts";
 import { startGateway } from "../../tests/support/gateway/gateway.ts";
-import { startAsked } from "./ask_fixture.ts";
+import { startTestSimulator } from "./ask_fixture.ts";
 
 Deno.test("an answer names the simulator and quotes the question; a stream has the same content", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const prompt = "What is the capital of France?";
   const body = { prompt, seed: 7, n: 2, enable_thinking: true };
   const lines = await simulator.stream({
@@ -40,8 +40,8 @@ Deno.test("an answer names the simulator and quotes the question; a stream has t
 });
 
 Deno.test("the same body and seed get the same answer, from every process", async () => {
-  await using one = startAsked();
-  await using other = startAsked();
+  await using one = startTestSimulator();
+  await using other = startTestSimulator();
   const body = { seed: 42, temperature: 1.5, n: 3 };
   const textFor = async (simulator: typeof one, change: object) =>
     (await simulator.ask({ ...body, ...change })).choices;
@@ -55,7 +55,7 @@ Deno.test("the same body and seed get the same answer, from every process", asyn
 });
 
 Deno.test("GET /v1/models and /health", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const get = (path: string) => fetch(new URL(path, simulator.url));
   const { data } = await (await get("/v1/models")).json();
   const ids = data.map(({ id }: { id: string }) => id);
@@ -72,7 +72,7 @@ Deno.test("GET /v1/models and /health", async () => {
 });
 
 Deno.test("a wrong request is refused as model servers do", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const open = { type: "object" };
   const json_schema = { name: "x", strict: true, schema: open };
   const response_format = { type: "json_schema", json_schema };

@@ -5,7 +5,7 @@ import { CircuitBreaker } from "./breaker.ts";
 /**
  * What happens to a breaker, word by word. `f`, `s`, `i`: an attempt fails, succeeds or
  * is ignored at once. `enter`: one begins and goes on; `token` is its first token,
- * `end-f` and `end-s` its end. A number lets so many milliseconds pass, `=1000` is the
+ * `end-f` and `end-s` its end. A number lets that many ms pass, `=1000` is the
  * wait for the next attempt, and a state is that of the breaker.
  */
 const histories: readonly [promise: string, history: string][] = [

@@ -170,7 +170,7 @@ export function decodePiece(message: Uint8Array): BodyPiece | null {
 const uploadEndSchema = z.object({
   /** Absent if the last pieces were those of the request. */
   request: requestSchema.optional(),
-  /** Whose bytes the first pieces had, in this order. */
+  /** The files whose bytes the first pieces had, in this order. */
   files: z.array(z.object({
     field: z.string(),
     name: z.string(),

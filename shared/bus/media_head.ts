@@ -40,7 +40,7 @@ export function encodeMediaHead(head: MediaHead): string {
   return encodeHeadLine(head);
 }
 
-/** Separates such a head from the body that follows it. */
+/** Separates a head from the body that follows it. */
 export class MediaHeadReader extends HeadLineReader<MediaHead> {
   constructor() {
     super(headSchema, HEAD_BYTES_MAX);

@@ -94,7 +94,7 @@ export const subjects = {
   stopKept: "gw.v1.stop.kept",
 } as const;
 
-/** Those that answer {@link subjects.overridesWanted}: one of them does. */
+/** The group that answers {@link subjects.overridesWanted}: one member does. */
 export const OVERRIDES_QUEUE = "overrides";
 
 const EDGE_STREAM =

@@ -102,7 +102,7 @@ export const FORWARD_NAMES = [
   "rerank",
 ] as const satisfies readonly ForwardName[];
 
-/** The properties of an endpoint. */
+/** Returns what distinguishes an endpoint from the others. */
 export function forwardEndpoint(name: ForwardName): ForwardEndpoint {
   return ENDPOINTS[name];
 }

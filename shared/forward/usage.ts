@@ -16,7 +16,7 @@ export interface WholeAnswer {
   readonly usage: Usage | null;
   /** How many vectors it has; null if it has no list of them. */
   readonly vectors: number | null;
-  /** It is nothing but an error, whatever its status. */
+  /** Whether it is nothing but an error, whatever its status. */
   readonly isError: boolean;
   /** Whether the counts that it states add up; absent: they do. */
   readonly addsUp?: boolean;

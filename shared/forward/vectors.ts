@@ -9,7 +9,7 @@ import { textTokens } from "../openai/tokens.ts";
 export interface Inputs {
   /** How many vectors answer them; null if only the server can say. */
   readonly count: number | null;
-  /** Their tokens: exact where they are given as tokens, else estimated. */
+  /** The tokens of the inputs: exact if these are tokens, else estimated. */
   readonly tokens: number;
 }
 

@@ -185,7 +185,7 @@ export function checkKeys(keys: KeyVariables, context: z.RefinementCtx): void {
 
 const probe = members({
   every_seconds: z.int().min(PROBE_SECONDS_MIN).max(PROBE_SECONDS_MAX)
-    .describe("A server that has answered nothing for so long is asked."),
+    .describe("A server that has answered nothing for this time is asked."),
   timeout_seconds: z.int().min(1).max(PROBE_SECONDS_MAX)
     .default(PROBE_TIMEOUT_SECONDS)
     .describe(

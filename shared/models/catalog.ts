@@ -180,7 +180,7 @@ export function listedModels(
         kind,
         owned_by,
         created: CREATED_DEFAULT,
-        // It refuses what it lacks.
+        // A server refuses what it lacks.
         accepts: new Set(kind === "chat" ? MEDIA : []),
         states_media: false,
         refuse_fields: [],

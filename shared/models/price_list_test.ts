@@ -106,7 +106,7 @@ Deno.test("models that servers list have the prices of their names", () => {
   assert.equal(input("a/gpt-large"), 9_000_000_000);
   assert.equal(input("a/other"), undefined);
   assert.equal(input("b/x"), 4_000_000_000);
-  // It is for a model that makes no output, and cannot be meant.
+  // The price of a model that makes no output cannot be meant.
   assert.equal(input("a/embed-1"), undefined);
 });
 

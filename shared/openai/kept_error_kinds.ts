@@ -1,7 +1,7 @@
 /** The rows of the error table about kept answers. */
 const INVALID = { type: "invalid_request_error", retryable: false };
 
-/** Their codes; `error_kinds.ts` has all others. */
+/** The codes of errors of kept answers; `error_kinds.ts` has all others. */
 export const KEPT_ERROR_KINDS = {
   answer_not_found: {
     ...INVALID,

@@ -4,7 +4,7 @@ import type { Use } from "./rule.ts";
 
 /** A worker tells at least this often. */
 export const TELL_MS = 500;
-/** A worker that is silent for so long is dead: what it ran has ended. */
+/** A worker that is silent for this long is dead: what it ran has ended. */
 export const SILENT_MS = 2_000;
 /** Its requests and tokens count for the rest of the minute. */
 const KEEP_MS = 61_000;

@@ -11,7 +11,7 @@ const count = z.number().nonnegative();
 /** Clocks differ, so that only durations are told. */
 const durationMs = z.number().nonnegative();
 
-const toldUse = z.object({
+const useEntry = z.object({
   /** The server or the key of it, see `idOf()`. */
   id: z.string().max(64),
   inFlight: count,
@@ -41,13 +41,13 @@ const reportSchema = z.object({
   isNew: z.boolean(),
   /** The worker takes no more requests. */
   isLeaving: z.boolean(),
-  uses: z.array(toldUse).max(ENTRIES_MAX),
+  uses: z.array(useEntry).max(ENTRIES_MAX),
   /** Servers that are probed and have answered, so that no other need ask them. */
   proved: z.array(proof).max(ENTRIES_MAX).default([]),
 });
 
 /** The use of one server or key, as a worker tells it. */
-export type UseEntry = z.infer<typeof toldUse>;
+export type UseEntry = z.infer<typeof useEntry>;
 
 /** What a worker tells. */
 export type UseReport = Omit<z.infer<typeof reportSchema>, "version">;

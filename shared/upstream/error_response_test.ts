@@ -245,12 +245,14 @@ const OTHERS = [
 ];
 
 Deno.test("a prompt that is too long has its own code", () => {
-  const toldOf = (message: string) =>
+  const errorText = (message: string) =>
     textOf(errorOfResponse({ status: 400, body: openAi({ message }) }, clean));
   for (const message of CONTEXT_TOO_LONG) {
-    assert.equal(toldOf(message), request(message, TOO_LONG_CODE));
+    assert.equal(errorText(message), request(message, TOO_LONG_CODE));
   }
-  for (const message of OTHERS) assert.equal(toldOf(message), request(message));
+  for (const message of OTHERS) {
+    assert.equal(errorText(message), request(message));
+  }
 });
 
 /** Errors within an answer that began with status 200. */

@@ -10,14 +10,17 @@ import { isJsonObject, type JsonObject } from "./json.ts";
  */
 export type Redact = (text: string) => string;
 
-/** Those that speak of the request in words alone, too; 404 may be about the path. */
+/**
+ * Statuses whose plain text is about the request, not about the path as that of 404 may
+ * be.
+ */
 const PLAIN_STATUSES = [400, 413, 422];
 const PLAIN_CHARS_MAX = 500;
 const MS_PER_SECOND = 1_000;
 
 /**
- * What a server says in words alone of a request that it could not read, as web
- * frameworks of Rust and Go do; else `""`. It is short, and no page.
+ * The plain text by which a server refuses a request that it could not read, as web
+ * frameworks of Rust and Go do; `""` if the answer is something else, long, or a page.
  */
 export function plainRefusal(
   { status, contentType }: Pick<ResponseHead, "status" | "contentType">,

@@ -55,7 +55,7 @@ export interface Endpoint {
   readonly head: Step;
   readonly parts: readonly [Step, Step, Step];
   readonly end: readonly Step[];
-  /** Whether a client has so many parts; absent: it gets nothing before the end. */
+  /** Whether a client has this many parts; absent: it gets nothing before the end. */
   hasParts?(received: string, parts: number): boolean;
   charged(moment: Moment): Charge;
 }

@@ -101,7 +101,7 @@ async function setup(queue: object, options: SetupOptions = {}) {
     /** Sends a request of the key whose id its name begins with. */
     ask: (name: string, { edge = 0, ...more }: Asking = {}) =>
       ask(gateway.baseUrl(edge), name, more),
-    /** Waits until so many requests wait for the slot. */
+    /** Waits until this many requests wait for the slot. */
     waiting: (count: number) =>
       until(() => edge.dispatcher.queue.length === count),
     /** Lets the server answer whatever it is asked, and returns in which order it was. */

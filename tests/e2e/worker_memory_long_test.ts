@@ -25,7 +25,7 @@ const RESIDENT_BYTES_MAX = 700 * MIB;
 /** For the edge, which is not what is tested. */
 const EDGE_BODIES_BYTES_MAX = 8 * 1024 * MIB;
 const START_MS = 30_000;
-/** After so many small requests a worker has what it needs for all others. */
+/** After this many small requests a worker has what it needs for all others. */
 const WARM_UP = 200;
 const VICTIM_PARTS = 300;
 const VICTIM_PART_MS = 100;

@@ -19,7 +19,7 @@ const THEIRS = "BAAI/bge-m3";
 const CASE_HEADER = "x-stainless-case";
 const AT_ONCE = 8;
 const LONG_EVENT_BYTES = 2 * 1024 * 1024;
-/** One stream of so many has an event of that length. */
+/** One of this many streams has an event of that length. */
 const LONG_EVENT_EVERY = 40;
 const USAGE = { prompt_tokens: 11, completion_tokens: 5 };
 

@@ -78,7 +78,7 @@ Deno.test("15 of a thousand wrong keys a second from one address 20 are read, an
   assert.equal(await scriptCalls(gateway.world) - callsBefore, looked + 5);
 });
 
-/** Medians of so many differed by 1.3 to 2.4 % in three runs on a busy machine. */
+/** Medians of this many samples differed by 1.3 to 2.4 % in three runs on a busy machine. */
 const SAMPLES = amountOf({ usual: 200, full: 400 });
 const DIFFERENCE_MAX = 0.1;
 

@@ -45,8 +45,8 @@ async function booked(world: RedisWorld, key: Principal) {
   return amounts.map((each) => Number(each ?? 0));
 }
 
-/** A key with a budget of 100, of which an edge has learned by a request that cost 1. */
-async function startKnown(body: {
+/** A key with a budget of 100, which an edge knows from a request that cost 1. */
+async function withKnownBudget(body: {
   (world: RedisWorld, edge: Limiter, key: Principal): Promise<void>;
 }): Promise<void> {
   await using world = await startRedisWorld();
@@ -60,7 +60,7 @@ const kept = (world: RedisWorld, key: Principal) =>
   world.command("HLEN", holdKey(key));
 
 Deno.test("an edge that knows the budgets of a key writes what requests hold into their leases only", () =>
-  startKnown(async (world, edge, key) => {
+  withKnownBudget(async (world, edge, key) => {
     const grants = await Promise.all([1, 2, 3].map(() => admitted(edge, key)));
     assert.deepEqual(await booked(world, key), [1, 30]);
     assert.equal(await kept(world, key), 0);
@@ -69,7 +69,7 @@ Deno.test("an edge that knows the budgets of a key writes what requests hold int
   }));
 
 Deno.test("where a lease would be wrong, what its request holds is kept beside it", () =>
-  startKnown(async (world, edge, key) => {
+  withKnownBudget(async (world, edge, key) => {
     await world.setKey(key, { [KEY_FIELDS.budgetTotal]: "20" });
     const other = await admitted(edge, key);
     assert.equal(await kept(world, key), 1, "the budget is another one");
@@ -90,7 +90,7 @@ Deno.test("where a lease would be wrong, what its request holds is kept beside i
   }));
 
 Deno.test("a lost request is charged what its lease says, and its cost if it was only cut off", () =>
-  startKnown(async (world, edge, key) => {
+  withKnownBudget(async (world, edge, key) => {
     const lost = new LostRequests({
       redis: await edgeLink(world),
       now: monotonicNow,
@@ -112,7 +112,7 @@ Deno.test("a lost request is charged what its lease says, and its cost if it was
   }));
 
 Deno.test("a lease that Redis has lost takes what it held with it", () =>
-  startKnown(async (world, edge, key) => {
+  withKnownBudget(async (world, edge, key) => {
     const grant = await admitted(edge, key);
     // As by a crash: one script wrote the lease and what is held.
     await world.command("DEL", leaseKey(key));
@@ -130,7 +130,7 @@ Deno.test("a lease that Redis has lost takes what it held with it", () =>
   }));
 
 Deno.test("a lease that is removed because it ended long ago leaves what it said", () =>
-  startKnown(async (world, edge, key) => {
+  withKnownBudget(async (world, edge, key) => {
     const grant = await admitted(edge, key);
     await letTimePass(world.link, {
       principal: key,
@@ -145,7 +145,7 @@ Deno.test("a lease that is removed because it ended long ago leaves what it said
   }));
 
 Deno.test("leases stay as long as what they hold is counted, even if no edge reaches Redis for hours", () =>
-  startKnown(async (world, edge, key) => {
+  withKnownBudget(async (world, edge, key) => {
     const grant = await admitted(edge, key);
     const leftMs = Number(await world.command("PTTL", leaseKey(key)));
     assert.ok(leftMs > 24 * HOUR_MS, `${leftMs} ms`);

@@ -62,16 +62,16 @@ async function assertUnavailable(gateway: Started) {
   assert.equal(await readStatus(gateway.get(usedKey, "models")), 503);
 }
 
-/** What the lines of an event say that it is now. */
+/** The new states in the lines of an event. */
 const changes = ({ log }: LimitedEdge, event: string) =>
   log.lines.filter((line) => line.event === event)
     .map(({ fields }) => String(fields.to));
 
 /**
- * Waits until every edge has said this of its store, and checks that it said nothing
- * else.
+ * Waits until every edge has logged these states of its store, and checks that it
+ * logged nothing else.
  */
-async function assertSaid({ edges }: Started, expected: string[]) {
+async function assertLogged({ edges }: Started, expected: string[]) {
   for (const edge of edges) {
     await until(() => changes(edge, "key_store").length >= expected.length);
     assert.deepEqual(changes(edge, "key_store"), expected);
@@ -86,14 +86,14 @@ Deno.test("data lost by a running server and by a restart: 503 until it is back"
   const data = await Deno.readFile(file);
   await world.command("FLUSHALL");
   await assertUnavailable(gateway);
-  await assertSaid(gateway, ["missing"]);
+  await assertLogged(gateway, ["missing"]);
   // What was known to be nobody's was forgotten with the data it was not in.
   assert.equal(await gateway.status(wrong), 503);
   await world.redis.kill();
   await Deno.remove(file);
   await world.redis.restart();
   await assertUnavailable(gateway);
-  await assertSaid(gateway, ["missing"]);
+  await assertLogged(gateway, ["missing"]);
   await world.redis.kill();
   await Deno.writeFile(file, data);
   await world.redis.restart();
@@ -108,7 +108,7 @@ Deno.test("data lost by a running server and by a restart: 503 until it is back"
   for (const at of places) {
     assert.equal(await gateway.status(nobodysKey(), at), 401);
   }
-  await assertSaid(gateway, ["missing", "present"]);
+  await assertLogged(gateway, ["missing", "present"]);
   const states = ["offline", "ready", "offline", "ready"];
   for (const edge of gateway.edges) {
     assert.deepEqual(changes(edge, "redis_state"), states);
@@ -122,7 +122,7 @@ Deno.test("other data in place of the old: what was unknown there is asked for a
   await gateway.world.nameKey(wrong.value, usedKey);
   assert.equal(await gateway.status(wrong), 401, "remembered for 30 s");
   await gateway.world.command("SET", STORE_KEY, "sto_other");
-  await assertSaid(gateway, ["replaced"]);
+  await assertLogged(gateway, ["replaced"]);
   assert.equal(await gateway.status(wrong), 200);
 });
 

@@ -33,7 +33,7 @@ class Leavers {
     this.#calls.get(seed)?.();
   }
 
-  /** Sends so many requests, of which every client leaves one after the other. */
+  /** Sends requests, whose clients leave one after the other. */
   async leaveAll(
     gateway: LimitedGateway,
     key: TestKey,

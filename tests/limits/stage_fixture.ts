@@ -24,7 +24,7 @@ export interface Stage extends AsyncDisposable {
   readonly fleet: Fleet;
 }
 
-/** Starts a Redis, and edges that wait so long for its answers. */
+/** Starts a Redis, and edges that wait `deadlineMs` for its answers. */
 export async function startStage(deadlineMs = PATIENT_MS): Promise<Stage> {
   await using started = new AsyncDisposableStack();
   const config = ["appendonly yes"];

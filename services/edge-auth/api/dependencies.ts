@@ -10,7 +10,7 @@ import type { VideoDependencies } from "../videos/handlers.ts";
 /** Counts responses. */
 export interface ResponseMetrics {
   /**
-   * A response was sent, or its client has disconnected, so long after the request
+   * A response was sent, or its client has disconnected, `durationMs` after the request
    * arrived.
    */
   answered(route: string, status: number, durationMs: number): void;

@@ -33,7 +33,7 @@ export function sendFailure(
   return failure;
 }
 
-/** Whose request it is, or was before its key was deleted; undefined: unknown. */
+/** The key and owner of a request, or of its deleted key; undefined: unknown. */
 function principalOf(
   call: Call | IdentifiedCall,
   failure: Refusal | null,

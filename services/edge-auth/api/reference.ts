@@ -9,7 +9,7 @@ import { read, routeOf } from "./route.ts";
 
 const REFERENCE_BYTES = new TextEncoder().encode(JSON.stringify(document));
 
-/** Its route. */
+/** The route of the API's description. */
 export const REFERENCE = routeOf(
   "reference",
   "/openapi.json",

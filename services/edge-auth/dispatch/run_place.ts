@@ -19,7 +19,7 @@ export interface PlacedRun {
 /** Where a run waits, and on which terms. */
 export class Place implements Waiting {
   readonly wanted: WantedModel;
-  /** Whose limits matter; null: all that is known of an upload is its kind. */
+  /** The model whose limits matter; null: of an upload, only the kind is known. */
   readonly model: string | null;
   readonly share: Share;
   readonly terms: QueueTerms;

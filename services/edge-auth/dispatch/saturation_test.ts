@@ -179,7 +179,7 @@ Deno.test("a model that is disabled while requests wait for it refuses them", as
   assert.equal(t.dispatcher.queue.length, 0);
 });
 
-/** Workers of which each runs at most so many requests, for so long. */
+/** Workers that each run at most a number of requests, which all take the same time. */
 class LimitedWorkers {
   readonly stage = new Stage();
   rejections = 0;
@@ -193,7 +193,7 @@ class LimitedWorkers {
     readonly how: { each: number; lastsMs: number; atOnce: number },
   ) {}
 
-  /** Runs so many requests, and returns how long that takes, in ms. */
+  /** Runs requests, and returns how long all of them take, in ms. */
   async run(requests: number): Promise<number> {
     const { stage, how } = this;
     while (this.#ended < requests) {

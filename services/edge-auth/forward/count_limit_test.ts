@@ -21,7 +21,7 @@ Deno.test("CountLimit permits a burst for each key, then one request at each int
   assert.throws(() => count("a"));
 });
 
-Deno.test("CountLimit permits so many requests of a key at once, and more when one has ended", () => {
+Deno.test("CountLimit bounds the requests of a key at once, and permits more when one has ended", () => {
   const limit = new CountLimit(() => 0);
   const ends = Array.from(
     { length: COUNT_LIMITS.runningMax },

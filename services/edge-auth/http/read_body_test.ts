@@ -34,7 +34,7 @@ function setup(bounds = { bodiesBytesMax: 1e9, bodyBytesMax: BYTES_MAX }) {
       });
       return { body, text };
     },
-    /** Waits until so many bytes have arrived and are held, and a moment passes. */
+    /** Waits until this many bytes have arrived and are held, and a moment passes. */
     async holds(bytes: number) {
       await until(() => budget.bodyBudget.bytes === bytes);
       pass(1);

@@ -98,5 +98,5 @@ Deno.test("API4: RefusalLog is bounded: a flood from ever new addresses is summe
   const others = sums.at(-1) ?? {};
   assert.equal(others.clientAddress, "others");
   assert.equal(others.count, clientsMax * (linesFirst + 1) - linesFirst);
-  assert.ok(sumMs >= 60_000, "so many lines at most in this time");
+  assert.ok(sumMs >= 60_000, "at most this many lines in this time");
 });

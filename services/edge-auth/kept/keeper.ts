@@ -330,7 +330,7 @@ export class Keeper implements AnswerKeeper {
   /** Forgets an answer that nobody can read, so that its request may run again. */
   async #dropLost(name: AnswerName): Promise<void> {
     const { records, log } = this.#options;
-    // Of two edges that find this out, one removes it; both go on with what runs then.
+    // If two edges find this out, one removes it; both go on with what runs then.
     if (!await records.remove(name)) return;
     log.warn("kept_answer_lost", {
       requestId: publicRequestId(name.requestId),

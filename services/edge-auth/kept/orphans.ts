@@ -49,7 +49,7 @@ const BYTES_PER_TOKEN = 256;
 /** The answers that nobody else looks after. */
 export class Orphans {
   readonly #options: OrphansOptions;
-  /** Those that this edge watches, by request id. */
+  /** Orphans that this edge watches, by request id. */
   readonly #watched = new Map<string, Orphan>();
   readonly #timers: ReturnType<typeof setInterval>[] = [];
   #looking: Promise<void> | null = null;

@@ -44,7 +44,7 @@ export type KeptPart =
 export class KeptReading {
   readonly #options: ReadingOptions;
   readonly #stopWatching: () => void;
-  /** Those that were read and are not handed over yet. */
+  /** Frames that were read and are not handed over yet. */
   #frames: Frame[] = [];
   #fromSequence = 1;
   #number = 0;

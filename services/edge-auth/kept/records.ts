@@ -278,7 +278,7 @@ export class KeptRecords {
     });
   }
 
-  /** Those of these answers that have no record any more. */
+  /** Returns which of these answers have no record any more. */
   async gone(names: readonly AnswerName[]): Promise<AnswerName[]> {
     if (names.length === 0) return [];
     const keys = names.map(({ ownerId, requestId }) =>

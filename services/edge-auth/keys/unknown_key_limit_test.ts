@@ -5,7 +5,7 @@ import { UnknownKeyLimit } from "./unknown_key_limit.ts";
 const PER_SECOND = 20;
 const KEPT = 5;
 
-Deno.test("an address has so many unknown keys looked up at once and per second, and others are not affected", async () => {
+Deno.test("only some unknown keys of an address are looked up at once and per second, others all", async () => {
   let nowMs = 0;
   const limit = new UnknownKeyLimit({
     perSecond: PER_SECOND,

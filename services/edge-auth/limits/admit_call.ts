@@ -123,7 +123,7 @@ export interface Admitted {
   readonly queue?: QueueSettings | undefined;
   /** For how long the key wants its answers to be kept; absent: not at all. */
   readonly keepSeconds?: number | undefined;
-  /** Its budgets as its lease is to name them; absent: as its lease does. */
+  /** The budgets that its lease should name; absent: those that it names. */
   readonly budgets?: string | undefined;
 }
 

@@ -201,7 +201,7 @@ Deno.test("slow requests, and those of deleted keys, are logged and not counted"
   assert.equal(second?.model.length, 201, "clipped");
 });
 
-Deno.test("the log of an owner keeps so many rows, and so many days, of all keys and edges", async () => {
+Deno.test("the log of an owner is bounded in rows and days, over all keys and edges", async () => {
   await using world = await startRedisWorld();
   const key = await world.addKey();
   const other = await world.addKey({ owner: key.ownerId });

@@ -28,7 +28,7 @@ type Side = typeof SIDES[number];
 const MINUTE_MS = 60_000;
 /** Under pressure, at least this part of what is allowed is given. */
 const USED_SHARE = 0.99;
-/** As it is deployed: an acknowledged write survives `kill -9`. */
+/** The settings of a deployment: an acknowledged write survives `kill -9`. */
 const DURABLE = ["appendonly yes", "appendfsync always"];
 /**
  * Less than a minute: a limit that is full again gives nothing more. Three make one.

@@ -103,7 +103,7 @@ export type Refusal =
   & { readonly isAdmitted: false }
   & ({ reason: KeyRefusal } | LimitRefusal);
 
-/** Whose limits there are, as callers read it. */
+/** The holders of limits, as callers read them. */
 const HOLDERS = {
   key: "this API key",
   owner: "your account",

@@ -153,7 +153,7 @@ export function videoEnd(
   const kind = seconds > 0 ? "complete" : "failed";
   const usage = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
   const cost = priced({ ...usage, kind }, "videoSeconds", reservation.rate);
-  // Its request is what may have failed, and was counted.
+  // Only its request can fail, which was counted as such.
   return { reservation, cost: { ...cost, kind: "complete" }, isVideo: true };
 }
 

@@ -32,7 +32,7 @@ export const FILE_BYTES_MAX = {
 interface Reading<Body extends { model: string }> {
   readonly schema: z.ZodType<Body>;
   readonly kind: ModelKind;
-  /** Those of the fields that the API has. */
+  /** The names of the fields that the API has. */
   readonly names: ReadonlySet<string>;
 }
 

@@ -157,7 +157,7 @@ export class VideoJobs {
       const found = await Promise.all(
         ids.map((id) => this.find(ownerId, String(id))),
       );
-      // Those that have expired are still in the index.
+      // Jobs that have expired are still in the index.
       jobs.push(...found.filter((job) => job !== null).filter(isShown));
       if (jobs.length > limit) break;
     }

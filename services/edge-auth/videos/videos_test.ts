@@ -282,7 +282,7 @@ test("clients that ask for a video at the same time cost its engine one question
   }
 });
 
-test("of the videos of an owner an edge asks about so many at once, and shows the others as last seen", async ({ edge, key }) => {
+test("an edge asks about a number of videos of an owner at once, and shows others as last seen", async ({ edge, key }) => {
   const id = await edge.begin(key);
   const job = await edge.videos.find(key.ownerId, id) ?? assert.fail();
   const principal = { ...key, ownerId: "own_other" };

@@ -73,7 +73,7 @@ interface RouteSpec<Query extends z.ZodType, Body extends z.ZodType> {
   readonly scope: AdminScope;
   /** Other scopes with which it may be used, too. */
   readonly alsoWith?: readonly AdminScope[];
-  /** Those that it heeds. */
+  /** The headers that it heeds. */
   readonly headers?: readonly ("if-match" | "idempotency-key")[];
   /** What it does, in the imperative. */
   readonly summary: string;

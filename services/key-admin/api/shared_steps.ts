@@ -74,7 +74,7 @@ export function modelIds(
   { isForced = false, before = [] }: {
     /** Whether models that are not in the list are accepted. */
     isForced?: boolean;
-    /** Those that may stay, although they are in the list no more. */
+    /** Models that may stay, although they are in the list no more. */
     before?: readonly string[];
   } = {},
 ): string[] {

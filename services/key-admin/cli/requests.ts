@@ -88,5 +88,5 @@ export const REQUESTS: Area = {
   usual: "search",
   notes:
     `Without --owner or --project, those of all accounts. Times: ${TIME_FORMS}.
-(+N): so many more like it in the same second. Prompts and answers are not stored.`,
+(+N): N more like it in the same second. Prompts and answers are not stored.`,
 };

@@ -7,7 +7,7 @@ import { projectOfTwo } from "./operator_requests_fixture.ts";
 import { PROJECT_ROOT } from "./request/key_scope.ts";
 import { VALID_REQUESTS, type ValidRequest } from "./valid_requests_fixture.ts";
 
-/** Those that only projects have; `member` is somebody who is no admin. */
+/** Requests that only projects have; `member` is somebody who is no admin. */
 const OWN: Record<
   string,
   (member: string) => ValidRequest & { query?: string }

@@ -111,7 +111,7 @@ const LISTS = ["scopes", "models", "keys"];
 const INLINE =
   /\sstyle=|<style|\son[a-z]+=|javascript:|<script(?![^>]*\ssrc=)/i;
 
-/** Their pages store a one-time token for the form; no other GET changes anything. */
+/** Pages that store a one-time token for their form; no other GET changes anything. */
 const PREPARES = ["GET /account/second-factor"];
 
 /** The rest of the request that is tested. */

@@ -1,6 +1,6 @@
 /** Faults of the simulator on the endpoints of agents. */
 import assert from "node:assert/strict";
-import { bytesOf, startAsked } from "../ask_fixture.ts";
+import { bytesOf, startTestSimulator } from "../ask_fixture.ts";
 
 const model = "neutral-3.7-plus";
 
@@ -32,7 +32,7 @@ const END = /message_stop|response\.completed|\[DONE\]/;
 
 for (const [path, bodyOf] of Object.entries(BODIES)) {
   Deno.test(`${path} fails where it is asked to`, async () => {
-    await using simulator = startAsked();
+    await using simulator = startTestSimulator();
     const ask = async (phrase: string, { stream = true } = {}) => {
       const body = { ...bodyOf(`Hi [simulator: ${phrase}]`), stream };
       const response = await simulator.post(path, body);

@@ -2,7 +2,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import assert from "node:assert/strict";
 import OpenAI from "openai";
-import { type AskedSimulator, startAsked } from "../ask_fixture.ts";
+import { startTestSimulator, type TestSimulator } from "../ask_fixture.ts";
 
 const MODEL = "neutral-3.7-plus";
 const PROMPT = "What is the weather in San Francisco, CA?";
@@ -12,7 +12,7 @@ const WEATHER = {
   required: ["city"],
 };
 
-function clientsOf({ url }: AskedSimulator) {
+function clientsOf({ url }: TestSimulator) {
   const options = { apiKey: "none", maxRetries: 0 };
   return {
     openai: new OpenAI({ baseURL: url, ...options }),
@@ -21,7 +21,7 @@ function clientsOf({ url }: AskedSimulator) {
 }
 
 Deno.test("Anthropic's SDK reads thinking and text, whole and as events", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const { anthropic } = clientsOf(simulator);
   const request = {
     model: MODEL,
@@ -49,7 +49,7 @@ Deno.test("Anthropic's SDK reads thinking and text, whole and as events", async 
 });
 
 Deno.test("Anthropic's SDK gets a call, and an answer to its result", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const { anthropic } = clientsOf(simulator);
   const request = {
     model: MODEL,
@@ -93,7 +93,7 @@ Deno.test("Anthropic's SDK gets a call, and an answer to its result", async () =
 });
 
 Deno.test("a message ends at a stop sequence, or where its tokens end", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const { anthropic } = clientsOf(simulator);
   const ask = (change: object) =>
     anthropic.messages.create({
@@ -113,7 +113,7 @@ Deno.test("a message ends at a stop sequence, or where its tokens end", async ()
 });
 
 Deno.test("a long prompt is read from the cache the second time", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const { anthropic, openai } = clientsOf(simulator);
   const long = "A long instruction. ".repeat(500);
   const cache_control = { type: "ephemeral" as const };
@@ -141,7 +141,7 @@ Deno.test("a long prompt is read from the cache the second time", async () => {
 });
 
 Deno.test("OpenAI's SDK reads a response: reasoning, text, calls, whole and as events", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const { openai } = clientsOf(simulator);
   const tool = {
     type: "function" as const,
@@ -185,7 +185,7 @@ Deno.test("OpenAI's SDK reads a response: reasoning, text, calls, whole and as e
 });
 
 Deno.test("the events of a response are numbered, and end with how it ended", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const { openai } = clientsOf(simulator);
   const events = await openai.responses.create({
     model: MODEL,
@@ -209,7 +209,7 @@ Deno.test("the events of a response are numbered, and end with how it ended", as
 });
 
 Deno.test("a wrong request of an agent is refused in the form of its endpoint", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const messages = [{ role: "user", content: "Hello" }];
   const cases = [
     {
@@ -265,7 +265,7 @@ Deno.test("a wrong request of an agent is refused in the form of its endpoint", 
 });
 
 Deno.test("OpenAI's SDK reads completions: several prompts, echo, a suffix, events", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const { openai } = clientsOf(simulator);
   const ask = (change: object) =>
     openai.completions.create({

@@ -14,7 +14,7 @@ const CALLS_MAX = 4;
 
 /** A tool that runs what it is given. It gets only a command that does no harm. */
 const SHELL = /shell|bash|terminal|exec|command/i;
-/** By which words a prompt means such a tool, whatever its name. */
+/** Words by which a prompt means such a tool, whatever its name. */
 const SHELL_WORDS = ["shell", "bash", "terminal", "command"];
 const COMMAND_FIELD = /^(?:cmd|command|commands|script)$/i;
 const COMMAND = ["echo", "Hello from the model simulator"] as const;

@@ -1,6 +1,6 @@
 /** Calls of tools that the simulator makes up. */
 import assert from "node:assert/strict";
-import { type Body, startAsked } from "../ask_fixture.ts";
+import { type Body, startTestSimulator } from "../ask_fixture.ts";
 
 const text = { type: "string" };
 const integer = { type: "integer" };
@@ -10,7 +10,7 @@ async function argumentsFor(
   prompt: string,
   tool: { name?: string; properties: object; required?: string[] },
 ): Promise<unknown> {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const { name = "f", properties, required = Object.keys(properties) } = tool;
   const parameters = { type: "object", properties, required };
   const { choices } = await simulator.ask({
@@ -214,7 +214,7 @@ const WRITTEN: [messages: object[], expected: object][] = [
 ];
 
 Deno.test("JSON is as the prompt describes it: a schema, keys, or an example", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const keys = ["name,age,role", "setup,punchline", "reasoning,answer"];
   for (const [at, [messages, expected]] of WRITTEN.entries()) {
     const body: Body = {
@@ -239,7 +239,7 @@ Deno.test("JSON is as the prompt describes it: a schema, keys, or an example", a
 });
 
 Deno.test("a prompt that shows JSON and asks for it gets it without json_object", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const shown = 'Fields: {"name": "{name}", "age": "{age} # one int value"}';
   const prompt =
     "Ada is 36. Respond with a JSON object with `name`, then `age`.";

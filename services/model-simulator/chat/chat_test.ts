@@ -1,11 +1,11 @@
 /** Chat completions of the simulator. */
 import assert from "node:assert/strict";
-import { type Body, startAsked } from "../ask_fixture.ts";
+import { type Body, startTestSimulator } from "../ask_fixture.ts";
 
 const LONG = { prompt: "[simulator: 400 tokens]", seed: 1 };
 
 Deno.test("each sampling field has an effect", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const base = await simulator.text(LONG);
   const variety = (text: string) => {
     const words = text.split(/\s+/);
@@ -36,7 +36,7 @@ Deno.test("each sampling field has an effect", async () => {
 });
 
 Deno.test("an answer ends before a stop text, also one that spans tokens", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const body = { temperature: 0 };
   const whole = await simulator.text(body);
   const stops = ["a", "model sim", "real model. You", whole.slice(50, 90)];
@@ -52,7 +52,7 @@ Deno.test("an answer ends before a stop text, also one that spans tokens", async
 });
 
 Deno.test("logprobs list each token of the text, and alternatives best first", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const body = {
     ...LONG,
     logprobs: true,
@@ -88,7 +88,7 @@ Deno.test("logprobs list each token of the text, and alternatives best first", a
 });
 
 Deno.test("thinking comes when asked for, bounded by its budget and the tokens of the answer", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const reasoning = async (body: Body) => {
     const { choices, usage } = await simulator.ask(body);
     const tokens = usage.completion_tokens_details?.reasoning_tokens ?? 0;
@@ -129,7 +129,7 @@ const TIME = tool("currentTime");
 const prompt = "What is the weather, and the time, in Rome?";
 
 Deno.test("tool_choice and parallel_tool_calls say which tools are called", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const both = ["get_weather", "currentTime"];
   const time = { type: "function", function: { name: "currentTime" } };
   const cases: [body: Body, called: string[]][] = [
@@ -152,7 +152,7 @@ Deno.test("tool_choice and parallel_tool_calls say which tools are called", asyn
 });
 
 Deno.test("a call that does not fit into max_tokens is not begun", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const kinds = new Set<string>();
   for (let max_tokens = 1; max_tokens <= 40; max_tokens++) {
     const { choices, usage } = await simulator.ask({

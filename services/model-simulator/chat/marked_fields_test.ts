@@ -1,6 +1,6 @@
 // What DSPy asks for: fields between marks, or JSON whose values are notes.
 import assert from "node:assert/strict";
-import { startAsked } from "../ask_fixture.ts";
+import { startTestSimulator } from "../ask_fixture.ts";
 
 /** The prompts are those of DSPy 3.4.1 for a signature with these fields. */
 const NOTES = {
@@ -45,7 +45,7 @@ const turns = (system: string, user: string) => [
 ];
 
 Deno.test("the simulator writes fields with the marks that a prompt shows", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const messages = turns(OF_MARKS, ASKS_FOR_MARKS);
   const text = await simulator.text({ messages });
   assert.match(
@@ -55,7 +55,7 @@ Deno.test("the simulator writes fields with the marks that a prompt shows", asyn
 });
 
 Deno.test("the simulator follows notes about the values of JSON", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const text = await simulator.text({
     messages: turns(OF_JSON, ASKS_FOR_JSON),
     response_format: { type: "json_object" },
@@ -67,7 +67,7 @@ Deno.test("the simulator follows notes about the values of JSON", async () => {
 });
 
 Deno.test("a schema in the question gives no values, as Genkit's plugin writes it", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const schema = {
     type: "object",
     properties: { name: { type: "string" }, age: { type: "number" } },
@@ -94,7 +94,7 @@ Deno.test("a schema in the question gives no values, as Genkit's plugin writes i
 });
 
 Deno.test("marks that no sentence asks for are text", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const text = await simulator.text({ prompt: "What is [[ ## name ## ]]?" });
   assert.match(text, /model simulator/);
 });

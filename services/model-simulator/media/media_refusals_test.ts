@@ -1,6 +1,6 @@
 /** Requests for media that are wrong in one way. */
 import assert from "node:assert/strict";
-import { recording, startAsked } from "../ask_fixture.ts";
+import { recording, startTestSimulator } from "../ask_fixture.ts";
 import { image, speech, text, video } from "./requests_fixture.ts";
 
 /** A change that makes a request wrong, and the refusal that it gets. */
@@ -12,7 +12,7 @@ interface Refusal {
 }
 
 Deno.test("a wrong request for media is refused", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const file = await recording(simulator);
   const fileOf = (bytes: BlobPart[]) => new File(bytes, "memo.wav");
   const cases: { path: string; good: object; refusals: Refusal[] }[] = [
@@ -70,7 +70,7 @@ Deno.test("a wrong request for media is refused", async () => {
 });
 
 Deno.test("a form for media that cannot be read is refused", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const broken = await simulator.post("/images/edits", {}, {
     headers: { "content-type": "multipart/form-data; boundary=x" },
   });

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { inflateSync } from "node:zlib";
-import { bytesOf, recording, startAsked } from "../ask_fixture.ts";
+import { bytesOf, recording, startTestSimulator } from "../ask_fixture.ts";
 import { FILM_SECONDS, filmOf } from "./film.ts";
 import { pictureOf } from "./picture.ts";
 import { secondsOf } from "./recording.ts";
@@ -92,7 +92,7 @@ for (const length of FILM_SECONDS) {
 }
 
 Deno.test("images are PNG files of the size, which differ", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const make = async (change: object = {}) => {
     const fields = { ...image, n: 2, ...change };
     return await (await simulator.post("/images/generations", fields)).json();
@@ -118,7 +118,7 @@ Deno.test("images are PNG files of the size, which differ", async () => {
 });
 
 Deno.test("speech has the length of its text, and text and voice decide how it begins", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const speak = async (change: object) =>
     (await bytesOf(
       await simulator.post("/audio/speech", { ...speech, ...change }),
@@ -171,7 +171,7 @@ Deno.test("recordings are known by their first bytes", () => {
 });
 
 Deno.test("a transcription names the file and its length, in each format", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const file = await recording(simulator);
   const prompt = "[simulator: 31 tokens]";
   const ask = async (response_format: string, task = "transcriptions") => {
@@ -199,7 +199,7 @@ Deno.test("a transcription names the file and its length, in each format", async
 });
 
 Deno.test("words have times when they are asked for, up to the end of the recording", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const file = await recording(simulator);
   const response = await simulator.post("/audio/transcriptions", {
     ...text,
@@ -219,7 +219,7 @@ Deno.test("words have times when they are asked for, up to the end of the record
 /** A simulator whose clock stands still until it is set. */
 function startVideos() {
   let now = 1_800_000_000_000;
-  const simulator = startAsked({ now: () => now });
+  const simulator = startTestSimulator({ now: () => now });
   return {
     ...simulator,
     wait(seconds: number): void {

@@ -1,7 +1,7 @@
 /** Phrases that control the simulator, and its faults. */
 import { ApiError } from "@gateway/shared/openai/error";
 import assert from "node:assert/strict";
-import { bytesOf, recording, startAsked } from "../ask_fixture.ts";
+import { bytesOf, recording, startTestSimulator } from "../ask_fixture.ts";
 import { readControls, withoutControls } from "./controls.ts";
 
 Deno.test("readControls() reads phrases, several in one bracket or in many", () => {
@@ -125,7 +125,7 @@ const CASES: readonly Case[] = [
 
 for (const [path, bodyOf] of Object.entries(KINDS)) {
   Deno.test(`${path} fails where it is asked to`, async () => {
-    await using simulator = startAsked();
+    await using simulator = startTestSimulator();
     const file = await recording(simulator);
     for (const { phrase, stream, status, text, isCut } of CASES) {
       const body = bodyOf(`[simulator: ${phrase}]`, stream, file);
@@ -152,7 +152,9 @@ for (const [path, bodyOf] of Object.entries(KINDS)) {
 }
 
 Deno.test("tokens come at the pace that was asked for", async () => {
-  await using simulator = startAsked({ pace: { firstTokenMs: 10_000 } });
+  await using simulator = startTestSimulator({
+    pace: { firstTokenMs: 10_000 },
+  });
   const prompt =
     "[simulator: 11 tokens, first token 100 ms, 50 tokens per second]";
   const startedAt = performance.now();

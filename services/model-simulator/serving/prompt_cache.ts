@@ -12,7 +12,7 @@ const FNV_PRIME = 0x01000193;
 
 /** The tokens of a prompt by what the cache knew of it. */
 export interface CachedTokens {
-  /** Its beginning, which an earlier prompt had, too. */
+  /** The beginning of the prompt, which an earlier one had, too. */
   readonly readTokens: number;
   /** What follows, in whole blocks, and is known from now on. */
   readonly writtenTokens: number;

@@ -72,7 +72,7 @@ function inputsOf(input: z.output<typeof embeddingRequest>["input"]): string[] {
   );
 }
 
-/** Those of all inputs: each text has at least one. */
+/** The tokens of all inputs: each text has at least one. */
 function tokensOf(input: z.output<typeof embeddingRequest>["input"]): number {
   if (typeof input === "string") return Math.ceil(textTokens(input));
   return input.reduce((sum: number, each) => {

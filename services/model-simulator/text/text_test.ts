@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
-import { startAsked } from "../ask_fixture.ts";
+import { startTestSimulator } from "../ask_fixture.ts";
 
 const EMBEDDING = "simulated-embedding-1";
 const RERANK = "simulated-rerank-1";
@@ -11,7 +11,7 @@ const cosine = (a: readonly number[], b: readonly number[]) =>
   a.reduce((sum, number, at) => sum + number * (b[at] ?? 0), 0);
 
 Deno.test("the simulator gives texts with the same words vectors near each other", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const client = new OpenAI({ baseURL: simulator.url, apiKey: "none" });
   const input = [
     "a red lighthouse",
@@ -32,7 +32,7 @@ Deno.test("the simulator gives texts with the same words vectors near each other
 });
 
 Deno.test("the simulator's vectors are the same as numbers and in base64", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const ask = async (more: object) => {
     const body = { model: EMBEDDING, input: [1, 2], dimensions: 8, ...more };
     const answer = await simulator.post("/embeddings", body);
@@ -47,7 +47,7 @@ Deno.test("the simulator's vectors are the same as numbers and in base64", async
 });
 
 Deno.test("the simulator counts the tokens of all inputs", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const cases = [
     { input: "a", tokens: 1 },
     { input: ["a", "b", "c"], tokens: 3 },
@@ -63,7 +63,7 @@ Deno.test("the simulator counts the tokens of all inputs", async () => {
 });
 
 Deno.test("the simulator puts documents first that share words with the query", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const body = {
     model: RERANK,
     query: "red lighthouse",
@@ -85,7 +85,7 @@ Deno.test("the simulator puts documents first that share words with the query", 
 });
 
 Deno.test("the simulator refuses texts for vectors and orders as servers do", async () => {
-  await using simulator = startAsked();
+  await using simulator = startTestSimulator();
   const cases = [
     { path: "/embeddings", body: { model: EMBEDDING, input: "" }, status: 400 },
     { path: "/embeddings", body: { model: RERANK, input: "a" }, status: 404 },

@@ -13,7 +13,7 @@ class Stage {
     schedule: (run) => void this.#turns.push(run),
   });
 
-  /** A job comes, and takes so long to start. */
+  /** A job comes, and takes `tookMs` to start. */
   add(name: string, tookMs: number): void {
     this.#starts.start({
       accept: () => void this.events.push(`accepts ${name}`),

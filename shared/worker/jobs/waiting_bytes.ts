@@ -27,7 +27,7 @@ export class WaitingBytes {
     return this.#bytes.subarray(0, Math.min(this.#length, bytesMax));
   }
 
-  /** Removes so many from the beginning. */
+  /** Removes `count` bytes from the beginning. */
   drop(count: number): void {
     this.#bytes.copyWithin(0, count, this.#length);
     this.#length -= count;

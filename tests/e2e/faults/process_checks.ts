@@ -43,7 +43,7 @@ const CUT: Partial<ChatOutcome> = {
   content: "I",
 };
 
-/** A request for two tokens, the second of them so many seconds after the first. */
+/** A request for two tokens, the second of them `seconds` after the first. */
 const twoTokens = (seconds: number, more = "") => ({
   messages: simulates(`2 tokens, ${1 / seconds} tokens per second${more}`),
   max_tokens: 2,

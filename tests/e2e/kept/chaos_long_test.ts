@@ -42,7 +42,7 @@ const PROMPT_TOKENS = 1;
 const LOSSES = ["worker_lost", "keep_failed", "server_shutdown"];
 
 /** What became of a request, and of which key it was. */
-interface AskedPrompt {
+interface PromptEnd {
   readonly key: TestKey;
   readonly end: ChaosEnd;
 }
@@ -50,8 +50,8 @@ interface AskedPrompt {
 async function readAll(
   rig: ChaosRig,
   random: () => number,
-): Promise<AskedPrompt[]> {
-  const all: AskedPrompt[] = [];
+): Promise<PromptEnd[]> {
+  const all: PromptEnd[] = [];
   let next = 0;
   await Promise.all(Array.from({ length: CLIENTS }, async () => {
     while (next < REQUESTS) {
@@ -67,7 +67,7 @@ async function readAll(
 }
 
 /** Whether nothing of a request is reserved any more, and its answer has ended. */
-async function isSettled({ world }: ChaosRig, { key, end }: AskedPrompt) {
+async function isSettled({ world }: ChaosRig, { key, end }: PromptEnd) {
   const record = keptAnswerKey(key.ownerId, end.id.slice("req_".length));
   const state = await world.command("HGET", record, "state");
   const leases = await world.command("ZRANGE", leaseKey(key), "0", "-1");
@@ -76,7 +76,7 @@ async function isSettled({ world }: ChaosRig, { key, end }: AskedPrompt) {
   return state !== "running" && !held;
 }
 
-async function allSettled(rig: ChaosRig, all: readonly AskedPrompt[]) {
+async function allSettled(rig: ChaosRig, all: readonly PromptEnd[]) {
   await waitFor(async () => {
     const settled = await Promise.all(all.map((each) => isSettled(rig, each)));
     return settled.every((isOver) => isOver);
@@ -99,7 +99,7 @@ function assertBytes({ prompt, text, code }: ChaosEnd): void {
  * A request was charged once: what its model server counted. What has failed before its
  * first token is counted as a request, but has no tokens.
  */
-function assertCharged({ end }: AskedPrompt, usage: UsageCounted): void {
+function assertCharged({ end }: PromptEnd, usage: UsageCounted): void {
   const { prompt, code, refusals } = end;
   const what = `${prompt} ${code} ${refusals}: ${JSON.stringify(usage)}`;
   const { requests, lostRequests, promptTokens, completionTokens } = usage;

@@ -59,7 +59,7 @@ function post(
   });
 }
 
-/** A comment alone, whose blank line is an event to some clients, and is left out. */
+/** A comment alone: its blank line is left out, as some clients take it for an event. */
 const COMMENT_END = /^(:[^\r\n]*(?:\r\n|\n))(?:\r\n|\n)/gm;
 
 Deno.test("a forwarded stream is read on by the number of any of its events", async () => {
@@ -130,7 +130,7 @@ Deno.test("a whole answer that is forwarded is kept with its headers", async () 
   }
 });
 
-Deno.test("embeddings are kept; an endpoint that keeps nothing refuses the wish", async () => {
+Deno.test("embeddings are kept; an endpoint that keeps nothing refuses to", async () => {
   const data = [{ object: "embedding", index: 0, embedding: [0.5, 0.25] }];
   const usage = { prompt_tokens: 1, total_tokens: 1 };
   const answer = { object: "list", model: "theirs", data, usage };

@@ -1,6 +1,6 @@
 // Promises: a client that takes a byte a second for minutes loses nothing of an answer
-// that its connection can hold, and holds up no worker. A longer one that is kept goes
-// on without it, and is read on whole.
+// that its connection can hold, and holds up no worker. A longer answer that is kept
+// goes on without it, and the client can read on where it was.
 import assert from "node:assert/strict";
 import type { LimitedGateway, TestKey } from "../../support/gateway/limited.ts";
 import { sleep, until, waitFor } from "../../support/wait_for.ts";
@@ -15,7 +15,7 @@ const USUAL_PIECES = 200;
 /** More than a connection holds, less than an answer may have. */
 const LONG_PIECES = 9_000;
 const DROPPED_MS = 120_000;
-/** Its clocks are those of clients. */
+/** Deadlines as they are deployed, since the client reads in real time. */
 const SLOW = { slower: 1, workerSlower: 1, requestTimeoutMs: 300_000 };
 
 /** Asks for a stream by HTTP/1.0, whose answer is as it is, and ends with its connection. */
@@ -44,7 +44,7 @@ async function askRaw(
   return connection;
 }
 
-/** Reads up to so many bytes, one a second. */
+/** Reads at most `count` bytes, one a second. */
 async function readSlowly(
   connection: Deno.TcpConn,
   count: number,
@@ -58,7 +58,7 @@ async function readSlowly(
   return text;
 }
 
-/** Has the model server say so many pieces to the next request. */
+/** Has the model server say `pieces` pieces to its `nth` request. */
 async function answer(
   gateway: LimitedGateway,
   nth: number,

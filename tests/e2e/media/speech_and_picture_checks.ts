@@ -97,7 +97,7 @@ export async function checkSpeechAndPictures(
 
 /**
  * A request, and the status, code and field of the error that it gets. They are sent
- * one after the other: a key may have only so much refused at once.
+ * one after the other: a key may have only a few refused at once.
  */
 interface Refusal {
   ask: () => Promise<Response>;

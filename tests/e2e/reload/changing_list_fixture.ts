@@ -4,7 +4,7 @@
 export const KEY_ENV = "CHANGING_API_KEY";
 
 /**
- * The list after so many changes: other servers of these, weights, and models that go.
+ * The list after a number of changes: of servers, weights, and models that go.
  */
 export function listAfter(changes: number, urls: readonly string[]): string {
   const [one = "", other = ""] = changes % 2 === 0 ? urls : urls.toReversed();

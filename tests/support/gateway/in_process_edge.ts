@@ -160,7 +160,7 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
   };
 }
 
-/** Lets requests to workers wait for so many times longer. */
+/** Lets requests to workers wait `slower` times as long. */
 function waitLonger(link: BusLink, slower: number): void {
   const request = link.request.bind(link);
   link.request = (subject, payload, { timeoutMs }) =>

@@ -3,7 +3,7 @@
  * waited: while nothing waits, nothing is served, whatever the slots could do.
  */
 
-/** What happened so long ago, while something waited, counts a third. */
+/** What happened this long ago, while something waited, counts a third. */
 const MEMORY_MS = 10_000;
 const MS_PER_SECOND = 1_000;
 const WAIT_MS_MIN = 1_000;

@@ -65,7 +65,7 @@ export interface AccountLane<Item> extends KeyTurns<Item> {
   /** The weight of the account, as its latest request has it. */
   weight: number;
   turnPlace: number;
-  /** Its place by the number of requests that wait, and by their tokens. */
+  /** Places in the orders by the number of requests that wait, and by their tokens. */
   waitingPlace: number;
   tokensPlace: number;
 }
@@ -73,7 +73,7 @@ export interface AccountLane<Item> extends KeyTurns<Item> {
 /** A lane: the accounts that wait in it. */
 export interface Lane<Item> {
   readonly turns: PlacedHeap<"turnPlace", AccountLane<Item>>;
-  /** Those of which most waits for their weight first, by number and by tokens. */
+  /** Accounts with the most to wait for their weight first, by number and by tokens. */
   readonly largest: {
     readonly waiting: PlacedHeap<"waitingPlace", AccountLane<Item>>;
     readonly tokens: PlacedHeap<"tokensPlace", AccountLane<Item>>;

@@ -40,7 +40,7 @@ export class FairQueue<Item extends Sharing> {
   readonly #accounts = new Map<string, Account<Item>>();
   readonly #lanes = new Map<string, Lane<Item>>();
   readonly #tickets = new Map<Item, Ticket<Item>>();
-  /** Those that were served, and may come back. */
+  /** Items that were served, and may come back. */
   readonly #served = new WeakSet<Item>();
   /** The tag of the account that was served last. */
   #servedTag = 0;
@@ -150,7 +150,7 @@ export class FairQueue<Item extends Sharing> {
     this.remove(item);
   }
 
-  /** Whose turn it is, in a lane that is none of these. */
+  /** The item whose turn it is, in a lane that is none of these. */
   next(besides: ReadonlySet<string>): Item | undefined {
     const { isBefore } = this.#orders.accounts;
     let first: AccountLane<Item> | undefined;

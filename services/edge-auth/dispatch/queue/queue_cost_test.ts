@@ -12,10 +12,10 @@ import { type Waiting, WaitQueue } from "./wait_queue.ts";
 const COUNT = 10_000;
 /**
  * A request is in three heaps, its key in one and its account in three; each change of
- * a heap of so many takes at most twice their binary logarithm, up and down.
+ * a heap takes at most twice the binary logarithm of its size, up and down.
  */
 const COMPARISONS_MAX = 7 * 2 * Math.ceil(Math.log2(COUNT));
-/** Some small ones are looked through: the lanes, and those of an account. */
+/** Some small heaps are looked through: the lanes, and those of an account. */
 const LOOKED_AT_MAX = 20;
 
 interface Shape {

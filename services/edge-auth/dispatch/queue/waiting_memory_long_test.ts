@@ -18,7 +18,7 @@ import { WholeBody } from "../request_body.ts";
 
 const COUNT = 10_000;
 const BYTES_MAX = 2_000;
-/** What is left of so many may be as much as of a few. */
+/** The bytes of each that may be left: together, as many as a few requests leave. */
 const LEFT_BYTES_MAX = 50;
 /** As in the list of models: one object for all requests. */
 const TERMS: QueueTerms = {

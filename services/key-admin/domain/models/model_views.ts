@@ -22,8 +22,8 @@ export interface ModelView {
   waiting: WaitingOfModel | null;
 }
 
-/** What is told of models: by workers of their servers, by edges of what waits. */
-export interface ToldOfModels {
+/** Reports about models: of workers about their servers, of edges about what waits. */
+export interface ModelReports {
   readonly backends: { read(): readonly BackendView[] };
   readonly waiting: Pick<WaitingRequests, "read">;
 }
@@ -34,7 +34,7 @@ export interface ToldOfModels {
  */
 export function modelViews(
   catalog: Pick<Catalog, "values"> | undefined,
-  { backends, waiting }: ToldOfModels,
+  { backends, waiting }: ModelReports,
 ): ModelView[] {
   const rowsByModel = Map.groupBy(backends.read(), ({ model }) => model);
   const waits = waiting.read();

@@ -134,7 +134,7 @@ const LOOK_MS = 50;
  * Resolves when all workers that live have told of their backends. Throws a
  * {@link BusUnavailableError} if the bus cannot be reached.
  */
-export async function allTold(
+export async function workersReported(
   { bus, follower, backends }: FollowedWorkers,
 ): Promise<void> {
   if (!await settlesWithin(bus.first.promise, CONNECT_MS)) {

@@ -12,7 +12,11 @@ import { silentLog } from "@gateway/shared/process/log";
 import { connectTestLink } from "../../../../tests/support/servers/bus_link.ts";
 import { startNatsServer } from "../../../../tests/support/servers/nats_server.ts";
 import { until } from "../../../../tests/support/wait_for.ts";
-import { allTold, followWorkers, WorkerFollower } from "./worker_follower.ts";
+import {
+  followWorkers,
+  WorkerFollower,
+  workersReported,
+} from "./worker_follower.ts";
 
 const TICK_MS = 100;
 
@@ -126,7 +130,7 @@ Deno.test("whoever begins to follow is told at once by all workers, and later by
     log: silentLog,
   });
   try {
-    await allTold(workers);
+    await workersReported(workers);
     assert.equal(workers.backends.read()[0]?.workers, 2);
     startWorker(late.link, "w3");
     late.link.publish(subjects.backendsWanted, new Uint8Array(0));
@@ -143,7 +147,7 @@ Deno.test("without a bus, whoever asks is told so", async () => {
     log: silentLog,
   });
   try {
-    await assert.rejects(allTold(workers), /NATS does not answer/);
+    await assert.rejects(workersReported(workers), /NATS does not answer/);
   } finally {
     await workers.stop();
   }

@@ -52,7 +52,7 @@ export interface NoticesOptions {
 export const NOTICE_METRICS = {
   noted: counter("gateway_notices_total", {
     help:
-      "Notices: `budget_50`, `budget_80`, `budget_100` (a budget has reached so many percent), `key_expires_7`, `key_expires_1` (a key expires within so many days). Each is counted once, by the key-admin that noted it.",
+      "Notices: `budget_50`, `budget_80`, `budget_100` (a budget is spent to this percentage), `key_expires_7`, `key_expires_1` (a key expires within this many days). Each is counted once, by the key-admin that noted it.",
     labels: ["what"],
   }),
   deliveries: counter("gateway_notice_deliveries_total", {

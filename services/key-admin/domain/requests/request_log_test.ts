@@ -172,7 +172,7 @@ Deno.test("beyond its bound of memory, the log forgets the oldest rows and says 
 
 const NOW_MS = Date.UTC(2026, 10, 28, 12);
 
-Deno.test("times are read in UTC, or as so long ago", () => {
+Deno.test("times are read in UTC, or as a time before now", () => {
   const cases: { text: string; timeMs: number | null }[] = [
     { text: "2026-11-28", timeMs: Date.UTC(2026, 10, 28) },
     { text: "2026-11-28T14:30", timeMs: Date.UTC(2026, 10, 28, 14, 30) },

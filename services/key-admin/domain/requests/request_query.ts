@@ -33,7 +33,7 @@ const TEXT_CHARS_MAX = 200;
 
 /** How times may be written. */
 export const TIME_FORMS =
-  "2026-11-28, 2026-11-28T14:30 (UTC), or 30m, 2h, 7d for so long ago";
+  "2026-11-28, 2026-11-28T14:30 (UTC), or 30m, 2h, 7d before now";
 
 /**
  * Reads a time in UTC, or how long ago it is. Returns null for any other text. A day

@@ -37,7 +37,7 @@ const answerOf = (ask: string, tells: AnswerPart): RunningAnswer =>
     ...tells,
   };
 
-/** A bus on which these instances answer, each after so many ms. */
+/** A bus on which these instances answer, each after its `afterMs`. */
 function scripted(
   instances: Record<string, { afterMs: number; tells: AnswerPart }>,
 ) {

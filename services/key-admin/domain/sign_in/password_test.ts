@@ -85,7 +85,7 @@ const COMMON = dictionary["passwords-common"];
 const every = <T>(step: number, list: readonly T[]): T[] =>
   list.filter((_, at) => at % step === 0);
 
-/** One in so many entries of the list, and of its first ones, is tried. */
+/** Of this many entries of the list, and of its first ones, one is tried. */
 const LIST_STEP = amountOf({ usual: 20, full: 10 });
 const FIRST_STEP = amountOf({ usual: 60, full: 20 });
 

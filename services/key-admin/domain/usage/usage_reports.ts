@@ -167,7 +167,7 @@ export class UsageReports {
     });
   }
 
-  /** These parts with their bars, and the others. */
+  /** Returns these parts of a report with their bars, and the others together. */
   async groupsOf(
     report: UsageReport,
     parts: readonly UsagePart[],

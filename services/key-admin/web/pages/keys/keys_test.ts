@@ -12,7 +12,7 @@ import { routeOwner } from "../../../routes_fixture.ts";
 
 const ADA = "ada@example.org";
 
-/** That no other answer and no line of the log has a key is checked by the fixture. */
+/** The fixture checks that no other answer and no line of the log has a key. */
 Deno.test("ASVS 16.2.5, API3: a search for a value finds its key, and no page or log line shows a secret", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);

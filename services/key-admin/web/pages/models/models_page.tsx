@@ -161,7 +161,7 @@ const SERVER_SORTS: SortValues<ServerView> = {
   rate: ({ tokensPerSecond }) => tokensPerSecond?.p50 ?? null,
   error: ({ error }) => error && -error.ageMs,
 };
-/** Those that need somebody come first. */
+/** States by how much they need somebody, most first. */
 const STATES: readonly string[] = [
   "Open",
   "Half-open",

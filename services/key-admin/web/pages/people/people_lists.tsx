@@ -32,7 +32,7 @@ export interface View<Row> {
   placeholder: string;
   /** Reads a page of it. */
   read: (query: PeopleQuery) => Promise<RowPage<Row>>;
-  /** Its columns, with the use of the days that are named so. */
+  /** The columns; `used` names the days whose use they show. */
   columns: (used: string) => readonly Column<Row>[];
   sorts: SortValues<Row>;
 }

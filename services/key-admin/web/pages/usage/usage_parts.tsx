@@ -26,7 +26,7 @@ import { Email, keyName } from "../../view/texts.tsx";
 import type { UsageChoice } from "./usage_choice.tsx";
 import { countColumns, type Row } from "./usage_tables.tsx";
 
-/** Whose parts are shown. */
+/** The usage whose parts are shown. */
 export interface PartsQuery {
   /** {@link GATEWAY} for all accounts together. */
   ownerId: string;

@@ -172,7 +172,7 @@ function namedGroups(
   groups: readonly UsageGroup[],
   { by, names }: {
     by: Grouping | null;
-    /** Those of keys and accounts, by id. */
+    /** The names of keys and accounts, by id. */
     names: ReadonlyMap<string, string>;
   },
 ): NamedGroup[] {

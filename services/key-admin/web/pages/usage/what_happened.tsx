@@ -17,7 +17,7 @@ export const OUTCOMES: Readonly<Record<string, string>> = {
   slow: "Slow",
 };
 
-/** Its outcome with the reason, and how many more there were. */
+/** The outcome of a request with the reason, and how many more were like it. */
 export function whatHappened(
   { outcome, reason, param, more, budget }: FoundRequest,
   currency: string,
