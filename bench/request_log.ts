@@ -80,7 +80,7 @@ async function fill(redis: RedisLink): Promise<void> {
 const SOME: readonly (readonly [name: string, Partial<RequestQuery>])[] = [
   ["newest of all", {}],
   ["a request id that there is not", { requestId: hexOf(3) }],
-  ["a key", { keyId: idOf("key", 17) }],
+  ["a key", { keyIds: [idOf("key", 17)] }],
   ["a code and a model", { code: "cut", model: "model-7" }],
   ["failures of a day", {
     outcome: "failed",

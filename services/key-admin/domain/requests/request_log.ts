@@ -127,6 +127,12 @@ export class RequestLog {
     };
   }
 
+  /** The ids of the keys that the rows of an account name. */
+  async keyIds(ownerId: string): Promise<ReadonlySet<string>> {
+    await this.#read(ownerId);
+    return this.#tables.get(ownerId)?.keyIds() ?? new Set();
+  }
+
   /** Reads the new rows of all logs. */
   async readAll(): Promise<void> {
     const isDue = this.#now() - this.#tidiedAtMs >= TIDY_MS;

@@ -56,6 +56,23 @@ async function logMany(site: TestConsole) {
   }
 }
 
+Deno.test("the log of an account names its keys, and a search finds those of some", async () => {
+  await using site = await startConsole();
+  const { requests } = site.deps;
+  await logMany(site);
+  const keys = [keyOf(1), keyOf(4)];
+  assert.deepEqual(await requests.keyIds(accountOf(1)), new Set(keys));
+  assert.deepEqual(await requests.keyIds("own_unknown"), new Set());
+  const numbersOf = async (keyIds: readonly string[]) =>
+    new Set(numbersIn(await allOf(requests, { ...ANY, keyIds })));
+  const all = Array.from({ length: REQUESTS }, (_, n) => n);
+  const theirs = all.filter((n) => n % 3 === 1);
+  assert.deepEqual(await numbersOf([...keys, "key_gone"]), new Set(theirs));
+  for (const none of [[], ["key_gone"]]) {
+    assert.deepEqual(await numbersOf(none), new Set());
+  }
+});
+
 Deno.test("a search finds by time, account, key, model, code, reason, request and outcome", async () => {
   await using site = await startConsole();
   const { requests } = site.deps;
@@ -70,7 +87,7 @@ Deno.test("a search finds by time, account, key, model, code, reason, request an
     { query: { rows: 1 }, has: () => true },
     { query: { rows: 7 }, has: () => true },
     { query: { ownerId: accountOf(1), rows: 7 }, has: (n) => n % 3 === 1 },
-    { query: { keyId: keyOf(4) }, has: (n) => n % 6 === 4 },
+    { query: { keyIds: [keyOf(4)] }, has: (n) => n % 6 === 4 },
     { query: { model: "small:1" }, has: (n) => n % 4 === 0 },
     { query: { model: "no such model" }, has: () => false },
     { query: { code: "model_not_found" }, has: (n) => n % 2 === 0 },

@@ -59,7 +59,7 @@ export function parseRequestQuery(
   if (mistake !== null) return mistake;
   const [, id] = REQUEST_ID.exec(texts.request) ?? [];
   return {
-    keyId: texts.key,
+    keyIds: texts.key === "" ? null : [texts.key],
     model: texts.model,
     code: texts.code,
     requestId: id === undefined ? "" : `req_${id.toLowerCase()}`,

@@ -4,7 +4,7 @@ import type { RequestQuery } from "./request_log.ts";
 /** A search for all requests of all accounts. */
 export const ANY: RequestQuery = {
   ownerId: null,
-  keyId: "",
+  keyIds: null,
   model: "",
   code: "",
   requestId: "",

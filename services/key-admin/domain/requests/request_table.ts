@@ -10,7 +10,8 @@ import {
 
 /** The rows to find. An empty text and null stand for any value. */
 export interface RowFilter {
-  keyId: string;
+  /** Rows of one of these keys; none of them: no rows. */
+  keyIds: readonly string[] | null;
   model: string;
   /** The code of the error, or the reason. */
   code: string;
@@ -99,6 +100,8 @@ export class Texts {
 interface NumberFilter {
   /** Columns, each followed by the number that it must have. */
   readonly equal: readonly number[];
+  /** The numbers of the keys; null for any. */
+  readonly keys: ReadonlySet<number> | null;
   /** The number of the code or reason; null for any. */
   readonly code: number | null;
   readonly fromMs: number;
@@ -181,6 +184,15 @@ export class RequestTable {
     return found;
   }
 
+  /** The ids of the keys that the rows name. */
+  keyIds(): Set<string> {
+    const numbers = new Set<number>();
+    for (let at = this.#first; at < this.#end; at++) {
+      numbers.add(this.#numbers[STRIDE * at + KEY_ID] ?? 0);
+    }
+    return new Set([...numbers].map((number) => this.#texts.textOf(number)));
+  }
+
   /** A row that was found, unless rows have been added or dropped since. */
   rowAt(at: number): RequestRow {
     const start = STRIDE * at;
@@ -215,9 +227,13 @@ export class RequestTable {
     };
   }
 
-  #passes(at: number, { equal, code, fromMs, toMs }: NumberFilter): boolean {
+  #passes(
+    at: number,
+    { equal, keys, code, fromMs, toMs }: NumberFilter,
+  ): boolean {
     const numbers = this.#numbers;
     const start = STRIDE * at;
+    if (keys !== null && !keys.has(numbers[start + KEY_ID] ?? -1)) return false;
     // Without an iterator: it is run a million times.
     for (let n = 0; n < equal.length; n += 2) {
       if (numbers[start + (equal[n] ?? 0)] !== equal[n + 1]) return false;
@@ -230,14 +246,13 @@ export class RequestTable {
 
   /** Null: no row of any account has one of the texts. */
   #filterOf(filter: RowFilter): NumberFilter | null {
-    const { keyId, model, code, requestId, outcome, fromMs, toMs } = filter;
+    const { keyIds, model, code, requestId, outcome, fromMs, toMs } = filter;
     const equal: number[] = [];
-    const texts = [[KEY_ID, keyId], [MODEL, model]] as const;
-    for (const [column, text] of texts) {
-      const number = text === "" ? null : this.#texts.find(text);
-      if (number !== null) equal.push(column, number);
-      else if (text !== "") return null;
-    }
+    const modelNumber = model === "" ? null : this.#texts.find(model);
+    if (modelNumber !== null) equal.push(MODEL, modelNumber);
+    else if (model !== "") return null;
+    const keys = keyIds && this.#numbersOf(keyIds);
+    if (keys?.size === 0) return null;
     const codeNumber = code === "" ? null : this.#texts.find(code);
     if (code !== "" && codeNumber === null) return null;
     if (outcome !== "") {
@@ -250,10 +265,17 @@ export class RequestTable {
     }
     return {
       equal,
+      keys,
       code: codeNumber,
       fromMs: fromMs ?? -Infinity,
       toMs: toMs ?? Infinity,
     };
+  }
+
+  /** The numbers of these texts, of those that any row has. */
+  #numbersOf(texts: readonly string[]): Set<number> {
+    const numbers = texts.map((text) => this.#texts.find(text));
+    return new Set(numbers.filter((number) => number !== null));
   }
 
   #placeOf(at: number): RowPlace {

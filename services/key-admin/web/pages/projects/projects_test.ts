@@ -11,7 +11,7 @@ import {
 import { hiddenField, type TestClient } from "../../../client_fixture.ts";
 import { limitsOf } from "../../../domain/keys/settings.ts";
 import { keyForm, tryForm } from "../../../forms_fixture.ts";
-import { countUse } from "../../../usage_fixture.ts";
+import { countUse, logRequest } from "../../../usage_fixture.ts";
 import { entries } from "../../../routes_fixture.ts";
 
 const EMAILS = {
@@ -62,10 +62,9 @@ Deno.test("API1: a member sees and changes only the keys they created, an admin 
     assert.equal((await bob.get(`${root}/keys/${bobsKey}${page}`)).status, 200);
     assert.equal((await ada.get(`${root}/keys/${bobsKey}${page}`)).status, 200);
   }
-  const log = (keyId: string) => bob.get(`${root}/requests?key=${keyId}`);
-  assert.equal((await log(adasKey)).status, 400);
-  assert.equal((await log("")).status, 400);
-  assert.equal((await log(bobsKey)).status, 200);
+  const log = (query: string) => bob.get(`${root}/requests${query}`);
+  assert.equal((await log(`?key=${adasKey}`)).status, 400);
+  assert.equal((await log("")).status, 200);
   const before = await site.stored("key:*");
   const forms = [
     ["disable", { version: "1" }],
@@ -184,6 +183,28 @@ Deno.test("a role that was taken away does nothing from the next request on", as
   assert.equal(left.headers.get("location"), "/projects?done=member_left");
 });
 
+Deno.test("API1: a member's log of requests has those with the keys they created, an admin's all", async () => {
+  await using site = await startConsole();
+  const { ada, bob, id, root, adasKey, bobsKey } = await startTeam(site);
+  assert.match((await bob.get(`${root}/requests`)).text, /No requests/);
+  for (const keyId of [adasKey, bobsKey]) {
+    await logRequest(site, { ownerId: id, keyId }, { model: keyId });
+  }
+  const logged = async (who: TestClient, query = "") =>
+    (await who.get(`${root}/requests.csv${query}`)).text
+      .match(/key_\w{20}/g) ?? [];
+  const both = new Set([adasKey, bobsKey]);
+  assert.deepEqual(new Set(await logged(ada)), both);
+  for (const query of ["", `?key=${bobsKey}`, `?model=${bobsKey}`]) {
+    assert.deepEqual(new Set(await logged(bob, query)), new Set([bobsKey]));
+  }
+  assert.deepEqual(await logged(bob, `?model=${adasKey}`), []);
+  const page = await bob.get(`${root}/requests`);
+  assert.equal(page.status, 200);
+  assert.match(page.text, /Crawler/);
+  assert.doesNotMatch(page.text, /Indexer/);
+});
+
 Deno.test("a member's files name only their keys, and add up to what the project used", async () => {
   await using site = await startConsole();
   const { ada, bob, id, root, adasKey, bobsKey } = await startTeam(site);
@@ -266,11 +287,15 @@ Deno.test("PROJECTS_CREATED_BY: everyone creates projects, or only operators", a
 
 Deno.test("operators see all projects, and change keys and members of any", async () => {
   await using site = await startConsole({ redisUser: "key-admin" });
-  const { ada, id, ids, root, adasKey } = await startTeam(site);
   const op = await site.signedIn("op@example.org", "192.0.2.9");
   const operatorId = await site.deps.owners.find("op@example.org") ?? "";
   await site.deps.owners.giveRole(operatorId);
-  assert.match((await op.get("/people/projects")).text, />Search</);
+  const list = async (query = "") =>
+    (await op.get(`/people/projects${query}`)).text;
+  assert.match(await list(), />No projects</);
+  assert.match(await list("?search=x"), />Nothing found</);
+  const { ada, id, ids, root, adasKey } = await startTeam(site);
+  assert.match(await list(), />Search</);
   const page = `/people/projects/${id}`;
   assert.match((await op.get(page)).text, /bob@<?/);
   assert.match((await op.get(`/people/keys?search=${id}`)).text, /Indexer/);

@@ -87,17 +87,20 @@ async function searchOf(
   c: ConsoleContext,
   texts: Texts,
 ): Promise<Search | string> {
-  const { now, keys } = c.var.deps;
+  const { now } = c.var.deps;
   const filter = parseRequestQuery(texts, now());
   if ("message" in filter) {
     return `${FIELD_LABELS[filter.field]}: ${filter.message}.`;
   }
   if (!isForAll(c)) {
     const { ownerId, createdBy } = ownScopeOf(c);
-    const key = createdBy && await keys.get(ownerId, texts.key);
-    const isTheirs = createdBy === undefined ||
-      key && key.createdBy === createdBy;
-    return isTheirs ? { ownerId, filter } : OF_OWN_KEY;
+    if (createdBy === undefined) return { ownerId, filter };
+    const keyIds = await keyIdsOf(c, ownerId, {
+      createdBy,
+      among: filter.keyIds,
+    });
+    const isOther = filter.keyIds !== null && keyIds.length === 0;
+    return isOther ? OF_OWN_KEY : { ownerId, filter: { ...filter, keyIds } };
   }
   const ownerId = await accountOf(c, texts.account);
   return ownerId === undefined
@@ -106,6 +109,21 @@ async function searchOf(
 }
 
 /** A member of a project sees no requests with keys of others. */
+async function keyIdsOf(
+  c: ConsoleContext,
+  ownerId: string,
+  { createdBy, among }: {
+    createdBy: string;
+    /** Null: all keys that the log names. */
+    among: readonly string[] | null;
+  },
+): Promise<string[]> {
+  const ids = among ?? [...await c.var.deps.requests.keyIds(ownerId)];
+  const keys = await keysOf(c, ids.map((keyId) => ({ keyId, ownerId })));
+  return ids.filter((id) => keys.get(id)?.createdBy === createdBy);
+}
+
+/** The refusal of a search for a key of another member. */
 const OF_OWN_KEY = "Key: Name the id of a key that you created.";
 
 /** Returns the id of an account; null for all accounts, undefined if there is none. */
