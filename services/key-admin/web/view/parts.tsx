@@ -242,7 +242,8 @@ export const Table = <T,>(
     </div>
   );
 
-interface EmptyProps {
+/** What stands where there is nothing. */
+export interface EmptyProps {
   title: string;
   lead: string;
   /** An action that changes this. */

@@ -12,7 +12,14 @@ import { isSort, type SortValues } from "../../../domain/store/sorted.ts";
 import type { ConsoleContext, Handler } from "../../context.ts";
 import { operatorPath } from "../../request/key_scope.ts";
 import { Page } from "../../view/layout.tsx";
-import { address, Pager, Search, Table, Tabs } from "../../view/parts.tsx";
+import {
+  address,
+  type EmptyProps,
+  Pager,
+  Search,
+  Table,
+  Tabs,
+} from "../../view/parts.tsx";
 import { type Column, PartialNote, SortChoice } from "../../view/sorting.tsx";
 import { Email, keyName } from "../../view/texts.tsx";
 import {
@@ -35,7 +42,18 @@ export interface View<Row> {
   /** The columns; `used` names the days whose use they show. */
   columns: (used: string) => readonly Column<Row>[];
   sorts: SortValues<Row>;
+  /** What the page says while there is nothing to find, which may be. */
+  none?: EmptyProps;
 }
+
+const NOT_FOUND: EmptyProps = {
+  title: "Nothing found",
+  lead: "Try fewer or shorter words.",
+};
+const NO_KEYS: EmptyProps = {
+  title: "No keys",
+  lead: "No account has a key yet.",
+};
 
 /** The days whose use is shown and compared. */
 const USED_IN = [
@@ -59,7 +77,7 @@ function queryOf(c: ConsoleContext, sorts: SortValues<never>) {
 /** The page of a view that the address asks for, with its search. */
 export async function showView<Row>(
   c: ConsoleContext,
-  { placeholder, read, columns: columnsOf, sorts }: View<Row>,
+  { placeholder, read, columns: columnsOf, sorts, none = NOT_FOUND }: View<Row>,
 ) {
   const { path } = c.req;
   const query = queryOf(c, sorts);
@@ -130,7 +148,9 @@ export async function showView<Row>(
       />
       <Table
         caption={`${sort === "" ? "Newest first" : "Sorted"}, days in UTC`}
-        empty={{ title: "Nothing found", lead: "Try fewer or shorter words." }}
+        empty={search === "" && filter === "" && after === ""
+          ? none
+          : NOT_FOUND}
         rows={rows}
         columns={columns}
         sorting={{ current, to: (sort) => to({ sort }) }}
@@ -164,6 +184,7 @@ export const listKeys: Handler = (c) => {
     placeholder: "Description, account, id or last 4",
     read: (query) => people.keys(query),
     sorts: ALL_KEY_SORTS,
+    none: NO_KEYS,
     columns: () => [
       [
         "Key",

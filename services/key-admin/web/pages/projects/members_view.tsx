@@ -76,28 +76,31 @@ export async function membersView(
         columns={[
           ["Member", ({ email }) => <Email>{email}</Email>],
           ["Role", ({ role }) => <span class="badge">{labelOf(role)}</span>],
-          ["Change", (member) => (
-            <div class="row">
-              {isAdmin && roleForm(member, root)}
-              {isAdmin && isMember && (
-                <a
-                  class="button small"
-                  href={`${root}/keys?by=${member.ownerId}`}
-                >
-                  Keys <span class="hidden">of {member.email}</span>
-                </a>
-              )}
-              {(isAdmin || member.ownerId === self) &&
-                removeLink(member, { root, self: isMember ? self : "" })}
-            </div>
-          )],
+          [
+            "Change",
+            (member) =>
+              (isAdmin || member.ownerId === self) && (
+                <div class="row">
+                  {isAdmin && roleForm(member, root)}
+                  {isAdmin && isMember && (
+                    <a
+                      class="button small"
+                      href={`${root}/keys?by=${member.ownerId}`}
+                    >
+                      Keys <span class="hidden">of {member.email}</span>
+                    </a>
+                  )}
+                  {removeLink(member, { root, self: isMember ? self : "" })}
+                </div>
+              ),
+          ],
         ]}
       />
       {isAdmin && (
         <section class="card">
           <h2>Add a member</h2>
           <PostForm action={`${root}/members`} submit="Add member" look="">
-            <div class="pair">
+            <div class="pair roomy">
               <Field
                 id="email"
                 label="E-mail"

@@ -86,6 +86,11 @@ const listProjects: Handler = (c) => {
     read: (query) => people.projects(query),
     columns: (used) => projectColumns(c, used),
     sorts: PROJECT_SORTS,
+    none: {
+      title: "No projects",
+      lead:
+        "The members of a project share its keys, its limits and its usage.",
+    },
   });
 };
 

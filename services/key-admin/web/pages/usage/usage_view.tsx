@@ -211,7 +211,7 @@ function UsageTables({ report, texts, currency, listed, ofParts }: {
       <Table
         caption="Usage by model, the most used first"
         title={<strong>By model</strong>}
-        rows={mostUsed(models, (model) => model, "No known model")}
+        rows={mostUsed(models, (model) => model, "Unknown, or not read")}
         columns={countColumns("Model", total, currency)}
       />
       <Table
