@@ -3,11 +3,7 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
-import {
-  limitsOf,
-  limitText,
-  SETTING_TEXTS,
-} from "../../../domain/keys/settings.ts";
+import { limitsOf, SETTING_TEXTS } from "../../../domain/keys/settings.ts";
 import {
   changesOf,
   OWNER_CHANGES,
@@ -31,7 +27,7 @@ import { Page } from "../../view/layout.tsx";
 import { address, Box, PostForm, ShownOnce, Table } from "../../view/parts.tsx";
 import { ownerColumns } from "./owner_columns.tsx";
 import { listKeys, listOwners } from "./people_lists.tsx";
-import { AccountLimits } from "../usage/limits_view.tsx";
+import { accountLimits } from "../usage/limits_view.tsx";
 import { labelOf } from "../../view/texts.tsx";
 import { behindPassword, EmailField } from "../account/sign_in_page.tsx";
 import { choiceOf } from "../usage/usage_choice.tsx";
@@ -92,10 +88,6 @@ const CHANGE_FORM = z.strictObject({
 export const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
 const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
 
-/** Limits as the fields of the form have them. */
-export const limitTexts = (limits: Limits) =>
-  limitsOf((name) => limits[name] === 0 ? "" : limitText(name, limits[name]));
-
 async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
   const { people, now } = c.var.deps;
   const row = await people.find(c.req.param("id") ?? "", usageDay(now()));
@@ -108,11 +100,9 @@ async function showPerson(
   values?: Readonly<Record<keyof Limits, string>>,
   error?: string,
 ) {
-  const { deps, deps: { owners, now }, signedIn } = c.var;
+  const { deps, deps: { now }, signedIn } = c.var;
   const row = await findPerson(c);
   const { ownerId, email } = row.account;
-  const limits = await owners.limits(ownerId);
-  const texts = values ?? limitTexts(limits);
   const here = `/people/${ownerId}`;
   const keys = address("/people/keys", { search: email });
   const choice = choiceOf(c);
@@ -131,13 +121,12 @@ async function showPerson(
           prices: deps.catalog.prices,
         })}
       />
-      <AccountLimits
-        action={`${here}/limits`}
-        limits={limits}
-        texts={texts}
-        currency={deps.catalog.prices.currency}
-        isOpen={error !== undefined}
-      />
+      {await accountLimits(deps, ownerId, {
+        action: `${here}/limits`,
+        texts: values,
+        whose: "other",
+        isOpen: error !== undefined,
+      })}
       <section class="card">
         <h2>Account</h2>
         {signedIn.session.ownerId === ownerId

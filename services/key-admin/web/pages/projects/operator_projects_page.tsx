@@ -20,12 +20,12 @@ import { Box, Field, PostForm, Table } from "../../view/parts.tsx";
 import type { Column } from "../../view/sorting.tsx";
 import { money, number, Time } from "../../view/texts.tsx";
 import { behindPassword } from "../account/sign_in_page.tsx";
-import { AccountLimits } from "../usage/limits_view.tsx";
+import { accountLimits } from "../usage/limits_view.tsx";
 import { choiceOf } from "../usage/usage_choice.tsx";
 import { answerUsage } from "../usage/usage_page.tsx";
 import { usageView } from "../usage/usage_view.tsx";
 import { showView } from "../people/people_lists.tsx";
-import { LIMITS_FORM, limitTexts, readLimits } from "../people/people_page.tsx";
+import { LIMITS_FORM, readLimits } from "../people/people_page.tsx";
 import { memberForms, membersView, placeOf } from "./members_view.tsx";
 import { askRemove, rename } from "./projects_page.tsx";
 
@@ -109,10 +109,9 @@ async function show(
   values?: z.infer<typeof LIMITS_FORM>,
   error?: string,
 ) {
-  const { deps, deps: { owners } } = c.var;
+  const { deps } = c.var;
   const row = await findProject(c);
   const { id, name, isDisabled } = row.project;
-  const limits = await owners.limits(id);
   const place = placeOf(c);
   const { root } = place;
   const choice = choiceOf(c);
@@ -129,13 +128,12 @@ async function show(
         columns={projectColumns(c, "today")}
       />
       {await membersView(c, place)}
-      <AccountLimits
-        action={`${root}/limits`}
-        limits={limits}
-        texts={values ?? limitTexts(limits)}
-        currency={deps.catalog.prices.currency}
-        isOpen={error !== undefined}
-      />
+      {await accountLimits(deps, id, {
+        action: `${root}/limits`,
+        texts: values,
+        whose: "project",
+        isOpen: error !== undefined,
+      })}
       <section class="card">
         <h2>Project</h2>
         <PostForm action={`${root}/name`} submit="Rename" look="">

@@ -3,6 +3,7 @@
  * more than their role allows.
  */
 import assert from "node:assert/strict";
+import { TOTAL_WINDOW } from "@gateway/shared/keys/budget_calendar";
 import {
   startConsole,
   storedKey,
@@ -11,7 +12,7 @@ import {
 import { hiddenField, type TestClient } from "../../../client_fixture.ts";
 import { limitsOf } from "../../../domain/keys/settings.ts";
 import { keyForm, tryForm } from "../../../forms_fixture.ts";
-import { countUse, logRequest } from "../../../usage_fixture.ts";
+import { countUse, logRequest, useBudgets } from "../../../usage_fixture.ts";
 import { entries } from "../../../routes_fixture.ts";
 
 const EMAILS = {
@@ -311,4 +312,33 @@ Deno.test("operators see all projects, and change keys and members of any", asyn
   const limits = { ...limitsOf(() => ""), concurrency: "-1" };
   const answer = await op.post(`${page}/limits`, limits);
   assert.equal(answer.status, 400);
+});
+
+Deno.test("operators see what is used of the limits that they set for a project or an owner", async () => {
+  await using site = await startConsole();
+  const { id, ids } = await startTeam(site);
+  const op = await site.signedIn("op@example.org", "192.0.2.9");
+  const operatorId = await site.deps.owners.find("op@example.org") ?? "";
+  await site.deps.owners.giveRole(operatorId);
+  const accounts = [
+    { path: `/people/projects/${id}`, ownerId: id, whose: "project" },
+    { path: `/people/${ids.bob}`, ownerId: ids.bob, whose: "owner" },
+  ];
+  for (const { path, ownerId, whose } of accounts) {
+    const page = async () =>
+      (await op.get(path)).text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
+    assert.match(await page(), /No limit is set/);
+    const limits = { budgetTotal: "2.5", queueWeight: "150", concurrency: "4" };
+    const form = { ...limitsOf(() => ""), ...limits };
+    assert.equal((await op.post(`${path}/limits`, form)).status, 303, path);
+    const spent = { [TOTAL_WINDOW]: { spent: 2_000_000_000 } };
+    await useBudgets(site, { ownerId, keyId: null }, spent);
+    const text = await page();
+    const keys = `All keys of the ${whose}`;
+    assert.match(text, new RegExp(`${keys} \\$2\\.00 of \\$2\\.50`));
+    assert.match(text, new RegExp(`${keys} 0 of 4`));
+    assert.match(text, /budget in total of all keys of the \w+\. 80% is used/);
+    assert.match(text, /Queue weight: 150 %/);
+    assert.match(text, /A budget counts what is admitted from the time it is/);
+  }
 });

@@ -15,6 +15,8 @@ import {
   isBound,
   isBudget,
   LIMIT_NAMES,
+  limitsOf,
+  limitText,
   MEDIA_LIMIT_NAMES,
 } from "../../../domain/keys/settings.ts";
 import { BudgetDays } from "@gateway/shared/keys/budget_calendar";
@@ -52,42 +54,58 @@ export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
 );
 
 /**
- * The limits of all keys of an account together: those that are set, and a form that
- * is folded unless it was refused.
+ * The limits of all keys of an account together, for operators: those that are set,
+ * with what is used of them, and a form that is folded unless it was refused.
  */
-export function AccountLimits({ action, limits, texts, currency, isOpen }: {
-  action: string;
-  limits: Limits;
-  /** The texts of the fields; an empty one is no limit. */
-  texts: Readonly<Record<keyof Limits, string>>;
-  currency: string;
-  isOpen: boolean;
-}) {
+export async function accountLimits(
+  { redis, owners, budgetZone, catalog }: LimitStores,
+  ownerId: string,
+  { action, texts, whose, isOpen }: {
+    action: string;
+    /** The texts of the fields, where an empty one is no limit. Default: as set. */
+    texts?: Readonly<Record<keyof Limits, string>> | undefined;
+    whose: keyof typeof WORDS;
+    isOpen: boolean;
+  },
+) {
+  const limits = await owners.limits(ownerId);
+  const { currency } = catalog.prices;
+  const days = new BudgetDays(budgetZone);
+  const { meters, nowMs } = await readMeters(redis, { ownerId, limits, days });
   const set = LIMIT_NAMES.filter((name) => limits[name] > 0);
+  const shown = texts ?? limitTexts(limits);
   return (
     <section class="card">
       <h2>Limits of all keys together</h2>
-      {set.length === 0
-        ? <p class="faint">No limit is set. Each key has its own.</p>
-        : (
-          <ul>
-            {set.map((name) => (
-              <li>
-                {labelOf(name)}:{" "}
-                <strong>{shownLimit(name, limits[name], currency)}</strong>
-              </li>
-            ))}
-          </ul>
-        )}
+      {set.length === 0 && (
+        <p class="faint">No limit is set. Each key has its own.</p>
+      )}
+      {meters.length > 0 && (
+        <Meters
+          meters={meters}
+          names={set}
+          shown={{ words: WORDS[whose], nowMs, currency }}
+        />
+      )}
+      {set.filter((name) => !isBound(name)).map((name) => (
+        <p>
+          {labelOf(name)}:{" "}
+          <strong>{shownLimit(name, limits[name], currency)}</strong>
+        </p>
+      ))}
       <details open={isOpen}>
         <summary>{set.length === 0 ? "Add a limit" : "Change limits"}</summary>
         <PostForm action={action} submit="Save limits" look="">
-          {limitFields((name) => ({ value: texts[name] }))}
+          {limitFields((name) => ({ value: shown[name] }))}
         </PostForm>
       </details>
     </section>
   );
 }
+
+/** Limits as the fields of the form have them. */
+const limitTexts = (limits: Limits) =>
+  limitsOf((name) => limits[name] === 0 ? "" : limitText(name, limits[name]));
 
 const DAY_MS = 86_400_000;
 /** From this share of a limit on, its bar warns. */
@@ -144,7 +162,10 @@ export async function limitsCard(
   const query = { ownerId, limits, days };
   const { meters, nowMs } = await readMeters(redis, query, key);
   if (key === undefined && meters.length === 0) return null;
-  const binding = bindingMeter(meters);
+  const names = LIMIT_NAMES.filter((name) =>
+    !MEDIA_LIMIT_NAMES.includes(name) && !isBudget(name) ||
+    meters.some((meter) => meter.name === name)
+  );
   return (
     <section class="card">
       <header>
@@ -157,11 +178,36 @@ export async function limitsCard(
             : "A request must pass every limit of this key and those that operators set for all keys of its owner together."}
         </p>
       </header>
+      <Meters
+        meters={meters}
+        names={names}
+        shown={{ words, nowMs, currency }}
+      />
+    </section>
+  );
+}
+
+/** How meters are shown: whose they are, as of when, and in which currency. */
+interface MeterLook {
+  words: Words;
+  nowMs: number;
+  currency: string;
+}
+
+/** Bars of the limits with these names, the one first that is closest. */
+function Meters({ meters, names, shown }: {
+  meters: readonly Meter[];
+  names: readonly (keyof Limits)[];
+  shown: MeterLook;
+}) {
+  const binding = bindingMeter(meters);
+  return (
+    <>
       {binding && (
         <p class={`banner ${lookOf(binding)}`}>
           <strong>
             The closest limit: {labelOf(binding.name).toLowerCase()} of{" "}
-            {words[binding.whose].toLowerCase()}.
+            {shown.words[binding.whose].toLowerCase()}.
           </strong>{" "}
           {binding.used >= binding.limit
             ? `${refused(binding.name)}.`
@@ -171,36 +217,29 @@ export async function limitsCard(
         </p>
       )}
       <div class="split">
-        {LIMIT_NAMES.filter(isBound).map((name) => {
+        {names.filter(isBound).map((name) => {
           const rows = meters.filter((meter) => meter.name === name);
-          const isRare = MEDIA_LIMIT_NAMES.includes(name) || isBudget(name);
-          if (rows.length === 0 && isRare) return null;
           return (
             <div>
               <h3>{labelOf(name)}</h3>
               {rows.length === 0 && <p class="faint">No limit</p>}
-              {rows.map((meter) => barOf(meter, { words, nowMs, currency }))}
+              {rows.map((meter) => barOf(meter, shown))}
             </div>
           );
         })}
       </div>
       <p class="help">
         As of{" "}
-        <Time ms={nowMs} as="minute" />; reload for newer numbers. A limit per
-        minute refills evenly: 60 per minute is one each second.
+        <Time ms={shown.nowMs} as="minute" />; reload for newer numbers. A limit
+        per minute refills evenly: 60 per minute is one each second.
+        {meters.some(({ name }) => isBudget(name)) &&
+          " A budget counts what is admitted from the time it is set."}
       </p>
-    </section>
+    </>
   );
 }
 
-function barOf(
-  meter: Meter,
-  { words, nowMs, currency }: {
-    words: Words;
-    nowMs: number;
-    currency: string;
-  },
-) {
+function barOf(meter: Meter, { words, nowMs, currency }: MeterLook) {
   const { whose, name, limit, used } = meter;
   return (
     <div class="meter">
