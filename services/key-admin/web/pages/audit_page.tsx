@@ -11,7 +11,7 @@ import {
 import { OWN_KEYS, ownScopeOf } from "../request/key_scope.ts";
 import { Page } from "../view/layout.tsx";
 import { address, Banner, Noted, Pager, Table, Tabs } from "../view/parts.tsx";
-import { keyName, labelOf, Time } from "../view/texts.tsx";
+import { Email, keyName, labelOf, Time } from "../view/texts.tsx";
 
 const AUDIT_ROWS = 50;
 
@@ -174,7 +174,7 @@ export const AuditTable = (
           )
           : "–"],
       ["When", (row) => <Time ms={row.timeMs} as="minute" />],
-      ["Who", ({ by }) => by],
+      ["Who", ({ by }) => <Email>{by}</Email>],
       ["From", ({ ip }) => ip || "–"],
     ]}
   />
