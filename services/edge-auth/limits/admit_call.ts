@@ -109,6 +109,14 @@ export function endUserSourceIn(reply: RedisReply): string | null {
   return status === "end_user" && typeof source === "string" ? source : null;
 }
 
+/** The time of Redis, in Unix ms, if it is not in the calendar of the call; or null. */
+export function otherTimeIn(reply: RedisReply): number | null {
+  const [status, serverMs] = Array.isArray(reply) ? reply : [];
+  return status === "calendar" && typeof serverMs === "number"
+    ? serverMs
+    : null;
+}
+
 /** What the script says of an admission. */
 export interface Admitted {
   readonly isAdmitted: true;

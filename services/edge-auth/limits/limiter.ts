@@ -15,6 +15,7 @@ import {
   UNIT_OF_KIND,
 } from "@gateway/shared/models/kinds";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
+import type { CallOptions } from "@gateway/shared/redis/calls";
 import type { RedisReply } from "@gateway/shared/redis/connection";
 import type { QueueSettings } from "../dispatch/queue/share.ts";
 import { ToldCalendar } from "./clock/told_calendar.ts";
@@ -31,6 +32,7 @@ import {
   admitCall,
   grantIn,
   modelsIn,
+  otherTimeIn,
   type Question,
   questionTerms,
   subjectOf,
@@ -118,7 +120,9 @@ export class Limiter {
   readonly #endUsers = new EndUserSources();
   readonly #budgets = new LeaseBudgets();
   /** Requests of this turn of the event loop with the same key, scope and unit. */
-  readonly #asking = createBatches<Waiting>((waiting) => this.#send(waiting));
+  readonly #asking = createBatches<Waiting>((waiting) =>
+    void this.#send(waiting)
+  );
 
   constructor(
     { deadlineMs, wallNow, onLease, budgetZone = "UTC", ...options }:
@@ -304,38 +308,32 @@ export class Limiter {
     }
   }
 
-  /** Asks for all of these requests, which share a key, a scope and a unit, in one call. */
-  #send(waiting: readonly Waiting[]): void {
-    this.#sendIn(waiting, this.#calendar.at(this.expectedMs)).catch(
-      (error) => waiting.forEach(({ reject }) => reject(error)),
-    );
-  }
-
   /**
-   * Asks with a calendar; again if the time of Redis is not in it, which is so for a
-   * moment at midnight, or after its clock has jumped.
+   * Asks for all of these requests, which share a key, a scope and a unit, in one call;
+   * again if the time of Redis is not in the calendar that it was told, which is so for
+   * a moment at midnight, or after its clock has jumped. Never rejects.
    */
-  async #sendIn(
-    waiting: readonly Waiting[],
-    calendar: string,
-    round = 1,
-  ): Promise<void> {
+  async #send(waiting: readonly Waiting[]): Promise<void> {
     const questions = waiting.map(({ question }) => question);
-    const { expectedMs } = this.#serverClock;
-    const input = admitCall(questions, { expectedMs, calendar });
-    const replies = await this.#redis.evalScript(ADMIT, input, {
+    const options: CallOptions = {
       deadlineMs: this.#deadlineMs,
-      onAbandoned: (late) => releaseAdmitted(waiting, late),
-    });
-    const reply = replyTo(replies, 0);
-    const [status, serverMs] = Array.isArray(reply) ? reply : [];
-    const isOther = status === "calendar" && typeof serverMs === "number";
-    if (isOther && round < CALENDARS_MAX) {
-      const nextCalendar = this.#calendar.keep(serverMs);
-      return await this.#sendIn(waiting, nextCalendar, round + 1);
-    }
-    for (const [at, { resolve }] of waiting.entries()) {
-      resolve(replyTo(replies, at));
+      onAbandoned: (late) => releaseAdmitted(questions, late),
+    };
+    try {
+      let calendar = this.#calendar.at(this.expectedMs);
+      for (let round = 1;; round += 1) {
+        const { expectedMs } = this.#serverClock;
+        const input = admitCall(questions, { expectedMs, calendar });
+        const replies = await this.#redis.evalScript(ADMIT, input, options);
+        const otherMs = otherTimeIn(replyTo(replies, 0));
+        if (otherMs === null || round >= CALENDARS_MAX) {
+          waiting.forEach(({ resolve }, at) => resolve(replyTo(replies, at)));
+          return;
+        }
+        calendar = this.#calendar.keep(otherMs);
+      }
+    } catch (error) {
+      for (const { reject } of waiting) reject(error);
     }
   }
 }
@@ -344,10 +342,13 @@ const replyTo = (replies: RedisReply, index: number): RedisReply =>
   Array.isArray(replies) ? replies[index] ?? null : null;
 
 /** Undoes what a call has admitted, or may have, that nobody waits for any more. */
-function releaseAdmitted(waiting: readonly Waiting[], late: RedisReply): void {
-  waiting.forEach(({ question }, index) => {
+function releaseAdmitted(
+  questions: readonly Question[],
+  late: RedisReply,
+): void {
+  questions.forEach(({ release }, index) => {
     const reply = replyTo(late, index);
-    if (!Array.isArray(reply) || reply[0] === "ok") question.release?.();
+    if (!Array.isArray(reply) || reply[0] === "ok") release?.();
   });
 }
 
