@@ -26,7 +26,7 @@ export function cellOf(value: number, { firstMax }: Scale): number {
   return Math.min(cell, CELLS - 1);
 }
 
-/** Percentiles of a histogram. */
+/** The median and the 95th percentile, in the unit of what was counted. */
 export interface Percentiles {
   p50: number;
   p95: number;

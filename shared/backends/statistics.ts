@@ -37,7 +37,7 @@ export interface BackendError {
   ageMs: number;
 }
 
-/** The sums of an hour. */
+/** What a backend did within an hour, as sums. */
 export interface BackendHour {
   requests: number;
   failures: number;

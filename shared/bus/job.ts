@@ -127,7 +127,7 @@ export interface BodyPiece {
   bytes: Uint8Array;
 }
 
-/** Returns the message of a piece. */
+/** Returns the message of a piece, which {@link decodePiece} reads. */
 export function encodePiece(
   bytes: Uint8Array,
   offerNumber: number,

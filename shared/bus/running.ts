@@ -78,7 +78,7 @@ const answerSchema = z.discriminatedUnion("from", [
 /** What one edge or one worker answers. */
 export type RunningAnswer = z.infer<typeof answerSchema>;
 
-/** The message of a question. */
+/** Returns the message of a question, which {@link decodeRunningQuestion} reads. */
 export const encodeRunningQuestion = (question: RunningQuestion): Uint8Array =>
   encodeJson(question);
 
@@ -87,7 +87,7 @@ export const decodeRunningQuestion = (
   bytes: Uint8Array,
 ): RunningQuestion | null => parsePayload(questionSchema, bytes);
 
-/** The message of an answer. */
+/** Returns the message of an answer, which {@link decodeRunningAnswer} reads. */
 export const encodeRunningAnswer = (answer: RunningAnswer): Uint8Array =>
   encodeJson(answer);
 

@@ -25,7 +25,7 @@ export type LaneWaiting = z.infer<typeof laneSchema>;
 /** What waits at an edge, by lanes: see `models/queue.ts`. */
 export type EdgeWaiting = ReadonlyMap<string, LaneWaiting>;
 
-/** Nothing waits. */
+/** What an edge tells when no request waits there. */
 export const NOTHING_WAITS: EdgeWaiting = new Map();
 
 const edgeBeatSchema = z.object({ waiting: z.record(z.string(), laneSchema) });

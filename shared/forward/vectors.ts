@@ -5,7 +5,7 @@
  */
 import { textTokens } from "../openai/tokens.ts";
 
-/** The inputs of a request. */
+/** How much a request for embeddings or ranks asks for. */
 export interface Inputs {
   /** How many vectors answer them; null if only the server can say. */
   readonly count: number | null;

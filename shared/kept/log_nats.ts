@@ -25,7 +25,7 @@ import {
 } from "./log.ts";
 import { failureOfCode } from "./log_errors.ts";
 
-/** The name of the stream. */
+/** The name of the stream of JetStream that has all kept answers. */
 export const KEPT_STREAM = "gateway_kept";
 
 const NANOS_PER_MS = 1_000_000;
@@ -37,7 +37,7 @@ const TOO_FEW_SERVERS = [10_074, 10_005, 10_023];
 /** There is a stream of this name with another configuration. */
 const NAME_TAKEN = 10_058;
 
-/** The bounds of the stream. */
+/** Where the stream of kept answers is stored, and how much and how long. */
 export interface KeptStreamOptions {
   readonly storage: "file" | "memory";
   readonly bytesMax: number;

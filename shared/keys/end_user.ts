@@ -44,7 +44,10 @@ export const endUsersText = (users: EndUsers | null): string =>
     users.budgetDay,
   ].join(" ");
 
-/** Reads what {@link endUsersText} writes. Throws if it is something else. */
+/**
+ * Reads what {@link endUsersText} writes; null for `""`, which sets no limits for end
+ * users. Throws for anything else.
+ */
 export function parseEndUsers(text: string): EndUsers | null {
   if (text === "") return null;
   const [, from, ...limits] = SETTING.exec(text) ?? [];

@@ -228,7 +228,7 @@ export const recordKey = ofKey("key");
 export const stopKey = (p: Principal): string => `${recordKey(p)}:stop`;
 /** The index of the keys of an owner. */
 export const keysKey = ofOwner("keys");
-/** The state and the limits of an owner. */
+/** The hash with the state and the limits of an owner. */
 export const ownerLimitsKey = ofOwner("own");
 /** What a key has used of its limits. */
 export const limiterKey = ofKey("lim");

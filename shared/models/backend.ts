@@ -39,7 +39,7 @@ export function members<T extends z.core.$ZodLooseShape>(shape: T) {
   });
 }
 
-/** A positive integer. */
+/** The schema of an integer from 1. */
 export const positive = z.int().min(1);
 /** A text of this form; `expected` says which in errors. */
 export const textOf = (form: RegExp, expected: string) =>

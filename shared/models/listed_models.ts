@@ -3,7 +3,7 @@ import { DISCOVERY_LIMITS, type ServerLists } from "../bus/server_lists.ts";
 import type { ModelCatalog } from "./catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 
-/** What it needs. */
+/** What keeping the models that workers tell needs. */
 export interface ListedModelsOptions {
   catalog: Pick<ModelCatalog, "list">;
   now: MonotonicNow;

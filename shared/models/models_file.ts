@@ -207,7 +207,7 @@ const model = members({
 /** The most models that a file may have. */
 export const MODELS_MAX = 1_000;
 
-/** What the file has. */
+/** The schema of the models file, from which `models.schema.json` is generated. */
 export const modelsFileSchema = members({
   $schema: z.string().optional().describe("For editors."),
   models: z.array(model).max(MODELS_MAX).default([]).describe(

@@ -120,7 +120,7 @@ export function entryFor<Value>(
   return longest === undefined ? undefined : entries[longest];
 }
 
-/** The prices that are in force. */
+/** The prices that are in force, by models and servers. */
 export interface PriceTable {
   /** What the amounts are in, as ISO 4217 names it. */
   readonly currency: string;
@@ -147,7 +147,7 @@ interface PricedFile {
   }[];
 }
 
-/** The table of all prices of a file. */
+/** Makes the table of all prices of a file, in a currency. */
 export function priceTable(
   { models, servers }: PricedFile,
   currency: string,

@@ -27,5 +27,5 @@ export const answerDeletedSchema = z.strictObject({
   deleted: z.literal(true),
 }).meta({ id: "AnswerDeleted" });
 
-/** What is said of an answer that is deleted. */
+/** The body that confirms that a kept answer was deleted. */
 export type AnswerDeleted = z.output<typeof answerDeletedSchema>;

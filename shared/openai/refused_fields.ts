@@ -21,7 +21,7 @@ const REASONS = {
   files: "it names a file of the server's machine",
 } as const;
 
-/** One of the reasons, by name. */
+/** Why a field is refused, by name: `cost`, `isolation`. */
 export type RefusalReason = keyof typeof REASONS;
 
 /** A refused field: its path in the body, and why. */

@@ -59,7 +59,7 @@ export function variable<T>(schema: Variable<T>, about: About): Variable<T> {
   return schema.register(ABOUT, about);
 }
 
-/** A port of TCP. */
+/** A variable that is a port of TCP; 0 stands for any free one. */
 export function port(): Variable<number> {
   const expects = "a port number from 0 to 65535, 0 for any free port";
   return variable(wholeNumber(0, 65_535), { expects });
@@ -77,7 +77,7 @@ export function integer(
   return variable(wholeNumber(min, max), { expects });
 }
 
-/** A share of a whole, from 0 to 1. */
+/** A variable that is a share of a whole, from 0 to 1. */
 export function share(): Variable<number> {
   const schema = z.string().regex(/^(0|1|0?\.\d+)$/).transform(Number);
   return variable(schema, { expects: "a share from 0 to 1, such as 0.05" });

@@ -16,7 +16,7 @@ const COOL_MS_MAX = 30_000;
 /** How long a key is left alone that its server does not know. */
 export const DEAD_MS = 60_000;
 
-/** A request that was counted. */
+/** A request that counts against the limits of a server until a minute has passed. */
 export interface CountedRequest {
   readonly atMs: number;
   readonly second: number;

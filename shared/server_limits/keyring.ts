@@ -34,7 +34,7 @@ export interface KeyringOptions<Backend> {
   readonly onEvent: (variable: string, event: KeyEvent) => void;
 }
 
-/** The state of a key, for metrics. */
+/** How the key of a model server does, for metrics. */
 export interface KeyState {
   readonly variable: string;
   readonly inFlight: number;

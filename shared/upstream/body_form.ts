@@ -9,7 +9,7 @@ import type { HttpConnection } from "./http/client.ts";
 import type { ResponseHead } from "./http/framing.ts";
 import type { AttemptProgress } from "./attempt.ts";
 
-/** What a body is. */
+/** What the body of an answer is, by its first bytes; `page` is HTML. */
 export type BodyForm = "events" | "json" | "page";
 
 /** The first bytes of a body, and what it is. */
@@ -31,7 +31,7 @@ interface StartedResponse {
 
 /** If this many bytes do not show the form of a body, its content type decides. */
 const TELLING_BYTES = 16;
-/** So many show text: samples of sound have bytes among them that no text has. */
+/** This many bytes show text: samples of sound have some that no text has. */
 const TEXT_BYTES = 64;
 const OPENING_BRACE = 0x7b;
 const CLOSING_BRACE = 0x7d;

@@ -7,7 +7,7 @@ import type { KeyLookup } from "../keys/authenticate.ts";
 import type { ModelsDependencies } from "../requests/models.ts";
 import type { VideoDependencies } from "../videos/handlers.ts";
 
-/** Counts responses. */
+/** Counts the responses of the public API, by route and status. */
 export interface ResponseMetrics {
   /**
    * A response was sent, or its client has disconnected, `durationMs` after the request

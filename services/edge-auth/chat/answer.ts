@@ -55,7 +55,7 @@ export class EventAnswer extends StreamedAnswer {
   }
 }
 
-/** An answer as one JSON body. */
+/** Makes the receiver of a whole answer, which it sends as one JSON body. */
 export function bodyAnswer(options: AnswerOptions): WholeAnswer {
   const { out, lease } = options;
   return new WholeAnswer((result) => {

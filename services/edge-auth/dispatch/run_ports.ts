@@ -28,7 +28,7 @@ export interface RunQueue {
   push(item: Waiting): QueueFull | null;
 }
 
-/** A run that is over. */
+/** What the edge still needs of a run that is over: to forget it, and its place. */
 export interface OverRun {
   readonly job: Pick<RunJob, "requestId">;
   readonly place: Waiting;

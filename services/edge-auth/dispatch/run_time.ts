@@ -16,7 +16,7 @@ export interface RunTimeTools {
   readonly requestTimeoutMs: number;
 }
 
-/** The time of one run, from its start. */
+/** What is left of the time that one run may take, which its client may shorten. */
 export class RunTime {
   readonly #clock: RunTimeTools["clock"];
   readonly #startedAtMs: number;

@@ -29,7 +29,7 @@ export type OfferTarget = { readonly workerId: string | null };
 
 const NONE: readonly string[] = [];
 
-/** The search of one run for a worker. */
+/** Looks for a worker that takes the job of one run, and knows which were tried. */
 export class WorkerSearch {
   readonly #terms: SearchTerms;
   readonly #tools: SearchTools;

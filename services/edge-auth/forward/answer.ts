@@ -10,7 +10,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
 
-/** What an answer is to. */
+/** The forwarded request that an answer is to. */
 export interface ForwardedRequest {
   readonly endpoint: ForwardName;
   readonly stream: boolean;

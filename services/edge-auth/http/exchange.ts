@@ -6,7 +6,7 @@ import type { Envelope } from "@gateway/shared/forward/endpoints";
 import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
 import type { Turns } from "./turns.ts";
 
-/** Header fields by name. */
+/** The header fields of a response, by name. */
 export type HeaderFields = Readonly<Record<string, string>>;
 
 /** The status of a request whose client disconnected first, as nginx has it. */

@@ -15,7 +15,7 @@ import type { KeptEnd, KeptRecord, KeptRecords } from "./records.ts";
 /** Runs a function after this time, unless what it returns is called before. */
 export type Schedule = (run: () => void, waitMs: number) => () => void;
 
-/** What a reading needs. */
+/** What reading one kept answer needs. */
 export interface ReadingOptions {
   readonly record: KeptRecord;
   readonly log: Pick<

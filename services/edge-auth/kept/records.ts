@@ -94,7 +94,7 @@ const endSchema = z.object({
     retryAfterMs: z.number().nullable(),
   }).nullable(),
 });
-/** The end of an answer. */
+/** How the run of a kept answer has ended, which its readers are told. */
 export type KeptEnd = z.output<typeof endSchema>;
 
 /** The record of a kept answer. */

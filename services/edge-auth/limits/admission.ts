@@ -112,7 +112,7 @@ export interface Admission {
   admit(principal: Caller, ask: AdmissionAsk): Promise<RunLease>;
 }
 
-/** What a charge is for. */
+/** What a charge is for: it decides which counters and prices apply. */
 export interface ChargeSubject {
   readonly model: string;
   readonly endpoint: UsageEndpoint | null;

@@ -66,7 +66,7 @@ export function nanosOfUsage(
   return priced(cost, null, rate).nanos ?? null;
 }
 
-/** What each price has to do with a cost, in units of the currency. */
+/** How much of a cost each price makes up, in units of the currency. */
 export function sharesOf(
   cost: Cost,
   unit: UsageUnit | null,

@@ -81,7 +81,7 @@ const NAMES: { readonly [limit: string]: string } = {
 export type KeyRefusal = keyof typeof KEY_ERRORS;
 /** A limit, in the words of the admission script and of metrics. */
 export type LimitName = keyof typeof LIMIT_ERRORS;
-/** All limits. */
+/** The names of all limits, as the admission script writes them. */
 export const LIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ERRORS);
 
 /** How much of a limit per minute is left. */

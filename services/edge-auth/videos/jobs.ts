@@ -66,7 +66,7 @@ export const listQuery = z.object({
 /** What {@link listQuery} reads. */
 export type ListQuery = z.output<typeof listQuery>;
 
-/** A page of a list. */
+/** A page of the videos of an owner, in the order that was asked for. */
 export interface VideoPage {
   jobs: VideoJob[];
   /** Whether the list goes on. */

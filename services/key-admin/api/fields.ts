@@ -87,7 +87,7 @@ export const KEY_MEMBERS = {
   state: z.enum(["enabled", "disabled"]),
 };
 
-/** A flag behind the `?`. */
+/** A flag of a query: `true` or `false`, which is the default. */
 export const queryFlag = z.enum(["true", "false"]).default("false")
   .transform((text) => text === "true");
 
@@ -96,7 +96,7 @@ export const reason = lineOfText("Say why, or leave it out")
   .pipe(z.string().max(REASON_CHARS_MAX))
   .meta({ description: "Why, for the audit log of the account" });
 
-/** The id of an account. */
+/** The id of an account, which is an owner or a project. */
 export const accountId = z.string().refine(
   isAccountId,
   "The id of an owner (own_…) or of a project (prj_…)",

@@ -55,7 +55,7 @@ export interface AdminCall<Query, Body> {
   readonly ifMatch: string | undefined;
 }
 
-/** The answer to a request. */
+/** What a route answers if it refuses nothing. */
 export interface AdminAnswer {
   readonly status?: 200 | 201 | 204;
   /** The body: JSON, or the lines of a file. */

@@ -53,7 +53,7 @@ export interface LocalDeps extends Stores {
   readFile: (path: string) => Promise<string>;
 }
 
-/** Dependencies of commands. */
+/** What commands act on, and where they print. */
 export interface CommandDeps {
   /** The admin API, in this process or elsewhere. */
   api: AdminPort;

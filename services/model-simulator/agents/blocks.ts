@@ -17,7 +17,7 @@ export interface Block {
   readonly name: string;
 }
 
-/** What happens to a block. */
+/** What happens to a block of an answer that is streamed. */
 export interface BlockEvent {
   readonly what: "begin" | "piece" | "end";
   readonly block: Block;

@@ -6,7 +6,7 @@ import type { ChatRequest } from "./request.ts";
 
 const CONTEXT_TOKENS = 200_000;
 
-/** The size of a prompt. */
+/** The tokens of a prompt, and which of them the prompt cache had. */
 export interface MeasuredPrompt {
   readonly tokens: number;
   readonly cached: CachedTokens;

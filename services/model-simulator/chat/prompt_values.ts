@@ -42,7 +42,7 @@ const IS_QUESTION =
 const OTHER_PATH = "/tmp/model-simulator.txt";
 const OTHER_URL = "https://example.com/";
 
-/** A value that is sought. */
+/** An argument of a tool for which a prompt is searched. */
 export interface ValueQuestion<Value> {
   /** The name of the property; empty for an element of a list. */
   readonly name: string;

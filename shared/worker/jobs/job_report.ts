@@ -27,7 +27,7 @@ export interface JobReport {
   durationMs: number;
 }
 
-/** What a worker counts. */
+/** Where a worker counts its jobs and answers. */
 export interface WorkerCounters {
   /** A job was rejected. */
   rejected(reason: RejectReason): void;

@@ -25,7 +25,7 @@ import { WaitingBytes } from "./waiting_bytes.ts";
 
 const EMPTY = new Uint8Array(0);
 
-/** What a writer needs. */
+/** What writing one kept answer needs. */
 export interface KeptWriterOptions extends KeptSubject {
   readonly offerNumber: number;
   readonly log: KeptLogWriter;

@@ -36,7 +36,7 @@ export interface Ticket<Item> {
   agePlace: number;
 }
 
-/** The requests of one key in a lane. */
+/** The requests of one key in a lane, and its place among the keys of its account. */
 export interface KeyLane<Item> {
   readonly key: Sharer;
   readonly inLane: AccountLane<Item>;

@@ -52,7 +52,7 @@ export const KEY_FILTERS = [
 /** One of the {@link KEY_FILTERS}. */
 export type KeyFilter = typeof KEY_FILTERS[number];
 
-/** The query for a page of keys. */
+/** Which keys a page shows, and from where on. */
 export interface PageQuery {
   filter: KeyFilter;
   /**
@@ -73,7 +73,7 @@ export interface PageQuery {
   examinedMax?: number;
 }
 
-/** A key in a list. */
+/** A key with its last use, and with what was used on the day of the query. */
 export interface KeyRow {
   key: KeyRecord;
   /** In ms since 1970; null if it was never used, or too long ago to be known. */

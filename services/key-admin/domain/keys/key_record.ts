@@ -114,6 +114,6 @@ const settingTexts = (
   expires: expiresAtMs === null ? "never" : minuteText(expiresAtMs),
 });
 
-/** `2026-11-20 13:53 UTC` */
+/** Writes a time to the minute: `2026-11-20 13:53 UTC`. */
 export const minuteText = (ms: number): string =>
   `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")} UTC`;

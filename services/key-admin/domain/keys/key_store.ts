@@ -81,7 +81,7 @@ export interface Target extends Origin {
 /** What a key is to be like; what is not stated stays as it is. */
 export type KeyUpdate = Partial<KeySettings & Pick<KeyRecord, "state">>;
 
-/** A new key. */
+/** A new key, whose value is shown once. */
 export interface CreatedKey {
   key: KeyRecord;
   /** The full key value, which exists nowhere else. */

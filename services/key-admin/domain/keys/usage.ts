@@ -86,7 +86,7 @@ const isName = (name: string): name is CountName => NAMES.has(name);
 const namesIn = (counts: Counts): CountName[] =>
   Object.keys(counts).filter(isName);
 
-/** Adds counts to a sum. */
+/** Adds counts to a sum, name by name; changes the sum. */
 export function addCounts(sum: Counts, counts: Counts): void {
   for (const name of namesIn(counts)) {
     const count = counts[name];

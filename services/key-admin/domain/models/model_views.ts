@@ -5,7 +5,7 @@ import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelKind } from "@gateway/shared/models/kinds";
 import type { WaitingOfModel, WaitingRequests } from "./waiting_requests.ts";
 
-/** One server of a model. */
+/** A server of a model with its state, as workers report it. */
 export interface ServerView extends BackendView {
   /** `http://vllm:8000`; null: the list that is known here does not have it. */
   address: string | null;

@@ -39,7 +39,7 @@ export interface Note {
   readonly delivery: string | null;
 }
 
-/** The notices of an installation. */
+/** Keeps notices in Redis until they are delivered: each is noted once. */
 export class NoticeStore {
   readonly #redis: Pick<RedisLink, "command" | "evalScript">;
 

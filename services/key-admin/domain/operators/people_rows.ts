@@ -57,7 +57,7 @@ export interface NamedAccount {
   name: string;
 }
 
-/** One owner in a list. */
+/** An owner as the lists of operators show one. */
 export interface OwnerRow {
   account: Account;
   /** How many keys the owner has. */
@@ -66,7 +66,7 @@ export interface OwnerRow {
   totals: Totals;
 }
 
-/** One project in a list. */
+/** A project as the lists of operators show one. */
 export interface ProjectRow {
   project: Project;
   members: number;

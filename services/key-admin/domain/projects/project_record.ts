@@ -69,7 +69,7 @@ export interface MemberChange {
   isNew: boolean;
 }
 
-/** Bounds of projects. */
+/** How many members a project may have, and how many projects there are at most. */
 export const PROJECT_LIMITS = {
   /** Members of a project: all are read for one page. A further one is refused. */
   membersMax: 1_000,

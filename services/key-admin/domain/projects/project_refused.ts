@@ -22,7 +22,7 @@ const REFUSALS = {
     "There is no owner with this address. An operator invites people to the console",
   owner_disabled: "The account of this person is disabled",
 };
-/** The reasons. */
+/** Why a change of a project is refused, by name. */
 export type ProjectRefusal = keyof typeof REFUSALS;
 /** Reads the reason that a script returns. */
 export const projectRefusal = z.enum(keysOf(REFUSALS));

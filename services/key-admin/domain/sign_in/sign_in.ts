@@ -24,7 +24,7 @@ interface Credentials extends Attempt, Client {
   code: string;
 }
 
-/** Somebody has signed in. */
+/** A sign-in that succeeded: the cookies that the browser gets. */
 export interface SignedIn {
   ok: true;
   /** The value of the cookie of the session. */

@@ -6,7 +6,7 @@
  */
 export const csvHead = (names: readonly string[]) => "\uFEFF" + csvLine(names);
 
-/** A line with its line break. */
+/** Writes one line of CSV, with its line break (RFC 4180). */
 export const csvLine = (cells: readonly (string | number)[]): string =>
   cells.map((text) => cell(String(text))).join(",") + "\r\n";
 

@@ -14,7 +14,7 @@ import { z } from "zod";
 /** Longer than at an edge, since people rather than programs wait. */
 const DEADLINE_MS = 2_000;
 
-/** Dependencies of stores. */
+/** What all stores are made with: connections to Redis, randomness and the clock. */
 export interface StoreDeps {
   redis: RedisLink;
   /** A separate connection, since waiting for the disk blocks everything behind it. */
@@ -54,7 +54,7 @@ export class BadCursor extends Error {
     "The cursor is invalid: use one that an earlier page returned";
 }
 
-/** One page of a list. */
+/** The rows of one page of a list, and where the next one begins. */
 export interface RowPage<T> {
   rows: T[];
   /** The cursor of the next page; null at the end. */
@@ -68,7 +68,7 @@ export type Fields = Readonly<Record<string, string>>;
 
 const text = z.string();
 
-/** A string. */
+/** Reads a reply of Redis as a string. Throws if it is something else. */
 export const asText = (reply: unknown): string => text.parse(reply);
 
 /** A string, or null for what does not exist. */
@@ -79,7 +79,7 @@ export const asTextOrNull = (reply: unknown): string | null =>
 export const asNumber = (reply: unknown): number =>
   z.number().parse(typeof reply === "number" ? reply : Number(asText(reply)));
 
-/** A list of anything. */
+/** Reads a reply as a list of anything. Throws if it is something else. */
 export const asList = (reply: unknown): unknown[] =>
   z.array(z.unknown()).parse(reply);
 

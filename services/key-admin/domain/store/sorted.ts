@@ -23,7 +23,7 @@ export interface SortQuery {
  */
 export const SORTED_MAX = 10_000;
 
-/** The rows that are compared. */
+/** The rows that an order compares, which may be fewer than the list has. */
 export interface Compared<Row> {
   readonly rows: readonly Row[];
   /** Whether the list has more. */

@@ -13,7 +13,7 @@ export type TryValues = Readonly<Record<string, string>>;
 /** Reads a text that is not blank. Throws what is wrong with it. */
 type Read = (text: string) => unknown;
 
-/** A field of the form. */
+/** A field of the form of "Try it", and how its text becomes part of a request. */
 export interface TryField {
   /** Its name in the form and in the request. */
   name: string;

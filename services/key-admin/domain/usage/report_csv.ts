@@ -29,7 +29,7 @@ export interface CsvPart {
   readonly names: readonly string[];
 }
 
-/** The query for a file. */
+/** Which usage a file has, and how its lines are grouped. */
 export interface ReportCsvQuery {
   readonly scope: UsageScope;
   readonly span: UsageSpan;

@@ -56,7 +56,7 @@ const NUMBER = new Intl.NumberFormat("en-US");
 /** Where whole numbers have a comma. */
 const THOUSANDS = /\B(?=(?:\d{3})+$)/g;
 
-/** `1,234,567` */
+/** Writes a number with separators: `1,234,567`. */
 export const number = (value: number): string =>
   // A table of a year has thousands of numbers, which the format takes its time for.
   Number.isSafeInteger(value)

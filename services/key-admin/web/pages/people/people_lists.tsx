@@ -177,7 +177,7 @@ export const listOwners: Handler = (c) => {
   });
 };
 
-/** The keys of all accounts. */
+/** Shows the keys of all accounts to operators. */
 export const listKeys: Handler = (c) => {
   const { people, now, catalog } = c.var.deps;
   return showView(c, {

@@ -159,7 +159,7 @@ const ADD_FORM = z.strictObject({
   email: FORM.shape.email,
   role: z.enum(ROLES),
 });
-/** The form of a new name. */
+/** The form that renames a project. */
 export const NAME_FORM = z.strictObject({ name: text(1_000) });
 
 const back = (c: ConsoleContext, { root, actor }: ProjectPlace) =>
