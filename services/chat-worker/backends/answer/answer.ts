@@ -82,7 +82,9 @@ export class ChatAnswer {
   readonly counters: TokenCounter[] = [];
   #fingerprint: string | null = null;
   #isOneBody = false;
+  #hasBegun = false;
   #lines = "";
+  /** What each chunk of a stream begins with. */
   #prefix = "";
   /** The parts of a whole answer; a stream keeps nothing. */
   readonly #collected: readonly Collected[];
@@ -199,14 +201,15 @@ export class ChatAnswer {
    * so all appear at once. `calling` is the choice that starts with a tool call.
    */
   #begin(calling: Choice | null): void {
-    if (this.#prefix !== "") return;
+    if (this.#hasBegun) return;
+    this.#hasBegun = true;
+    this.progress.onBegun(this.#isOneBody ? "whole" : undefined);
+    if (!this.request.stream) return;
     const { requestId, created } = this.context;
     this.#prefix = `{"id":"chatcmpl-${requestId}"` +
       `,"object":"chat.completion.chunk","created":${created}` +
       `,"model":${JSON.stringify(this.request.model)}` +
       `,"system_fingerprint":${JSON.stringify(this.#fingerprint)},"choices":[`;
-    this.progress.onBegun(this.#isOneBody ? "whole" : undefined);
-    if (!this.request.stream) return;
     for (const choice of this.choices) {
       const content = choice === calling ? null : "";
       this.#addChunk(choice.index, { delta: { role: "assistant", content } });
@@ -279,10 +282,10 @@ function collect(
   { delta, logprobs, more }: ChoicePart,
 ): void {
   const { message } = collected;
-  for (const [name, value] of Object.entries(delta)) {
+  for (const name in delta) {
     if (name === "tool_calls") continue;
     const combine = TEXTS.has(name) ? joined : combined;
-    setMember(message, name, combine(message[name], value));
+    setMember(message, name, combine(message[name], delta[name]));
   }
   for (const fragment of delta.tool_calls ?? []) {
     message.tool_calls ??= [];
