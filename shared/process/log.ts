@@ -92,11 +92,13 @@ export function createLog(options: LogOptions): Log {
 /** The text of a line: errors as plain data, nothing that disturbs a terminal. */
 function lineOf(head: LogFields, fields: LogFields = {}): string {
   // Two texts are joined, because a copy of all fields costs more.
-  const start = JSON.stringify(head).slice(0, -1);
-  const rest = JSON.stringify(withPlainErrors(fields)).slice(1);
-  const line = rest === "}" ? `${start}}` : `${start},${rest}`;
-  return redactKeys(line.replace(UNPRINTABLE, escaped));
+  const start = cleanJson(head);
+  const rest = cleanJson(withPlainErrors(fields));
+  return rest === "{}" ? start : `${start.slice(0, -1)},${rest.slice(1)}`;
 }
+
+const cleanJson = (fields: LogFields): string =>
+  redactKeys(JSON.stringify(fields).replace(UNPRINTABLE, escaped));
 
 /** The fields themselves if they have no errors, which most do not. */
 function withPlainErrors(fields: LogFields): LogFields {
