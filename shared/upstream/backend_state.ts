@@ -65,11 +65,19 @@ export function inService<Each extends Slot>(
   { isOfRunningJob = false }: { isOfRunningJob?: boolean } = {},
 ): readonly Each[] {
   if (overrideOf === undefined) return slots;
-  return slots.filter((slot) => {
+  return those(slots, (slot) => {
     const { isDrained, weight } = overridden(slot.backend.config, overrideOf);
     slot.weight = weight;
     return !isDrained || isOfRunningJob;
   });
+}
+
+/** Those that pass; the list itself if all do, as for nearly every request. */
+export function those<Each>(
+  list: readonly Each[],
+  passes: (each: Each) => boolean,
+): readonly Each[] {
+  return list.every(passes) ? list : list.filter(passes);
 }
 
 /** A backend as it is used now. */

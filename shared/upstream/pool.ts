@@ -26,6 +26,7 @@ import {
   inService,
   type OverrideOf,
   stateOf,
+  those,
 } from "./backend_state.ts";
 import { SaturatedError, UpstreamError } from "./http/errors.ts";
 import type { OddityReport } from "./oddities.ts";
@@ -168,7 +169,7 @@ export class BackendPool<Backend extends PoolBackend> {
     const { failures } = trial;
     const { session } = context;
     const startedAtMs = now();
-    const fit = this.#slots.filter(({ backend }) => isFit(backend));
+    const fit = those(this.#slots, ({ backend }) => isFit(backend));
     const hasFailed: Slot<Backend>[] = [];
     const isLeft = (slot: Slot<Backend>) => !hasFailed.includes(slot);
     // Those that wait already come first.

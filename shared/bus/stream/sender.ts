@@ -13,6 +13,7 @@
  */
 import { Buffer } from "node:buffer";
 import { STREAM_LIMITS, type StreamLimits } from "../../limits.ts";
+import { encodeBriefly } from "../../text/utf8.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
 import {
   encodeFrame,
@@ -149,8 +150,9 @@ export class StreamSender {
   /** The answer is complete. END is repeated until it is acknowledged. */
   end(end: AnswerEnd, tokens: number, nowMs: number): void {
     if (this.isFinished) return;
-    const payload = encodeJson({ worker: this.options.workerId, ...end });
-    this.#appendLast(FrameType.END, payload, tokens);
+    const payload = { worker: this.options.workerId, ...end };
+    const bytes = encodeBriefly(JSON.stringify(payload));
+    this.#appendLast(FrameType.END, bytes, tokens);
     this.#sendNew(nowMs);
   }
 
