@@ -11,6 +11,8 @@ const LUA_NAMES = new Set(
     "tonumber tostring type unpack").split(" "),
 );
 const LINE_CHARS_MAX = 100;
+const FUNCTION_LINES_MAX = 100;
+const PARAMETERS_MAX = 3;
 const PRODUCTION = /(?<!_test|_fixture)\.tsx?$/;
 const scripts = readSources(["services", "shared"], /\.lua$/);
 
@@ -32,12 +34,45 @@ function undefinedIn(text: string): string[] {
   return [...new Set(globals.map(({ name }) => name))];
 }
 
+const functionSchema = z.object({
+  type: z.literal("FunctionDeclaration"),
+  parameters: z.array(z.unknown()),
+  loc: z.object({
+    start: z.object({ line: z.int() }),
+    end: z.object({ line: z.int() }),
+  }),
+});
+
+/** The first lines of functions that are longer, or take more, than a reader likes. */
+function largeFunctionsIn(text: string): number[] {
+  const lines: number[] = [];
+  parse(text, {
+    luaVersion: "5.1",
+    locations: true,
+    onCreateNode(node: unknown) {
+      const { data } = functionSchema.safeParse(node);
+      if (data === undefined) return;
+      const { parameters, loc: { start, end } } = data;
+      const isLong = end.line - start.line >= FUNCTION_LINES_MAX;
+      if (isLong || parameters.length > PARAMETERS_MAX) lines.push(start.line);
+    },
+  });
+  return lines;
+}
+
 Deno.test("a name that is misspelt is found", () => {
   assert.deepEqual(undefinedIn("local now = 1 return nwo"), ["nwo"]);
 });
 
+Deno.test("a function that is too long or takes too much is found", () => {
+  const long = `local function f()${"\n".repeat(FUNCTION_LINES_MAX)}end`;
+  assert.deepEqual(largeFunctionsIn(long), [1]);
+  assert.deepEqual(largeFunctionsIn("return function(a, b, c, d) end"), [1]);
+  assert.deepEqual(largeFunctionsIn("return function(a, b, c) end"), []);
+});
+
 for (const { path, text } of scripts) {
-  Deno.test(`${path} parses, and defines all that it names`, () => {
+  Deno.test(`${path} parses, defines all that it names, and is readable`, () => {
     const constants = constantsOf(text);
     const names = undefinedIn(text).filter((name) => !LUA_NAMES.has(name));
     assert.deepEqual(names.sort(), constants.sort());
@@ -45,6 +80,7 @@ for (const { path, text } of scripts) {
       line.length > LINE_CHARS_MAX
     );
     assert.deepEqual(long, []);
+    assert.deepEqual(largeFunctionsIn(text), [], "lines of large functions");
     assert.match(text, /^-- /, "begins with what it does");
   });
 }

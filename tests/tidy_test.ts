@@ -5,6 +5,7 @@ import {
   mayImport,
   readRooms,
   roomOf,
+  unusedIn,
 } from "./support/repository/room_table.ts";
 import {
   readSources,
@@ -184,6 +185,17 @@ const RULES: {
     (file) => codeOf(file).match(SKIPPED) ?? [],
   ],
 };
+
+Deno.test("no row of ARCHITECTURE.md allows what its room does not import", () => {
+  const unused = rooms.flatMap((room) => {
+    const targets = production.filter(({ path }) =>
+      roomOf(rooms, path) === room
+    )
+      .flatMap(targetsOf).filter((target) => roomOf(rooms, target) !== room);
+    return unusedIn(room, targets).map((name) => `${room.path}: ${name}`);
+  });
+  assert.deepEqual(unused, []);
+});
 
 for (const [rule, [files, faultsOf]] of Object.entries(RULES)) {
   Deno.test(rule, () => {

@@ -41,6 +41,16 @@ export function mayImport({ mayImport }: Room, target: string): boolean {
     mayImport.some((name) => isIn(name, target));
 }
 
+/** What a row allows, although none of these targets of its room is in it. */
+export function unusedIn(
+  { mayImport }: Room,
+  targets: readonly string[],
+): string[] {
+  return mayImport.filter((name) =>
+    name !== "everything" && !targets.some((target) => isIn(name, target))
+  );
+}
+
 function isIn(room: string, path: string): boolean {
   if (room.endsWith("*")) return path.startsWith(room.slice(0, -1));
   const plain = room.replace(/\.ts$/, "");

@@ -5,6 +5,8 @@
 
 local HELD_WAIT_MS = 1000
 local TOTAL_WINDOW = 'total'
+-- In the order of their values in a record.
+local NAMES = { 'budget_day', 'budget_month', 'budget_total' }
 
 -- The present windows of the budgets, as `read_calendar` has found them.
 local windows
@@ -35,7 +37,8 @@ local function day_window() return windows.day end
 local function load(who, limits, limiter_key)
   local budgets = {}
   local prefix = BUDGET().spend_key(limiter_key, '')
-  local function add(nth, name, window, ends_at)
+  local function add(nth, window, ends_at)
+    local name = NAMES[nth]
     local limit = limits[name]
     if limit == 0 then return end
     local key = prefix .. window
@@ -45,7 +48,7 @@ local function load(who, limits, limiter_key)
       who = who,
       key = key,
       limit = limit,
-      text = limits.values[limits.budgets_from + nth],
+      text = limits.values[limits.budgets_from + nth - 1],
       window = window,
       ends_at = ends_at,
       spent = tonumber(amounts[1] or 0),
@@ -53,9 +56,9 @@ local function load(who, limits, limiter_key)
       taken = 0,
     }
   end
-  add(0, 'budget_day', windows.day, windows.day_ends_at)
-  add(1, 'budget_month', windows.month, windows.month_ends_at)
-  add(2, 'budget_total', TOTAL_WINDOW)
+  add(1, windows.day, windows.day_ends_at)
+  add(2, windows.month, windows.month_ends_at)
+  add(3, TOTAL_WINDOW)
   return budgets
 end
 

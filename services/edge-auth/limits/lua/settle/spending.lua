@@ -9,20 +9,20 @@ local DUE_NOTICES = 'notices:due'
 local NOTICE_PERCENTS = { 100, 80, 50 }
 local LOWEST_PERCENT = NOTICE_PERCENTS[#NOTICE_PERCENTS]
 
--- Leaves a notice if what is spent has just reached a threshold: the highest one. A
--- user of Redis who may not write it must still be able to settle requests.
-local function tell(limiter_key, window, limit, before, spent)
-  if spent < limit * LOWEST_PERCENT / 100 then return end
+-- The highest percent of a budget that what is spent has just reached; nil: none.
+local function percent_reached(limit, before, spent)
+  if spent < limit * LOWEST_PERCENT / 100 then return nil end
   for _, percent in ipairs(NOTICE_PERCENTS) do
     local threshold = limit * percent / 100
-    if spent >= threshold then
-      if before >= threshold then return end
-      local name = string.sub(limiter_key, #'lim:' + 1)
-      redis.pcall('SADD', DUE_NOTICES, name .. ':' .. window .. ' ' .. limit .. ' '
-        .. percent)
-      return
-    end
+    if spent >= threshold then return before < threshold and percent or nil end
   end
+end
+
+-- Leaves a notice about a budget. A user of Redis who may not write it must still be
+-- able to settle requests.
+local function leave_notice(limiter_key, window, limit_and_percent)
+  local name = string.sub(limiter_key, #'lim:' + 1)
+  redis.pcall('SADD', DUE_NOTICES, name .. ':' .. window .. ' ' .. limit_and_percent)
 end
 
 -- Changes what is spent and held in the windows of the budgets that a hold names.
@@ -39,8 +39,10 @@ local function change(limiter_keys, text, amounts)
       local spent = redis.call('HINCRBY', key, 's', more)
       if spent == amounts.spent then BUDGET().keep(key, window, who) end
       -- There are no notices of end users: there may be ten thousand of them.
-      if who ~= 'user' then
-        tell(limiter_keys[who], window, limit, spent - amounts.spent, spent)
+      local percent = who ~= 'user'
+        and percent_reached(limit, spent - amounts.spent, spent)
+      if percent then
+        leave_notice(limiter_keys[who], window, limit .. ' ' .. percent)
       end
     end
   end

@@ -17,10 +17,10 @@ local DOUBLE_BYTES = 8
 local time = call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Appends the first doubles that a field holds. They are replied as text, because an
--- integer reply would cut off their fractions.
-local function append_doubles(numbers, key, field, count)
-  local packed = call('HGET', key, field) or ''
+-- Appends the first doubles of a field, which is false if there is none. They are
+-- replied as text, because an integer reply would cut off their fractions.
+local function append_doubles(numbers, packed, count)
+  packed = packed or ''
   for nth = 1, count do
     local number = 0
     if #packed >= DOUBLE_BYTES * nth then
@@ -37,9 +37,9 @@ for at = 1, #KEYS, NAMES_OF_EACH do
   for _, key in ipairs({ leases, video_leases }) do
     table.insert(numbers, call('ZCOUNT', key, now_ms - LIMITER_EPOCH_MS, '+inf'))
   end
-  append_doubles(numbers, limiter, STATE_FIELD, STATE_NUMBERS)
+  append_doubles(numbers, call('HGET', limiter, STATE_FIELD), STATE_NUMBERS)
   for _, field in ipairs(ARGV) do
-    append_doubles(numbers, limiter, field, UNIT_NUMBERS)
+    append_doubles(numbers, call('HGET', limiter, field), UNIT_NUMBERS)
   end
   table.insert(reply, numbers)
 end
