@@ -39,7 +39,7 @@ const rivalSchema = z.strictObject({
    * (this folder) and, if `redis` says so, REDIS_PORT in its environment.
    */
   command: z.string(),
-  /** Where nobody can tell the command. */
+  /** The port, if the command cannot be given one. */
   port: z.int().optional(),
   /** Sent with each request; `$MODEL_URL` is replaced. */
   headers: z.record(z.string(), z.string()).default({}),

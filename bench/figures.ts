@@ -42,10 +42,10 @@ export function compareCosts(
 
 /** What has become cheaper by less than this is as cheap as before. */
 const SETTLED_SHARE = 0.03;
-/** So many rounds in a row must not have become cheaper. */
+/** This many rounds in a row must not have become cheaper. */
 const SETTLED_ROUNDS = 3;
 
-/** Whether costs of one round after the other have stopped to fall. */
+/** Whether costs of one round after the other have stopped falling. */
 export function isSettled(costs: readonly number[]): boolean {
   if (costs.length <= SETTLED_ROUNDS) return false;
   const least = Math.min(...costs.slice(0, -SETTLED_ROUNDS));

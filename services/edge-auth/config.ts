@@ -185,7 +185,7 @@ function keepOf(
     stream: {
       storage: values.KEEP_STORAGE,
       bytesMax: values.KEEP_BYTES,
-      // A run, then the time of keeping; as much again for whoever looks after them.
+      // A run, then the time of keeping; as much again for edges that clear up.
       ageMsMax: 2 * seconds * MS_PER_SECOND,
     },
     accountBytesMax: values.KEEP_ACCOUNT_BYTES,

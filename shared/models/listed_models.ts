@@ -16,7 +16,7 @@ type Ids = Map<string, number | null>;
  * Keeps the catalog of a process up to date: it has what any living worker's servers
  * list, and for {@link DISCOVERY_LIMITS.awayMs} what the last worker to list it took
  * with it, so that clients try again when workers are replaced, and do not take their
- * model for unknown. A model that a server has stopped to list is unknown at once.
+ * model for unknown. A model that a server has stopped listing is unknown at once.
  */
 export class ListedModels {
   readonly #options: ListedModelsOptions;

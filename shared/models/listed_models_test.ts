@@ -37,7 +37,7 @@ Deno.test("an edge knows what any worker has told, and nothing before", () => {
   assert.equal(offered(), "x (y)");
 });
 
-Deno.test("what servers have stopped to list is unknown at once, unless another worker lists it", () => {
+Deno.test("a model that servers have stopped listing is unknown at once, unless another worker lists it", () => {
   const { listed, offered } = setup();
   listed.take("w1", { a: ["x"], b: ["x", "y", "z"] });
   listed.take("w2", { b: ["z"] });

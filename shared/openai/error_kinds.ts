@@ -233,7 +233,7 @@ export const ERROR_KINDS = {
     retryable: false,
     meaning:
       "A budget of money of the key or its owner is spent; the message names " +
-      "it, and when it is reset. Trying again before is in vain.",
+      "it, and when it is reset. Trying again before that does not help.",
     forOperators: "a higher budget: `keys edit`, `owners limits`.",
   },
   budget_held: {

@@ -21,7 +21,7 @@ const RUNS = amountOf({ usual: 400, full: 100_000 });
 const RUN_MS = 120_000;
 const READERS = 3;
 const WORKERS_MAX = 3;
-/** So many others make the pauses between entries as long as they may be. */
+/** This many others make the pauses between entries as long as they may be. */
 const JOBS_MAX = 250;
 const PARTS_MAX = 12;
 

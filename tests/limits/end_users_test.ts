@@ -188,7 +188,7 @@ Deno.test("what tells end users apart may change at any time, and keys without l
     await assert.rejects(one.admit(key, ask), /corrupt end users/);
   }));
 
-/** So many more than are kept; a hundred thousand in the full run. */
+/** Some more than are kept; a hundred thousand in the full run. */
 const USERS = amountOf({ usual: END_USERS_MAX + 500, full: 100_000 });
 const AT_ONCE = 500;
 

@@ -31,7 +31,7 @@ Deno.test("up works without the first key, and shows warnings of services, repea
   assert.equal(log.split("redis_slow").length - 1, 3);
 });
 
-/** How a launcher is started in vain, and what it ends with. */
+/** A start of the launcher that fails, and what it ends with. */
 interface FailedStart {
   code: number;
   message: RegExp;

@@ -105,7 +105,7 @@ export class WorkerSearch {
     this.#hasAskedGroup = true;
   }
 
-  /** This worker was offered the job, in vain: others come first. */
+  /** This worker did not take the job: others come first. */
   skip(workerId: string): void {
     if (this.#tried.includes(workerId)) return;
     this.#tried = [...this.#tried, workerId];

@@ -57,7 +57,7 @@ const factsSchema = z.object({
   createdAtMs: z.number(),
   /** For how long it is kept after its end. */
   keepMs: z.number(),
-  /** By when the run has ended, in Unix ms. */
+  /** The time by which the run has ended, in Unix ms. */
   endsByMs: z.number(),
 });
 /** The facts of an answer that hold from the beginning. */

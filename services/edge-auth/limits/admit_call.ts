@@ -18,7 +18,7 @@ export interface Question {
   readonly unit: UsageUnit | null;
   /** Model, tokens, units, lease id, billionths and address, for the script. */
   readonly terms: readonly string[];
-  /** By what end users of the key are told apart; empty: it is not known. */
+  /** The source that tells end users of the key apart; empty: it is not known. */
   readonly source?: string;
   /** The budgets that its lease names; empty: none. */
   readonly budgets?: string;
@@ -101,8 +101,8 @@ export function modelsIn(reply: RedisReply): readonly string[] {
 }
 
 /**
- * By what the end users of the key are told apart, where the script was asked for those
- * of another source; empty: the key does not tell them apart. Null: it was not.
+ * The source that tells the end users of the key apart, if the script was asked for
+ * those of another one; empty: the key does not tell them apart. Null: it was not.
  */
 export function endUserSourceIn(reply: RedisReply): string | null {
   const [status, source] = Array.isArray(reply) ? reply : [];

@@ -44,11 +44,11 @@ const PATIENT = { deadlineMs: 1_000 };
 
 /** How an answer that holds something goes on. */
 interface Steps {
-  /** For how many tokens it holds enough. */
+  /** The tokens for which it holds enough. */
   coveredTokens: number;
   readonly nanosOf: (tokens: number) => number;
   readonly tokensFor: (nanos: number) => number;
-  /** For how many it is to hold once it has passed these. */
+  /** The tokens for which it should hold enough once it has passed these. */
   readonly wantTokens: (tokens: number) => number;
 }
 

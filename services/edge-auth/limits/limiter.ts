@@ -18,7 +18,7 @@ import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { CallOptions } from "@gateway/shared/redis/calls";
 import type { RedisReply } from "@gateway/shared/redis/connection";
 import type { QueueSettings } from "../dispatch/queue/share.ts";
-import { ToldCalendar } from "./clock/told_calendar.ts";
+import { ScriptCalendar } from "./clock/script_calendar.ts";
 import {
   endUserId,
   type EndUserNames,
@@ -114,7 +114,7 @@ export class Limiter {
   readonly #serverClock: ServerClock;
   readonly #wallNow: WallNow;
   readonly #onLease: LimiterOptions["onLease"];
-  readonly #calendar: ToldCalendar;
+  readonly #calendar: ScriptCalendar;
   readonly #addresses = new CallerAddresses();
   readonly #leaseIds = new LeaseIds();
   readonly #endUsers = new EndUserSources();
@@ -131,7 +131,7 @@ export class Limiter {
     this.leases = new Leases(options);
     this.#wallNow = wallNow ?? systemNow;
     this.#onLease = onLease;
-    this.#calendar = new ToldCalendar(budgetZone);
+    this.#calendar = new ScriptCalendar(budgetZone);
     this.#redis = options.redis;
     this.#deadlineMs = deadlineMs ?? KEY_LIMITS.checkMs;
     this.#serverClock = new ServerClock(options.now);

@@ -108,7 +108,7 @@ async function pressed(stage: Stage, load: Load) {
  */
 const PER_MINUTE = amountOf({ usual: 200, full: 600 });
 const TOKENS = 60_000;
-/** A percent of the limit at most: one more or less is no matter. */
+/** A percent of the limit at most: one more or less does not matter. */
 const LARGEST = TOKENS / amountOf({ usual: 100, full: 200 });
 
 /** A limit per minute, and how requests use it. */

@@ -238,7 +238,7 @@ function budgetError(
     : `It is reset at ${new Date(resetMs).toISOString().slice(0, -5)}Z`;
   const advice = isHeld
     ? `Running requests hold the rest. Please try again in ${waitText(waitMs)}`
-    : "Trying again before it is reset or raised is in vain";
+    : "Trying again before it is reset or raised does not help";
   return new ApiError(
     code,
     `The budget of ${whose} for ${BUDGET_WINDOWS[name]} does not allow this ` +

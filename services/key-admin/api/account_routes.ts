@@ -13,17 +13,17 @@ import {
 } from "./route.ts";
 import { checkAccount, modelIds } from "./shared_steps.ts";
 
-type Call = Pick<AdminCall<unknown, unknown>, "deps" | "id">;
+type AccountCall = Pick<AdminCall<unknown, unknown>, "deps" | "id">;
 
 /** The defaults of an account; the gateway's own, where it has none. */
-async function defaultsOf({ deps, id }: Call) {
+async function defaultsOf({ deps, id }: AccountCall) {
   await checkAccount(deps, id);
   const { limits, models } = newSettings(deps.defaultLimits);
   const own = await deps.defaults.read(id);
   return own ?? { limits, models, expiryDays: 0 };
 }
 
-async function showDefaults(call: Call): Promise<AdminAnswer> {
+async function showDefaults(call: AccountCall): Promise<AdminAnswer> {
   const { limits, models, expiryDays } = await defaultsOf(call);
   const version = await call.deps.defaults.version(call.id);
   return {

@@ -225,7 +225,7 @@ async function freezesIdleWorker(fleet: Fleet): Promise<void> {
     using watch = startStopwatch();
     await allSayHello(fleet.askMany());
     assertWithin(DISPATCH_LIMITS.acceptMs, watch);
-    // So long that what is in its socket is old whatever clock it looks at.
+    // Long enough that what is in its socket is old by any clock.
     await sleep(FROZEN_MS);
   });
   await allSayHello(fleet.askMany());

@@ -88,7 +88,7 @@ async function losesWorker(uploads: Uploads) {
   const { gateway, baseURL, apiKey } = uploads;
   const stopMib = MIB_OF_KERNEL + 1;
   const upload = await beginUpload(uploads, { mib: 2 * stopMib, stopMib });
-  // So much has left the client only once the worker has accepted the job.
+  // This much has left the client only once the worker has accepted the job.
   await until(() => upload.sentMib === stopMib);
   const pid = gateway.pid("media-worker");
   Deno.kill(pid, "SIGKILL");

@@ -34,13 +34,15 @@ function lossOf(
   return number % 4 === 3 ? lossOfSpeech(call) : lossOfChat(call);
 }
 
-interface Call {
+interface LoadCall {
   readonly baseUrl: string;
   readonly key: string;
   readonly number: number;
 }
 
-async function lossOfSpeech({ baseUrl, key }: Call): Promise<string | null> {
+async function lossOfSpeech(
+  { baseUrl, key }: LoadCall,
+): Promise<string | null> {
   const body = { model: "spoken", input: "Hello", voice: "a" };
   const answer = await callApi(`${baseUrl}/audio/speech`, key, { body });
   const { byteLength } = await answer.arrayBuffer();
@@ -49,7 +51,7 @@ async function lossOfSpeech({ baseUrl, key }: Call): Promise<string | null> {
 
 /** Every other request is a stream. */
 async function lossOfChat(
-  { baseUrl, key, number }: Call,
+  { baseUrl, key, number }: LoadCall,
   model = "steady",
 ): Promise<string | null> {
   const stream = number % 2 === 0;

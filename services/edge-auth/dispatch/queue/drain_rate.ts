@@ -44,8 +44,8 @@ export class DrainRate {
   }
 
   /**
-   * After how long those who wait now will have been served, in ms: from a second to a
-   * minute. Where none was served, as long as they have waited in vain.
+   * How long it takes until all that wait now are served, in ms: from a second to a
+   * minute. If none was served, it is the time for which they have waited.
    */
   waitMs(waiting: number, nowMs: number): number {
     const perSecond = this.perSecond(nowMs);

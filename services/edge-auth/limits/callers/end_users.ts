@@ -6,7 +6,7 @@ import { remember } from "@gateway/shared/process/maps";
 /** Reads the end user of a request from a source; empty: it names none. */
 export type EndUserNames = (source: string) => string;
 
-/** By what the end users of keys are told apart, as the admission script has said. */
+/** Remembers the source that tells the end users of each key apart, from the script. */
 export class EndUserSources {
   readonly #sources = new Map<string, string>();
 

@@ -12,7 +12,7 @@
 --       5 expected time       Unix ms by the edge's own clock, or empty; earlier than
 --                             this server's where its clock has jumped forward
 --       6 calendar            the day and the month of budgets: `budget.lua`
---       7 source              by what end users of the key are told apart, as the edge
+--       7 source              that tells end users of the key apart, as far as the edge
 --                             knows; empty: it knows of none
 --       8 budgets             with which the lease of a request that has a price ends,
 --                             after what it is to hold; empty: it ends with neither

@@ -13,7 +13,7 @@ const KILOBITS = {
 const BYTES_PER_KILOBIT = 125;
 /** Samples per second of MPEG 1 by their code. */
 const RATES = [44_100, 48_000, 32_000] as const;
-/** By what MPEG 2.5, nothing, MPEG 2 and MPEG 1 divide these. */
+/** What these are divided by in MPEG 2.5, nothing, MPEG 2 and MPEG 1. */
 const RATE_DIVISORS = [4, NaN, 2, 1] as const;
 const SAMPLES = { first: 1_152, later: 576 } as const;
 const HEAD_BYTES = 4;

@@ -34,7 +34,7 @@ return {
   scope = ARGV[3],
   unit = ARGV[4],
   calendar = ARGV[6],
-  -- By what the edge tells end users apart.
+  -- The source by which the edge tells end users apart.
   end_user_source = ARGV[7],
   -- The budgets that the leases name; empty: none.
   lease_budgets = ARGV[8],

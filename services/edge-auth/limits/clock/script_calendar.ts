@@ -1,8 +1,8 @@
-/** The day and month that the admission script is told. */
+/** The day and month of budgets, for the admission script. */
 import { BudgetDays, calendarText } from "@gateway/shared/keys/budget_calendar";
 
-/** Keeps the calendar that was told last, until its day is over. */
-export class ToldCalendar {
+/** Keeps the calendar that the script got last, until its day is over. */
+export class ScriptCalendar {
   readonly #days: BudgetDays;
   #endMs = -Infinity;
   #text = "";
@@ -11,12 +11,12 @@ export class ToldCalendar {
     this.#days = new BudgetDays(zone);
   }
 
-  /** What to tell when Redis is expected to show this time, in Unix ms. */
+  /** The calendar for a call when Redis is expected to show this time, in Unix ms. */
   at(expectedMs: number): string {
     return expectedMs < this.#endMs ? this.#text : this.keep(expectedMs);
   }
 
-  /** What to tell now that Redis has shown this time. */
+  /** The calendar for calls from now on, after Redis has shown this time. */
   keep(serverMs: number): string {
     const calendar = this.#days.at(serverMs);
     this.#endMs = calendar.day.endMs;
