@@ -66,7 +66,9 @@ export class CircuitBreaker {
    * answer takes.
    */
   begun(enteredAtMs: number): void {
-    if (enteredAtMs > this.#changedAtMs) this.#nextAtMs = this.now();
+    // While it is closed, the next one may start in any case.
+    if (this.#openMs === 0 || enteredAtMs <= this.#changedAtMs) return;
+    this.#nextAtMs = this.now();
   }
 
   /**

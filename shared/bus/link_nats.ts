@@ -310,7 +310,7 @@ export class BusLink {
   #onMessage(): void {
     const nowMs = this.#options.now();
     this.receivedAtMs = nowMs;
-    this.#receivedSteadyMs = this.#clock.now();
+    this.#receivedSteadyMs = this.#clock.at(nowMs);
     if (this.#flowingSinceMs !== null || this.#connection === null) return;
     this.#flowingSinceMs = nowMs;
     const { server } = this.#connection;

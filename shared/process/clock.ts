@@ -33,7 +33,12 @@ export class SteadyClock {
 
   /** Milliseconds since the clock was created, without stalls. */
   now(): number {
-    const sinceTickMs = this.clock() - this.#tickedAtMs;
+    return this.at(this.clock());
+  }
+
+  /** What {@link now} returns at this time of the clock below, which was just read. */
+  at(nowMs: number): number {
+    const sinceTickMs = nowMs - this.#tickedAtMs;
     return this.#steadyMs + Math.min(sinceTickMs, TICK_LATE_MS);
   }
 
@@ -44,7 +49,7 @@ export class SteadyClock {
   tick(): number {
     const nowMs = this.clock();
     const pauseMs = nowMs - this.#tickedAtMs - TICK_LATE_MS;
-    this.#steadyMs = this.now();
+    this.#steadyMs = this.at(nowMs);
     this.#tickedAtMs = nowMs;
     return Math.max(0, pauseMs);
   }

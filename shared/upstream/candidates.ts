@@ -1,5 +1,6 @@
 /** The order in which the backends of a model are tried. */
 import { type Candidate, distanceOf, fullOf } from "../models/affinity.ts";
+import type { MonotonicNow } from "../process/clock.ts";
 import { LOOK_AGAIN_MS } from "../server_limits/rule.ts";
 
 /** A backend, as far as its place is concerned. */
@@ -24,7 +25,7 @@ export interface Place extends Candidate {
 export interface OrderOptions {
   /** The conversation of the request, if there is one to keep together. */
   session: string | undefined;
-  nowMs: number;
+  now: MonotonicNow;
   /** From 0 to 1, as `Math.random`. */
   random: () => number;
 }
@@ -37,9 +38,10 @@ const NONE: ReadonlySet<unknown> = new Set();
  */
 export function inOrder<Each extends Place>(
   places: readonly Each[],
-  { session, nowMs, random }: OrderOptions,
+  { session, now, random }: OrderOptions,
 ): readonly Each[] {
   if (places.length < 2) return places;
+  const nowMs = now();
   for (const place of places) {
     place.isLimited = nowMs < place.limitedUntilMs ||
       place.keyring !== null && place.keyring.waitMs() > 0;

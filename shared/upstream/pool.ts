@@ -180,7 +180,7 @@ export class BackendPool<Backend extends PoolBackend> {
       if (ready.length === 0 && fit.length > 0) throw allDrained();
       const first = hasFailed.length === 0 ? ready : ready.filter(isLeft);
       let failed: Slot<Backend> | null = null;
-      for (const slot of inOrder(first, { session, nowMs: now(), random })) {
+      for (const slot of inOrder(first, { session, now, random })) {
         if (failures.length === ATTEMPTS_MAX) break;
         const before = failures.length;
         const success = await this.#tryWithKeys(slot, trial);
