@@ -17,7 +17,7 @@ Deno.test("Timeline runs what is planned in the order of its times", async () =>
   assert.equal(timeline.nowMs, 7);
 });
 
-Deno.test("simulate() refuses nothing while slots are free, and beyond what is too much", async () => {
+Deno.test("simulate() refuses nothing while slots are free, and half of twice what they can take", async () => {
   const calm = await simulate({ ...SMALL, load: 0.4 });
   assert.ok(calm.requests > 300, `${calm.requests}`);
   assert.equal(calm.refused, 0);

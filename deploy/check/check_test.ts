@@ -38,7 +38,7 @@ const GOOD = {
   models: [{ id: "good", backends: [backend("http://127.0.0.1:9/v1")] }],
 };
 
-Deno.test("a right list is right, also without a key that only workers have", async () => {
+Deno.test("a list without mistakes passes, also without a key that only workers have", async () => {
   const { code, text } = await checked(GOOD);
   assert.equal(code, 0);
   assert.equal(

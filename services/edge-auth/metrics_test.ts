@@ -215,7 +215,7 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
   ]);
 });
 
-Deno.test("gauges show the edge's tables, and never fewer than no free slots", () => {
+Deno.test("gauges show the edge's tables, and free slots never below zero", () => {
   const t = setup();
   observeEdge(t.registry, {
     dispatcher: {

@@ -24,7 +24,7 @@ Deno.test("a network has one form, however it is written", () => {
   for (const [text, expected] of cases) assert.equal(shown(text), expected);
 });
 
-Deno.test("what is no network has a fault that says why", () => {
+Deno.test("a text that is no network is refused with the reason", () => {
   const none = /^Not an IP address/;
   const cases: [string, RegExp][] = [
     ["", none],

@@ -212,17 +212,28 @@ const documentedExport: Deno.lint.Rule = {
   },
 };
 
+/** The title of a test by its first argument: that, or its member `name`. */
+function titleIn(
+  argument: Deno.lint.Node | undefined,
+): Deno.lint.Node | undefined {
+  if (argument?.type !== "ObjectExpression") return argument;
+  for (const each of argument.properties) {
+    if (each.type !== "Property" || each.key.type !== "Identifier") continue;
+    if (each.key.name === "name") return each.value;
+  }
+}
+
 /** A title is said in one breath, and fits on one line of the report. */
 const testTitle: Deno.lint.Rule = {
   create(context) {
     return {
       CallExpression(node) {
-        const [title] = node.arguments;
+        const called = context.sourceCode.getText(node.callee);
+        if (!/(^|\.)(test|step|\w+Test)$/.test(called)) return;
+        const title = titleIn(node.arguments[0]);
         if (title?.type !== "Literal" && title?.type !== "TemplateLiteral") {
           return;
         }
-        const called = context.sourceCode.getText(node.callee);
-        if (!/^(Deno\.test|t\.step)$/.test(called)) return;
         const characters = context.sourceCode.getText(title).length - 2;
         if (characters <= TEST_TITLE_CHARACTERS_MAX) return;
         context.report({

@@ -202,8 +202,9 @@ const ROWS: readonly Row[] = [
   },
   {
     rule: "test-title",
-    source: `Deno.test("${long}", () => {}); t.step(\`${long}\`, () => {});`,
-    count: 2,
+    source: `Deno.test("${long}", () => {}); t.step(\`${long}\`, () => {});` +
+      ` test("${long}", () => {}); Deno.test({ name: "${long}", fn() {} });`,
+    count: 4,
   },
 ];
 

@@ -183,7 +183,7 @@ Deno.test("costOf() by how a request ended", () => {
   }
 });
 
-Deno.test("costOf() of what is made instead of tokens: all where it is unknown", () => {
+Deno.test("costOf() charges all units that were asked for where it is not known how many were made", () => {
   const units = { unit: "characters", count: 100 } as const;
   for (const { name, run, completion } of ends) {
     if (run.usage !== null) continue;

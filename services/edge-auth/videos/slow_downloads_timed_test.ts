@@ -43,7 +43,7 @@ import {
 
 const MODEL = "simulated-video-1";
 const CONNECTIONS = amountOf({ usual: 60, full: 300 });
-/** Fewer than connections, as everywhere. */
+/** Slots of the worker: fewer than connections, as in any deployment. */
 const SLOTS = 4;
 const OTHERS = 5;
 /** Each waits until one download gives way, which is for a second. */

@@ -335,7 +335,7 @@ Deno.test("usage is counted for an account, its keys and the gateway, as the pag
   assert.deepEqual(others, []);
 });
 
-Deno.test("a month is exported as CSV, and others are not there", async () => {
+Deno.test("a month with usage is exported as CSV, and any other is not found", async () => {
   const { site, ask } = await start(["usage"]);
   await using _ = site;
   const { json: { months: [month] } } = await ask("GET", "/usage/months");

@@ -29,7 +29,7 @@ interface Frame {
   readonly bytesPerSecond: number;
   readonly samples: number;
   readonly samplesPerSecond: number;
-  /** Where it may say how many there are. */
+  /** Where it may state the number of all frames. */
   readonly infoAt: number;
 }
 
@@ -101,5 +101,5 @@ function framesIn(
     : null;
 }
 
-/** Where the encoder of Fraunhofer says it. */
+/** Where the encoder of Fraunhofer states it. */
 const OTHER_INFO = { at: 36, framesAt: 14 } as const;

@@ -34,7 +34,7 @@ const MODEL = "simulated-transcription-1";
 const CONNECTIONS = amountOf({ usual: 60, full: 300 });
 /** How much each connection sends. */
 const SENT_BYTES = 40;
-/** Fewer than connections, as everywhere. */
+/** Slots of the worker: fewer than connections, as in any deployment. */
 const SLOTS = 4;
 const OTHERS = 20;
 /** All of the others' uploads; alone they take a tenth of it. */
@@ -100,7 +100,7 @@ async function addKey(
   return value;
 }
 
-/** Begins an upload, and sends so little of it. */
+/** Begins an upload, and sends {@link SENT_BYTES} of it. */
 async function begin(
   { edge }: Stack,
   key: string,

@@ -98,7 +98,7 @@ interface Accounts {
   section: string;
 }
 
-/** Leads to the same page of another account; nothing for who has only their own. */
+/** Leads to the same page of another account; nothing for people without a second. */
 function Switcher({ signedIn, projects, mayCreate, section }: Accounts) {
   if (projects.length === 0 && !mayCreate) return null;
   const { account, membership } = signedIn;
