@@ -51,15 +51,19 @@ export function followAndTell(
   };
 }
 
+/** The parts of key-admin that notices need. */
+interface NoticeParts
+  extends Pick<NoticesOptions, "redis" | "keys" | "people" | "now"> {
+  readonly catalog: Pick<Catalog, "prices">;
+}
+
 /**
  * Starts to send notices of budgets and of keys that expire. Returns the function that
  * ends this.
  */
 function startNotices(
   { budgetZone, noticeTarget: target }: Config,
-  { catalog, ...parts }:
-    & Pick<NoticesOptions, "redis" | "keys" | "people" | "now">
-    & { catalog: Pick<Catalog, "prices"> },
+  { catalog, ...parts }: NoticeParts,
   tools: ServiceTools,
 ): () => Promise<void> {
   const days = new BudgetDays(budgetZone);
@@ -80,7 +84,7 @@ function startNotices(
  */
 export function startWork(
   config: Config,
-  parts: Parameters<typeof startNotices>[1] & Omit<DayKeeperOptions, "log">,
+  parts: NoticeParts & Omit<DayKeeperOptions, "log">,
   tools: ServiceTools,
 ): () => Promise<void> {
   const stopNotices = startNotices(config, parts, tools);
