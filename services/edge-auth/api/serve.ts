@@ -1,6 +1,7 @@
 /** What happens before and after the handler of a route. */
 import { siteOf } from "@gateway/shared/process/client_address";
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
+import type { Principal } from "@gateway/shared/keys/record";
 import type { Exchange } from "../http/exchange.ts";
 import { allowOrigins, BYTES_HEADERS, sendBytes } from "../http/responses.ts";
 import { authenticate } from "../keys/authenticate.ts";
@@ -93,11 +94,15 @@ async function handle(
   try {
     if (isPublic(call, route)) end = answerPublic(call, route);
     else {
-      principal = await identify(call, deps);
+      const { keyId, ownerId } = await identify(call, deps);
+      principal = { keyId, ownerId, clientAddress: call.clientAddress };
       const wishes = await wishesOf(call, principal, deps);
       const { endsByMs, isBatch, keep } = wishes;
       const authenticatedCall = { ...call, principal, endsByMs, isBatch, keep };
-      end = await answer(authenticatedCall, way, deps);
+      const handler = route.handlers[call.exchange.method];
+      end = handler === undefined
+        ? await refuseWay(authenticatedCall, way, deps)
+        : await handler(authenticatedCall, deps);
     }
   } catch (error) {
     end = refused(error);
@@ -119,27 +124,24 @@ function isPublic({ exchange: { path } }: Call, route: Route): boolean {
  * Finds whose key it is. A caller without a key cannot even find out which paths exist
  * under `/v1`.
  */
-async function identify(
+function identify(
   { exchange, clientAddress }: Call,
   { keys }: AppDependencies,
-): Promise<Caller> {
+): Promise<Principal> {
   const address = () => siteOf(clientAddress);
-  const { keyId, ownerId } = await authenticate(
+  return authenticate(
     credentialOf(exchange),
     (hash) => keys.find(hash, address),
   );
-  return { keyId, ownerId, clientAddress };
 }
 
-async function answer(
-  call: AuthenticatedCall,
+/** Rejects with the error of a call whose method or path no route has. */
+async function refuseWay(
+  { exchange, principal }: AuthenticatedCall,
   { route, routes }: Way,
-  deps: AppDependencies,
-): Promise<CallEnd> {
-  const { exchange } = call;
-  const handler = route.handlers[exchange.method];
-  if (handler !== undefined) return await handler(call, deps);
-  await deps.admission.modelsOf(call.principal, null);
+  { admission }: AppDependencies,
+): Promise<never> {
+  await admission.modelsOf(principal, null);
   if (route !== OTHER) throw notAllowed(exchange, route);
   const paths = routes.flatMap(({ path }) =>
     typeof path === "string" ? [path] : []

@@ -30,6 +30,12 @@ export interface ShareOwner {
  */
 type ShareState = "reading" | "kept" | "spare";
 
+/** What limits the wait for room. */
+interface RoomTimer {
+  now: () => number;
+  deadlines: { add(item: Timed): void; remove(item: Timed): void };
+}
+
 interface Waiting {
   readonly share: BodyShare;
   readonly bytes: number;
@@ -162,25 +168,14 @@ export class BodyBudget {
    * Counts all bytes of a body before it is read; waits for at most `BODY_WAIT_MS` if
    * there is no room. Returns the refusal if there is none then.
    */
-  async reserve(
+  reserve(
     share: BodyShare,
     bytes: number,
-    { now, deadlines }: {
-      now: () => number;
-      deadlines: { add(item: Timed): void; remove(item: Timed): void };
-    },
-  ): Promise<ApiError | null> {
-    if (!this.#tryReserve(share, bytes)) {
-      const room = Promise.withResolvers<void>();
-      const waiting = { share, bytes, resolve: room.resolve };
-      this.#waiting.push(waiting);
-      const end = { expiresAtMs: now() + BODY_WAIT_MS, expire: room.resolve };
-      deadlines.add(end);
-      await room.promise;
-      deadlines.remove(end);
-      this.#waiting = this.#waiting.filter((each) => each !== waiting);
-    }
-    return share.bytes > 0 ? null : this.grow(share, bytes);
+    timer: RoomTimer,
+  ): Promise<ApiError | null> | null {
+    return this.#tryReserve(share, bytes)
+      ? null
+      : this.#waitForRoom(share, bytes, timer);
   }
 
   /** Gives the room that there is to those that wait for it. */
@@ -203,6 +198,22 @@ export class BodyBudget {
   forget(share: BodyShare): void {
     this.#shares.delete(share);
     if (this.#waiting.length > 0) this.serve();
+  }
+
+  async #waitForRoom(
+    share: BodyShare,
+    bytes: number,
+    { now, deadlines }: RoomTimer,
+  ): Promise<ApiError | null> {
+    const room = Promise.withResolvers<void>();
+    const waiting = { share, bytes, resolve: room.resolve };
+    this.#waiting.push(waiting);
+    const end = { expiresAtMs: now() + BODY_WAIT_MS, expire: room.resolve };
+    deadlines.add(end);
+    await room.promise;
+    deadlines.remove(end);
+    this.#waiting = this.#waiting.filter((each) => each !== waiting);
+    return share.bytes > 0 ? null : this.grow(share, bytes);
   }
 
   #tryReserve(share: BodyShare, bytes: number): boolean {

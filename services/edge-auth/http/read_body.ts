@@ -323,10 +323,21 @@ export class RefusedBodies {
 
   /**
    * As `require`, but after a delay, which slows down a client that retries at once.
+   * Undefined if a body may be read now.
    */
-  async wait(keyId: string, deadlines: Pick<Deadlines, "add">): Promise<void> {
+  wait(
+    keyId: string,
+    deadlines: Pick<Deadlines, "add">,
+  ): Promise<void> | undefined {
     const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
-    if (waitMs === 0) return;
+    return waitMs > 0 ? this.#waitFor(waitMs, keyId, deadlines) : undefined;
+  }
+
+  async #waitFor(
+    waitMs: number,
+    keyId: string,
+    deadlines: Pick<Deadlines, "add">,
+  ): Promise<void> {
     const expiresAtMs = this.now() + waitMs;
     await new Promise<void>((expire) => deadlines.add({ expiresAtMs, expire }));
     this.require(keyId);

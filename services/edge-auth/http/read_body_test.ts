@@ -235,7 +235,9 @@ Deno.test("a key spends 50 ms on refused bodies at once, then 25 ms a second, an
   await refused.wait("a", deadlines);
   await refused.wait("a", deadlines);
   refused.charge("a", 50);
-  await assert.rejects(refused.wait("a", deadlines), { status: 429 });
+  await assert.rejects(async () => await refused.wait("a", deadlines), {
+    status: 429,
+  });
   assert.deepEqual(pausesMs, [40, REFUSED_BODIES.waitMs]);
 });
 

@@ -93,10 +93,10 @@ const SLOT_WAITS_MS = [5, 20, 75];
 /** Admission as requests use it. */
 export interface Admission {
   /**
-   * Throws the refusal of a key that was just refused for a limit, while that holds:
-   * its next body is not read.
+   * Rejects with the refusal of a key that was just refused for a limit, while that
+   * holds: its next body is not read. Undefined for all other keys.
    */
-  checkRefused(principal: Caller, kind: ModelKind): Promise<void>;
+  checkRefused(principal: Caller, kind: ModelKind): Promise<void> | undefined;
   /**
    * The models the key may use; empty: all. Throws if it may not be used, or lacks the
    * scope. Consumes nothing.
@@ -154,10 +154,15 @@ export class LimitedAdmission implements Admission {
     this.#options = options;
   }
 
-  async checkRefused(principal: Caller, kind: ModelKind): Promise<void> {
+  checkRefused(principal: Caller, kind: ModelKind): Promise<void> | undefined {
+    return this.#refusedUntilMs.has(principal.keyId)
+      ? this.#lookAgain(principal, kind)
+      : undefined;
+  }
+
+  async #lookAgain(principal: Caller, kind: ModelKind): Promise<void> {
     const { limiter, now } = this.#options;
-    const untilMs = this.#refusedUntilMs.get(principal.keyId);
-    if (untilMs === undefined) return;
+    const untilMs = this.#refusedUntilMs.get(principal.keyId) ?? -Infinity;
     if (now() < untilMs) {
       await this.#decide(principal, () => limiter.look(principal, kind));
     }

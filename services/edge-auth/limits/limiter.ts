@@ -247,17 +247,18 @@ export class Limiter {
   /**
    * Frees the slot, charges the actual use; null: undoes the admission, with the
    * request that it counted. Resolves after the first attempt; delivery is retried
-   * until it succeeds. `isShared`: only if nobody else has done it.
+   * until it succeeds. `isShared`: only if nobody else has done it. Undefined for one
+   * that has ended.
    */
-  async settle(
+  settle(
     grant: Grant,
     cost: Cost | null,
     isShared = false,
-  ): Promise<void> {
+  ): Promise<unknown> | undefined {
     const lease = this.leases.release(grant.id);
-    if (lease === null) return;
+    if (lease === null) return undefined;
     const { hold } = lease;
-    await this.leases.settle({ reservation: grant, cost, isShared, hold });
+    return this.leases.settle({ reservation: grant, cost, isShared, hold });
   }
 
   /**

@@ -24,14 +24,14 @@ export interface Wishes {
 }
 
 /**
- * Reads the headers of a call. Throws the `ApiError` of a malformed one; but a key
- * without any rights hears of that instead.
+ * Reads the headers of a call. Rejects with the `ApiError` of a malformed one; but a
+ * key without any rights hears of that instead.
  */
-export async function wishesOf(
+export function wishesOf(
   { exchange: { headers }, startedAtMs }: ArrivedCall,
   principal: Caller,
   { admission }: { admission: Pick<Admission, "modelsOf"> },
-): Promise<Wishes> {
+): Wishes | Promise<never> {
   try {
     return {
       endsByMs: startedAtMs + readTimeoutMs(headers),
@@ -39,7 +39,8 @@ export async function wishesOf(
       keep: readKeep(headers),
     };
   } catch (error) {
-    await admission.modelsOf(principal, null);
-    throw error;
+    return admission.modelsOf(principal, null).then(() => {
+      throw error;
+    });
   }
 }
