@@ -70,7 +70,7 @@ export async function growth(
   await using gateway = await startOurs(modelUrl, { env });
   const seconds = BEFORE_SECONDS + options.seconds * options.rounds;
   for (const count of OPEN_STREAMS) {
-    // All are open in the second half of twice that time.
+    // They last for twice as long as the measurement, which begins in the middle.
     const tokens = Math.ceil(2_000 * seconds / OPEN_PACE_MS);
     const pace = { tokens, paceMs: OPEN_PACE_MS };
     const opened = runStreams(gateway, count, pace);

@@ -6,7 +6,8 @@
 
 /**
  * Headers of requests of Anthropic's and OpenAI's clients, and those that the command
- * lines send. Not the account of a client, which the key of the gateway is not of.
+ * lines send. Not those that name the client's account: the key of the gateway is of
+ * another one.
  */
 const OF_REQUESTS =
   /^((anthropic|openai)-(?!(organization|project|workspace)(-|$)).*|x-claude-code-.*|x-codex-.*|x-stainless-.*|x-app|originator|session[-_]id|thread[-_]id|conversation[-_]id|x-session-id|x-client-request-id)$/;

@@ -99,8 +99,8 @@ export const UNLIMITED = {
   videoSecondsPerDay: 0,
   videoJobs: 0,
   /**
-   * No limit: how much it gets beside others while requests wait, in percent of what is
-   * usual. Of a key, beside the keys of its account.
+   * Not a limit: the share that it gets beside others while requests wait, in percent
+   * of the usual one; for a key, beside the other keys of its account.
    */
   queueWeight: 0,
   /** In billionths of the currency, as the next two: what may be spent on a day, */

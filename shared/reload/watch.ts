@@ -116,7 +116,7 @@ class Watches {
     }
   }
 
-  /** Watches nothing any more. Whether it did before. */
+  /** Stops watching. Returns whether anything was watched. */
   #close(): boolean {
     const hasWatched = this.#watchers.size > 0;
     for (const watcher of this.#watchers.values()) watcher.close();

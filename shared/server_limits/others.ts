@@ -22,7 +22,7 @@ interface Other {
 /** What all others together use, and what their servers have told them. */
 export interface OthersUse extends Use {
   readonly nextFreeMs: number;
-  /** For how long it is not to be used; 0: it may be used. */
+  /** How long it must not be used; 0: it may be used. */
   readonly coolingMs: number;
   readonly isRefused: boolean;
   readonly deadMs: number;

@@ -1,5 +1,5 @@
-// Promise: hostile bodies do not slow down other callers. That they do not fill the
-// memory: large_bodies_timed_test.ts.
+// Promise: hostile bodies do not slow down other callers. In
+// large_bodies_timed_test.ts they do not fill the memory.
 import assert from "node:assert/strict";
 import process from "node:process";
 import { amountOf } from "../support/amount.ts";

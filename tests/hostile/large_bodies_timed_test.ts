@@ -13,7 +13,7 @@ const HELD_AT_ONCE = 30;
 const HELD_BYTES = 19_900_000;
 /** What an edge holds in all, as `BODIES_BYTES_MAX` says. */
 const HELD_IN_ALL_BYTES = 192 * 1024 * 1024;
-/** What a key holds that is alone: the rest is kept for others. */
+/** What a key may hold while no other sends bodies: the rest is kept for others. */
 const HELD_BY_KEY_BYTES = 2 / 3 * HELD_IN_ALL_BYTES;
 /**
  * Most are refused at once. The others have room until they have sent nothing for 15

@@ -34,7 +34,7 @@ export function withinBounds(body: ForwardBody, longest: number): ForwardBody {
 
 /**
  * Anthropic's API refuses a budget of thinking that leaves nothing of `max_tokens`: it
- * becomes a half of what is left.
+ * becomes half of what is left.
  */
 function thinkingWithin(body: ForwardBody, longest: number): Edit[] {
   const { thinking, max_tokens: bound } = body.value;

@@ -118,7 +118,7 @@ interface Minute {
   load: Load;
   /** The most that one request may cost. */
   largest: number;
-  /** What may be charged otherwise than in the end, while requests run. */
+  /** How far charges may be from the final ones while requests run. */
   unsure?: number;
   /** More is used than was reserved: a minute may see more than its bound. */
   isPaidLater?: true;

@@ -10,7 +10,7 @@ const PASSWORD = "correct-horse";
 
 /**
  * A link as the user that edges have where they are deployed, which may do all that
- * they do. That it may do nothing else: `tests/deploy/store_privilege_test.ts`.
+ * they do. `tests/deploy/store_privilege_test.ts` shows that it may do nothing else.
  */
 export async function edgeLink(world: RedisWorld) {
   await world.command("ACL", "SETUSER", ...await aclRules(USER, PASSWORD));

@@ -1,4 +1,4 @@
-/** By what requests of one conversation are known. */
+/** What identifies the requests of one conversation. */
 import assert from "node:assert/strict";
 import { conversationOf, type ConversationRequest } from "./affinity.ts";
 

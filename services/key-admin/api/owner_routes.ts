@@ -58,7 +58,7 @@ async function answerOf(deps: AdminDeps, id: string): Promise<AdminAnswer> {
   return { json, etag: String(json.version) };
 }
 
-/** The owner that the path names; `first`: of the keys that were there first. */
+/** Shows the owner that the path names; `first` is the owner of the very first keys. */
 const show = async ({ deps, id }: AdminCall<unknown, unknown>) =>
   await answerOf(deps, id === "first" ? await deps.owners.first() : id);
 

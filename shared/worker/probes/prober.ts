@@ -91,10 +91,10 @@ interface Target {
 
 /**
  * Asks a server when nothing has shown for its interval that it answers: no request and
- * no probe, neither of this worker nor of another that told of it. So many workers
- * together probe a server hardly more often than one does. A server whose breaker is
- * half-open is asked at once; one that runs requests, is drained or is at its limits is
- * not asked.
+ * no probe, neither of this worker nor of another that told of it. Therefore all
+ * workers together probe a server hardly more often than one does. A server whose
+ * breaker is half-open is asked at once; one that runs requests, is drained or is at
+ * its limits is not asked.
  */
 export class Prober {
   readonly #options: ProberOptions;
@@ -176,7 +176,7 @@ export class Prober {
     void this.#ask(model.id, backend, { pool, target });
   }
 
-  /** `dueAtMs`: when a new one would have had to be asked to be due now. */
+  /** `dueAtMs`: a server that was asked then is due now. */
   #targetOf(model: string, server: ProbedBackend, dueAtMs: number): Target {
     const { name: backend } = server;
     const key = keyOf(model, backend);

@@ -92,7 +92,7 @@ class PartedGroup {
     return { ...this.servers.env(user), REDIS_SENTINELS: views.join(",") };
   }
 
-  /** The store of keys as key-admin has it that asks these sentinels. */
+  /** The store of keys of a key-admin that asks these sentinels. */
   async openStore(views: readonly string[]): Promise<KeyStore> {
     const { sentinels = assert.fail(), ...address } = this.servers
       .address("admin");

@@ -17,8 +17,8 @@ local function limiter_keys(key, owner, lease)
   return { key = key, owner = owner, user = id and state_key(key, id) }
 end
 
--- Reads what a record has: by what end users are told apart, the requests and tokens
--- per minute and the budget of a day of each.
+-- Reads what a record has: the source that tells end users apart, and of each of them
+-- the requests and tokens per minute and the budget of a day.
 local function read(text)
   local from, requests, tokens, budget = string.match(text, '^(%S+) (%d+) (%d+) (%d+)$')
   if not from then error('corrupt end users in the record of a key') end

@@ -39,7 +39,7 @@ Deno.test("ASVS 16.3.1: what an operator does is in the owner's log and, with th
       assert.fail();
     return { action, by, ip, detail };
   };
-  /** With how many changes are possible afterwards. */
+  /** `count`: how many of the changes are possible afterwards. */
   const rows: { ownerChange: OwnerChange; action: string; count: number }[] = [
     {
       ownerChange: "reset_password",
