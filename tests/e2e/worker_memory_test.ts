@@ -12,6 +12,7 @@ import { createRecordingLog } from "../support/recording_log.ts";
 import { until } from "../support/wait_for.ts";
 
 const MIB = 1024 * 1024;
+const ATTEMPTS_MAX = 5;
 const LARGE = {
   stream: true,
   messages: [{ role: "user", content: "a".repeat(3 * MIB) }],
@@ -29,16 +30,19 @@ Deno.test("API4: a request beyond a worker's memory gets another worker, then 50
     heldBytesMax: MIB,
   });
   await until(() => edge.dispatcher.workers.totals().workers === 2);
-  const served = chat(edge, LARGE);
-  await until(() => roomy.calls.length === 2);
-  const [, call = assert.fail("no call")] = roomy.calls;
-  hello(call);
-  assert.match(await (await served).text(), /Hello.*\[DONE\]/s);
-  const repeated = log.lines.filter(({ event }) =>
-    event === "attempt_repeated"
-  );
-  // On a busy machine, an offer to the other one may have been late as well.
-  assert.ok(repeated.some(({ fields }) => fields.workerId === small.id));
+  const isRepeated = () =>
+    log.lines.some(({ event, fields }) =>
+      event === "attempt_repeated" && fields.workerId === small.id
+    );
+  // On a busy machine, the small one may be silent for a moment: it gets no offer then.
+  for (let left = ATTEMPTS_MAX; left > 0 && !isRepeated(); left -= 1) {
+    const before = roomy.calls.length;
+    const served = chat(edge, LARGE);
+    await until(() => roomy.calls.length > before);
+    hello(roomy.calls[before] ?? assert.fail("no call"));
+    assert.match(await (await served).text(), /Hello.*\[DONE\]/s);
+  }
+  assert.ok(isRepeated());
   await large.kill();
   const refused = await chat(edge, LARGE);
   assert.equal(refused.status, 503);
