@@ -22,7 +22,8 @@ local limiter_key = 'lim' .. string.sub(KEYS[1], #'lease' + 1)
 -- Keeps that a request holds nothing, if its lease says something else.
 local function forget_hold(lease)
   if not LEASE.hold_in(lease) then return end
-  local texts = call('HMGET', BUDGET().hold_key(limiter_key), lease, '!' .. lease)
+  local texts = call('HMGET', BUDGET().hold_key(limiter_key), lease,
+    LEASE.mark_of(lease))
   if texts[1] or texts[2] then return end
   BUDGET().keep_holds(limiter_key, { lease, '0' })
 end
@@ -31,7 +32,7 @@ for nth, lease_key in ipairs(KEYS) do
   for at = 2, #ARGV do
     local lease = ARGV[at]
     local is_new = call('ZADD', lease_key, math.floor(now) + LEASE_MS, lease) == 1
-    if is_new and call('ZSCORE', KEYS[1], '!' .. lease) then
+    if is_new and call('ZSCORE', KEYS[1], LEASE.mark_of(lease)) then
       call('ZREM', lease_key, lease)
     elseif is_new and nth == 1 then
       forget_hold(lease)
